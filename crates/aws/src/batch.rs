@@ -1,0 +1,142 @@
+//! Batches of SQS messages as Lambda hands them over, and the partial-batch answer: what is done is
+//! acknowledged, what failed comes back, and nothing else in the batch is disturbed.
+
+use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use steward_core::{
+    drive::DriveError,
+    effects::{Effect, Send, carry_out},
+    limits,
+    messages::{Alert, BusEvent},
+    ports::{Clock, Ports},
+};
+
+/// A message with what its envelope says of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Received {
+    /// The queue's id of the message: the batch answer refers to it.
+    pub message_id: String,
+    /// The text.
+    pub body: String,
+    /// Whether the queue delivered it before.
+    pub redelivered: bool,
+    /// The W3C trace it belongs to.
+    pub traceparent: Option<String>,
+}
+
+/// A message that cannot be right: it will go to its queue's dead letters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Corrupt {
+    /// The queue's id of the message.
+    pub message_id: String,
+    /// Whether the queue delivered it before.
+    pub redelivered: bool,
+    /// Why; never the payload.
+    pub reason: String,
+}
+
+impl Received {
+    /// Reads one record of an event.
+    #[must_use]
+    pub fn new(message: SqsMessage) -> Self {
+        let receives = message.attributes.get("ApproximateReceiveCount");
+        let receives: u32 = receives.and_then(|count| count.parse().ok()).unwrap_or(1);
+        let traceparent = message.message_attributes.get("traceparent");
+        Self {
+            message_id: message.message_id.unwrap_or_default(),
+            body: message.body.unwrap_or_default(),
+            redelivered: receives > 1,
+            traceparent: traceparent.and_then(|attribute| attribute.string_value.clone()),
+        }
+    }
+
+    /// Reads the text as JSON.
+    ///
+    /// # Errors
+    /// Says where it is not what it should be.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Corrupt> {
+        serde_json::from_str(&self.body).map_err(|error| self.corrupt(error.to_string()))
+    }
+
+    /// This message as one that cannot be right.
+    #[must_use]
+    pub fn corrupt(&self, reason: String) -> Corrupt {
+        let (message_id, redelivered) = (self.message_id.clone(), self.redelivered);
+        Corrupt { message_id, redelivered, reason }
+    }
+}
+
+/// The messages of an event.
+pub fn received(event: SqsEvent) -> impl Iterator<Item = Received> {
+    event.records.into_iter().map(Received::new)
+}
+
+/// The partial-batch answer.
+#[must_use]
+pub fn response(failed: impl IntoIterator<Item = String>) -> SqsBatchResponse {
+    let mut response = SqsBatchResponse::default();
+    for message_id in failed {
+        response.add_failure(message_id);
+    }
+    response
+}
+
+/// Logs what a drive could not do; says whether the message itself is at fault.
+#[must_use]
+pub fn judge(received: &Received, error: &DriveError) -> Option<Corrupt> {
+    let (message_id, redelivered) = (&received.message_id, received.redelivered);
+    tracing::warn!(message_id, redelivered, error = error.chain(), "message not done");
+    match error {
+        DriveError::Illegal { .. } | DriveError::Missing { .. } => {
+            Some(received.corrupt(error.chain()))
+        }
+        DriveError::Port { .. } | DriveError::Contended { .. } | DriveError::Panicked { .. } => None,
+    }
+}
+
+/// Alerts the operator of corrupt messages, once each: the queue will deliver them again until they
+/// are dead letters.
+pub async fn alert_corrupt<P: Ports>(ports: &P, role: &str, corrupt: &[Corrupt]) {
+    let at: Timestamp = ports.clock().now();
+    let alerts = corrupt.iter().filter(|message| !message.redelivered).map(|message| {
+        let Corrupt { message_id, reason, .. } = message;
+        tracing::error!(message_id, reason, "corrupt message");
+        let effect = Effect::Publish(BusEvent::Alert(Alert::MessageCorrupt {
+            role: role.to_owned(),
+            message_id: message_id.clone(),
+            reason: limits::shorten(reason, limits::REASON_CHARS_MAX),
+            at,
+        }));
+        Send { effect, traceparent: None }
+    });
+    for error in carry_out(ports, alerts.collect()).await.into_iter().filter_map(Result::err) {
+        tracing::warn!(error = %error, "a corrupt message could not be alerted; it will be a dead letter");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_envelope_tells_redelivery_and_trace() {
+        let event: SqsEvent = serde_json::from_value(serde_json::json!({ "Records": [{
+            "messageId": "m-1", "body": "{}", "attributes": { "ApproximateReceiveCount": "2" },
+            "messageAttributes": { "traceparent": {
+                "stringValue": "00-1-2-01", "dataType": "String",
+                "stringListValues": [], "binaryListValues": [],
+            } },
+        }] }))
+        .unwrap();
+        let messages: Vec<_> = received(event).collect();
+        assert!(messages[0].redelivered);
+        assert_eq!(messages[0].traceparent.as_deref(), Some("00-1-2-01"));
+    }
+
+    #[test]
+    fn the_answer_names_only_what_failed() {
+        let answer = serde_json::to_value(response(["m-2".to_owned()])).unwrap();
+        assert_eq!(answer, serde_json::json!({ "batchItemFailures": [{ "itemIdentifier": "m-2" }] }));
+    }
+}

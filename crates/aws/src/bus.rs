@@ -1,0 +1,75 @@
+//! Alerts and lifecycle events on EventBridge, ten at a time.
+
+use aws_sdk_eventbridge::{Client, types::PutEventsRequestEntry};
+use steward_core::{
+    messages::BusEvent,
+    ports::{EventBus, PortError},
+};
+
+use crate::errors::failed;
+
+/// EventBridge's `source` of everything that Steward publishes.
+pub const SOURCE: &str = "steward";
+
+/// Entries in one call, by EventBridge's limit.
+const ENTRIES_MAX: usize = 10;
+
+/// The event bus.
+#[derive(Debug, Clone)]
+pub struct EventBridgeBus {
+    client: Client,
+    bus: String,
+}
+
+impl EventBridgeBus {
+    /// The bus of this name.
+    #[must_use]
+    pub fn new(client: Client, bus: String) -> Self {
+        Self { client, bus }
+    }
+
+    async fn put(&self, events: &[BusEvent]) -> Vec<Result<(), PortError>> {
+        let operation = || format!("publish on {}", self.bus);
+        let entries = events.iter().map(|event| {
+            // Our own events always serialise: texts for keys, and no type that can refuse.
+            let detail = serde_json::to_string(event).unwrap_or_default();
+            PutEventsRequestEntry::builder()
+                .event_bus_name(&self.bus)
+                .source(SOURCE)
+                .detail_type(event.detail_type())
+                .detail(detail)
+                .build()
+        });
+        let request = self.client.put_events().set_entries(Some(entries.collect()));
+        match request.send().await {
+            Ok(answer) => {
+                let entries = answer.entries();
+                let each = |place: usize| match entries.get(place) {
+                    Some(entry) if entry.error_code().is_none() => Ok(()),
+                    Some(_) | None => {
+                        let code = entries.get(place).and_then(|entry| entry.error_code());
+                        let source = code.unwrap_or("no answer for this entry").to_owned().into();
+                        Err(PortError { operation: operation(), retryable: true, source })
+                    }
+                };
+                (0..events.len()).map(each).collect()
+            }
+            Err(error) => {
+                let PortError { operation, retryable, source } = failed(operation())(error);
+                let text = source.to_string();
+                let each = |_| {
+                    let (operation, source) = (operation.clone(), text.clone().into());
+                    Err(PortError { operation, retryable, source })
+                };
+                events.iter().map(each).collect()
+            }
+        }
+    }
+}
+
+impl EventBus for EventBridgeBus {
+    async fn publish(&self, events: Vec<BusEvent>) -> Vec<Result<(), PortError>> {
+        let calls = events.chunks(ENTRIES_MAX).map(|events| self.put(events));
+        futures_util::future::join_all(calls).await.into_iter().flatten().collect()
+    }
+}

@@ -1,0 +1,164 @@
+//! The request/response channel on SQS: messages to one queue go out ten at a time, batches to
+//! several queues side by side.
+
+use std::collections::BTreeMap;
+
+use aws_sdk_sqs::{
+    Client,
+    types::{MessageAttributeValue, SendMessageBatchRequestEntry},
+};
+use futures_util::{StreamExt, stream};
+use steward_core::ports::{Channel, Outgoing, PortError, Queue};
+
+use crate::{
+    config::AgentQueueUrl,
+    errors::{corrupt, failed},
+};
+
+/// Messages in a batch, by SQS's limit.
+const BATCH_MESSAGES_MAX: usize = 10;
+
+/// Bytes in a batch. SQS allows 1 MiB since 2025, its emulators 256 KiB; SQS bills every 64 KiB as
+/// a request anyhow.
+const BATCH_BYTES_MAX: usize = 256 * 1024;
+
+/// Batches under way at once.
+const BATCHES_AT_ONCE: usize = 16;
+
+/// The queues.
+#[derive(Debug, Clone)]
+pub struct SqsChannel {
+    client: Client,
+    scheduler: String,
+    rejected: String,
+    agents: AgentQueueUrl,
+}
+
+impl SqsChannel {
+    /// A channel over these queues.
+    #[must_use]
+    pub fn new(client: Client, scheduler: String, rejected: String, agents: AgentQueueUrl) -> Self {
+        Self { client, scheduler, rejected, agents }
+    }
+
+    fn url(&self, queue: &Queue) -> String {
+        match queue {
+            Queue::Scheduler => self.scheduler.clone(),
+            Queue::Rejected => self.rejected.clone(),
+            Queue::Agent(agent) => self.agents.of(agent),
+            Queue::Client(url) => url.clone(),
+        }
+    }
+
+    /// Sends one batch; answers for each place in it.
+    async fn send_batch(&self, queue: &str, batch: Batch) -> Vec<(usize, Result<(), PortError>)> {
+        let operation = || format!("send to {queue}");
+        let places: Vec<_> = batch.messages.iter().map(|(place, _)| *place).collect();
+        let entries: Result<Vec<_>, _> = batch.messages.into_iter().map(entry).collect();
+        let request = match entries {
+            Ok(entries) => {
+                self.client.send_message_batch().queue_url(queue).set_entries(Some(entries))
+            }
+            Err(error) => {
+                let text = error.to_string();
+                let each = |place| (place, Err(corrupt(operation())(text.clone().into())));
+                return places.into_iter().map(each).collect();
+            }
+        };
+        match request.send().await {
+            Ok(answer) => {
+                let refused: BTreeMap<_, _> =
+                    answer.failed().iter().map(|failed| (failed.id(), failed)).collect();
+                let each = |place: usize| match refused.get(place.to_string().as_str()) {
+                    None => (place, Ok(())),
+                    Some(failed) => {
+                        let source = format!("{}: {}", failed.code(), failed.message().unwrap_or("-"));
+                        let retryable = !failed.sender_fault();
+                        let operation = operation();
+                        (place, Err(PortError { operation, retryable, source: source.into() }))
+                    }
+                };
+                places.into_iter().map(each).collect()
+            }
+            Err(error) => {
+                let PortError { operation, retryable, source } = failed(operation())(error);
+                let text = source.to_string();
+                let each = |place| {
+                    let (operation, source) = (operation.clone(), text.clone().into());
+                    (place, Err(PortError { operation, retryable, source }))
+                };
+                places.into_iter().map(each).collect()
+            }
+        }
+    }
+}
+
+impl Channel for SqsChannel {
+    async fn send(&self, messages: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
+        let mut answers: Vec<Result<(), PortError>> = messages.iter().map(|_| Ok(())).collect();
+        let mut queues: BTreeMap<String, Vec<Batch>> = BTreeMap::new();
+        for (place, message) in messages.into_iter().enumerate() {
+            let batches = queues.entry(self.url(&message.queue)).or_default();
+            let bytes = size(&message);
+            match batches.last_mut() {
+                Some(batch) if batch.has_room_for(bytes) => batch.add(place, message, bytes),
+                Some(_) | None => {
+                    let mut batch = Batch::default();
+                    batch.add(place, message, bytes);
+                    batches.push(batch);
+                }
+            }
+        }
+        let batches = queues
+            .into_iter()
+            .flat_map(|(url, batches)| batches.into_iter().map(move |batch| (url.clone(), batch)));
+        let mut sending = stream::iter(batches)
+            .map(|(url, batch)| async move { self.send_batch(&url, batch).await })
+            .buffer_unordered(BATCHES_AT_ONCE);
+        while let Some(sent) = sending.next().await {
+            for (place, answer) in sent {
+                if let Some(slot) = answers.get_mut(place) {
+                    *slot = answer;
+                }
+            }
+        }
+        answers
+    }
+}
+
+/// Messages that go out together, each with its place in what was asked.
+#[derive(Default)]
+struct Batch {
+    messages: Vec<(usize, Outgoing)>,
+    bytes: usize,
+}
+
+impl Batch {
+    fn has_room_for(&self, bytes: usize) -> bool {
+        self.messages.len() < BATCH_MESSAGES_MAX && self.bytes + bytes <= BATCH_BYTES_MAX
+    }
+
+    fn add(&mut self, place: usize, message: Outgoing, bytes: usize) {
+        self.messages.push((place, message));
+        self.bytes += bytes;
+    }
+}
+
+/// What SQS counts: body, and names, types and values of attributes.
+fn size(message: &Outgoing) -> usize {
+    let attributes = message.attributes.iter().map(|(name, value)| name.len() + "String".len() + value.len());
+    message.body.len() + attributes.sum::<usize>()
+}
+
+fn entry(
+    (place, message): (usize, Outgoing),
+) -> Result<SendMessageBatchRequestEntry, aws_sdk_sqs::error::BuildError> {
+    let mut entry =
+        SendMessageBatchRequestEntry::builder().id(place.to_string()).message_body(message.body);
+    for (name, value) in message.attributes {
+        let value =
+            MessageAttributeValue::builder().data_type("String").string_value(value).build()?;
+        entry = entry.message_attributes(name, value);
+    }
+    entry.build()
+}

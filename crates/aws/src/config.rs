@@ -1,0 +1,153 @@
+//! The configuration of every function, from environment variables. A missing or malformed variable
+//! stops the function at its start with a message that names it.
+
+use std::{num::NonZeroU32, str::FromStr, time::Duration};
+
+use envconfig::Envconfig;
+use steward_core::{names::AgentName, ports::Timing, submission::ReplyQueues};
+
+/// What all functions of a deployment share. `template.yaml` sets all of it in one place.
+#[derive(Debug, Clone, Envconfig)]
+pub struct Config {
+    /// The state store's table.
+    #[envconfig(from = "STEWARD_TASKS_TABLE")]
+    pub tasks_table: String,
+    /// The table of documents: what was submitted, what steps returned.
+    #[envconfig(from = "STEWARD_DOCUMENTS_TABLE")]
+    pub documents_table: String,
+    /// The table of published definitions.
+    #[envconfig(from = "STEWARD_WORKFLOWS_TABLE")]
+    pub workflows_table: String,
+    /// The scheduler's queue: wakes and replies.
+    #[envconfig(from = "STEWARD_SCHEDULER_QUEUE_URL")]
+    pub scheduler_queue_url: String,
+    /// Where refused submissions are kept.
+    #[envconfig(from = "STEWARD_REJECTED_QUEUE_URL")]
+    pub rejected_queue_url: String,
+    /// The agents' queues: a URL in which `{agent}` stands for the logical agent's name.
+    #[envconfig(from = "STEWARD_AGENT_QUEUE_URL")]
+    pub agent_queue_url: AgentQueueUrl,
+    /// The queues that clients may name for notices: URLs, separated by commas, each exact or with a
+    /// `*` at its end. Empty: none.
+    #[envconfig(from = "STEWARD_REPLY_QUEUES", default = "")]
+    pub reply_queues: ReplyQueues,
+    /// The event bus for alerts and lifecycle events.
+    #[envconfig(from = "STEWARD_EVENT_BUS")]
+    pub event_bus: String,
+    /// Shards of the due index. May be raised at any time; lowering it hides tasks.
+    #[envconfig(from = "STEWARD_SHARDS", default = "8")]
+    pub shards: NonZeroU32,
+    /// How long a task and its documents are kept after the task's complete-by, as `30d`.
+    #[envconfig(from = "STEWARD_RETENTION", default = "30d")]
+    pub retention: HumanDuration,
+    /// How far clocks may disagree, as `2s`.
+    #[envconfig(from = "STEWARD_CLOCK_SKEW", default = "2s")]
+    pub clock_skew: HumanDuration,
+    /// How long a wake may take to be acted on before the supervisor sends another, as `60s`.
+    #[envconfig(from = "STEWARD_PICKUP_WITHIN", default = "60s")]
+    pub pickup_within: HumanDuration,
+}
+
+impl Config {
+    /// Reads the environment.
+    ///
+    /// # Errors
+    /// Names the variable that is missing or malformed.
+    pub fn from_env() -> Result<Self, envconfig::Error> {
+        Self::init_from_env()
+    }
+
+    /// The deployment's times.
+    #[must_use]
+    pub fn timing(&self) -> Timing {
+        Timing { pickup_within: self.pickup_within.0, clock_skew: self.clock_skew.0 }
+    }
+}
+
+/// A duration as people write it: `90s`, `15m`, `30d`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HumanDuration(pub Duration);
+
+impl FromStr for HumanDuration {
+    type Err = humantime::DurationError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        humantime::parse_duration(text).map(Self)
+    }
+}
+
+/// The URL of an agent's queue, with `{agent}` for the agent's name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentQueueUrl(String);
+
+impl AgentQueueUrl {
+    /// The queue of one agent.
+    #[must_use]
+    pub fn of(&self, agent: &AgentName) -> String {
+        self.0.replace("{agent}", agent.as_str())
+    }
+}
+
+/// A text without `{agent}` in it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` has no {{agent}} in it")]
+pub struct NoAgentInUrl(String);
+
+impl FromStr for AgentQueueUrl {
+    type Err = NoAgentInUrl;
+
+    fn from_str(text: &str) -> Result<Self, NoAgentInUrl> {
+        if text.contains("{agent}") {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(NoAgentInUrl(text.to_owned()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    fn complete() -> HashMap<String, String> {
+        [
+            ("STEWARD_TASKS_TABLE", "tasks"),
+            ("STEWARD_DOCUMENTS_TABLE", "documents"),
+            ("STEWARD_WORKFLOWS_TABLE", "workflows"),
+            ("STEWARD_SCHEDULER_QUEUE_URL", "https://q/scheduler"),
+            ("STEWARD_REJECTED_QUEUE_URL", "https://q/rejected"),
+            ("STEWARD_AGENT_QUEUE_URL", "https://q/agent-{agent}"),
+            ("STEWARD_EVENT_BUS", "bus"),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+    }
+
+    #[test]
+    fn defaults_fill_what_is_optional() {
+        let config = Config::init_from_hashmap(&complete()).unwrap();
+        assert_eq!(config.shards.get(), 8);
+        assert_eq!(config.retention.0, Duration::from_secs(30 * 24 * 3600));
+        assert_eq!(config.agent_queue_url.of(&"payment".parse().unwrap()), "https://q/agent-payment");
+    }
+
+    #[test]
+    fn a_missing_or_malformed_variable_is_named() {
+        for name in complete().keys() {
+            let mut variables = complete();
+            variables.remove(name);
+            let error = Config::init_from_hashmap(&variables).unwrap_err().to_string();
+            assert!(error.contains(name), "{error}");
+        }
+        for (name, value) in
+            [("STEWARD_SHARDS", "0"), ("STEWARD_RETENTION", "x"), ("STEWARD_AGENT_QUEUE_URL", "u")]
+        {
+            let mut variables = complete();
+            variables.insert(name.to_owned(), value.to_owned());
+            let error = Config::init_from_hashmap(&variables).unwrap_err().to_string();
+            assert!(error.contains(name), "{error}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! AWS errors as the ports' errors: which operation, whether the same again may succeed, the cause.
+
+use std::error::Error;
+
+use aws_smithy_runtime_api::client::{orchestrator::HttpResponse, result::SdkError};
+use aws_smithy_types::error::metadata::ProvideErrorMetadata;
+use steward_core::ports::PortError;
+
+/// Error codes that say "not like this": the same request would fail again.
+const PERMANENT: &[&str] = &[
+    "AccessDeniedException",
+    "AccessDenied",
+    "InvalidAddress",
+    "InvalidMessageContents",
+    "AWS.SimpleQueueService.NonExistentQueue",
+    "QueueDoesNotExist",
+    "ResourceNotFoundException",
+    "SerializationException",
+    "ValidationException",
+];
+
+/// An SDK error of `operation`, which names ids and no payload.
+pub(crate) fn failed<E>(
+    operation: impl Into<String>,
+) -> impl FnOnce(SdkError<E, HttpResponse>) -> PortError
+where
+    E: ProvideErrorMetadata + Error + Send + Sync + 'static,
+{
+    let operation = operation.into();
+    move |error| {
+        let code = error.code().unwrap_or_default();
+        let retryable =
+            !matches!(&error, SdkError::ConstructionFailure(_)) && !PERMANENT.contains(&code);
+        let source: Box<dyn Error + Send + Sync> = match error {
+            SdkError::ServiceError(service) => Box::new(service.into_err()),
+            SdkError::ConstructionFailure(_)
+            | SdkError::TimeoutError(_)
+            | SdkError::DispatchFailure(_)
+            | SdkError::ResponseError(_)
+            | _ => Box::new(error),
+        };
+        PortError { operation, retryable, source }
+    }
+}
+
+/// Something stored that cannot be read, or that cannot be stored.
+pub(crate) fn corrupt(
+    operation: impl Into<String>,
+) -> impl FnOnce(Box<dyn Error + Send + Sync>) -> PortError {
+    let operation = operation.into();
+    move |source| PortError { operation, retryable: false, source }
+}

@@ -1,0 +1,26 @@
+//! What every function's `main` needs from Lambda.
+
+use aws_config::{BehaviorVersion, SdkConfig};
+use jiff::Timestamp;
+use lambda_runtime::Context;
+
+/// Time kept back from an invocation, for the answer and the log.
+const MARGIN_MS: i64 = 1_000;
+
+/// The SDK's configuration from the environment: region, credentials, `AWS_ENDPOINT_URL`.
+pub async fn sdk_config() -> SdkConfig {
+    aws_config::load_defaults(BehaviorVersion::latest()).await
+}
+
+/// When to stop working: shortly before Lambda stops the function.
+#[must_use]
+pub fn deadline(context: &Context) -> Timestamp {
+    let millis = i64::try_from(context.deadline).unwrap_or(i64::MAX).saturating_sub(MARGIN_MS);
+    Timestamp::from_millisecond(millis).unwrap_or(Timestamp::MAX)
+}
+
+/// A number by which instances differ.
+#[must_use]
+pub fn random() -> u32 {
+    fastrand::u32(..)
+}

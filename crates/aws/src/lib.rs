@@ -1,0 +1,26 @@
+//! Steward's ports on AWS: thin adapters, which translate and decide nothing.
+//!
+//! | port | service | where |
+//! | --- | --- | --- |
+//! | state store | DynamoDB: tables `tasks`, `documents`, index `due` | [`store`] |
+//! | definitions | DynamoDB: table `workflows` | [`definitions`] |
+//! | channel | SQS, batched | [`channel`] |
+//! | event bus | EventBridge, batched | [`bus`] |
+//!
+//! Beside them: the [`config`] of the functions, [`batch`]es of SQS messages as Lambda hands them
+//! over, [`telemetry`], and a [`meter`] that counts what AWS would bill.
+
+pub mod batch;
+pub mod bus;
+pub mod channel;
+pub mod config;
+pub mod definitions;
+mod errors;
+pub mod function;
+pub mod meter;
+pub mod ports;
+pub mod store;
+pub mod telemetry;
+
+pub use config::Config;
+pub use ports::AwsPorts;

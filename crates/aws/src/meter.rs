@@ -1,0 +1,182 @@
+//! Counts what AWS would bill: requests, bytes, and DynamoDB's consumed capacity, by operation.
+//!
+//! An SDK interceptor, so that the adapters know nothing of it. It asks DynamoDB to report the
+//! capacity each request consumed; requests are counted per attempt, as they are billed.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use aws_sdk_dynamodb::{
+    operation::{
+        batch_get_item::{BatchGetItemInput, BatchGetItemOutput},
+        get_item::{GetItemInput, GetItemOutput},
+        put_item::{PutItemInput, PutItemOutput},
+        query::{QueryInput, QueryOutput},
+        transact_write_items::{TransactWriteItemsInput, TransactWriteItemsOutput},
+    },
+    types::{ConsumedCapacity, ReturnConsumedCapacity},
+};
+use aws_smithy_runtime_api::{
+    box_error::BoxError,
+    client::{
+        interceptors::{
+            Intercept,
+            context::{
+                BeforeDeserializationInterceptorContextRef, BeforeSerializationInterceptorContextMut,
+                BeforeTransmitInterceptorContextRef, FinalizerInterceptorContextRef, Output,
+            },
+        },
+        orchestrator::Metadata,
+        runtime_components::RuntimeComponents,
+    },
+};
+use aws_smithy_types::config_bag::ConfigBag;
+use serde::Serialize;
+
+/// What one kind of operation used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Usage {
+    /// Requests, retries included.
+    pub requests: u64,
+    /// Bytes sent.
+    pub request_bytes: u64,
+    /// Bytes received.
+    pub response_bytes: u64,
+    /// DynamoDB's read units.
+    pub read_units: f64,
+    /// DynamoDB's write units.
+    pub write_units: f64,
+}
+
+impl std::ops::AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        self.requests += other.requests;
+        self.request_bytes += other.request_bytes;
+        self.response_bytes += other.response_bytes;
+        self.read_units += other.read_units;
+        self.write_units += other.write_units;
+    }
+}
+
+/// Usage by operation: `DynamoDB.PutItem`, `SQS.SendMessageBatch`.
+pub type Usages = BTreeMap<String, Usage>;
+
+/// Counts what the clients do that carry it as an interceptor. Clones count together.
+#[derive(Debug, Clone, Default)]
+pub struct Meter {
+    usages: Arc<Mutex<Usages>>,
+}
+
+impl Meter {
+    /// What has been used so far.
+    #[must_use]
+    pub fn read(&self) -> Usages {
+        self.usages.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn add(&self, bag: &ConfigBag, usage: Usage) {
+        let Some(operation) = bag.load::<Metadata>() else { return };
+        let name = format!("{}.{}", operation.service(), operation.name());
+        let mut usages = self.usages.lock().unwrap_or_else(PoisonError::into_inner);
+        *usages.entry(name).or_default() += usage;
+    }
+}
+
+/// Sums usages whose operation starts with `prefix`.
+#[must_use]
+pub fn total(usages: &Usages, prefix: &str) -> Usage {
+    let mut sum = Usage::default();
+    for (_, usage) in usages.iter().filter(|(name, _)| name.starts_with(prefix)) {
+        sum += *usage;
+    }
+    sum
+}
+
+impl Intercept for Meter {
+    fn name(&self) -> &'static str {
+        "steward meter"
+    }
+
+    fn modify_before_serialization(
+        &self,
+        context: &mut BeforeSerializationInterceptorContextMut<'_>,
+        _: &RuntimeComponents,
+        _: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        let wanted = Some(ReturnConsumedCapacity::Total);
+        let input = context.input_mut();
+        if let Some(input) = input.downcast_mut::<PutItemInput>() {
+            input.return_consumed_capacity = wanted;
+        } else if let Some(input) = input.downcast_mut::<GetItemInput>() {
+            input.return_consumed_capacity = wanted;
+        } else if let Some(input) = input.downcast_mut::<QueryInput>() {
+            input.return_consumed_capacity = wanted;
+        } else if let Some(input) = input.downcast_mut::<BatchGetItemInput>() {
+            input.return_consumed_capacity = wanted;
+        } else if let Some(input) = input.downcast_mut::<TransactWriteItemsInput>() {
+            input.return_consumed_capacity = wanted;
+        }
+        Ok(())
+    }
+
+    fn read_before_transmit(
+        &self,
+        context: &BeforeTransmitInterceptorContextRef<'_>,
+        _: &RuntimeComponents,
+        bag: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        let bytes = context.request().body().bytes().map_or(0, <[u8]>::len);
+        self.add(bag, Usage { requests: 1, request_bytes: bytes as u64, ..Usage::default() });
+        Ok(())
+    }
+
+    fn read_before_deserialization(
+        &self,
+        context: &BeforeDeserializationInterceptorContextRef<'_>,
+        _: &RuntimeComponents,
+        bag: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        let bytes = context.response().body().bytes().map_or(0, <[u8]>::len);
+        self.add(bag, Usage { response_bytes: bytes as u64, ..Usage::default() });
+        Ok(())
+    }
+
+    fn read_after_execution(
+        &self,
+        context: &FinalizerInterceptorContextRef<'_>,
+        _: &RuntimeComponents,
+        bag: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        if let Some(Ok(output)) = context.output_or_error() {
+            let (read_units, write_units) = capacity(output);
+            self.add(bag, Usage { read_units, write_units, ..Usage::default() });
+        }
+        Ok(())
+    }
+}
+
+/// Read and write units. DynamoDB reports one total, and which of the two it is follows from the
+/// operation.
+fn capacity(output: &Output) -> (f64, f64) {
+    let units = |consumed: &[ConsumedCapacity]| {
+        consumed.iter().filter_map(ConsumedCapacity::capacity_units).sum::<f64>()
+    };
+    let one = |consumed: Option<&ConsumedCapacity>| {
+        consumed.and_then(ConsumedCapacity::capacity_units).unwrap_or_default()
+    };
+    if let Some(output) = output.downcast_ref::<GetItemOutput>() {
+        (one(output.consumed_capacity()), 0.0)
+    } else if let Some(output) = output.downcast_ref::<QueryOutput>() {
+        (one(output.consumed_capacity()), 0.0)
+    } else if let Some(output) = output.downcast_ref::<BatchGetItemOutput>() {
+        (units(output.consumed_capacity()), 0.0)
+    } else if let Some(output) = output.downcast_ref::<PutItemOutput>() {
+        (0.0, one(output.consumed_capacity()))
+    } else if let Some(output) = output.downcast_ref::<TransactWriteItemsOutput>() {
+        (0.0, units(output.consumed_capacity()))
+    } else {
+        (0.0, 0.0)
+    }
+}

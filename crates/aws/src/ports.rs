@@ -1,0 +1,117 @@
+//! All ports of one function instance, on AWS clients that are built once.
+
+use aws_config::SdkConfig;
+use aws_smithy_runtime_api::client::interceptors::SharedInterceptor;
+use jiff::Timestamp;
+use steward_core::ports::{Clock, Ports, Timing};
+
+use crate::{
+    bus::EventBridgeBus, channel::SqsChannel, config::Config, definitions::DynamoDefinitions,
+    store::DynamoStore,
+};
+
+/// The ports on AWS, or on whatever answers at the SDK configuration's endpoint.
+#[derive(Debug, Clone)]
+pub struct AwsPorts {
+    store: DynamoStore,
+    definitions: DynamoDefinitions,
+    channel: SqsChannel,
+    bus: EventBridgeBus,
+    timing: Timing,
+    instance: String,
+}
+
+impl AwsPorts {
+    /// Builds the clients. `role` and a random suffix name the instance in `locked_by` and logs.
+    #[must_use]
+    pub fn new(sdk: &SdkConfig, config: &Config, role: &str) -> Self {
+        Self::observed(sdk, config, role, Vec::new())
+    }
+
+    /// The same, with interceptors around every AWS call: a [`meter`](crate::meter), say.
+    #[must_use]
+    pub fn observed(
+        sdk: &SdkConfig,
+        config: &Config,
+        role: &str,
+        interceptors: Vec<SharedInterceptor>,
+    ) -> Self {
+        let mut dynamodb = aws_sdk_dynamodb::config::Builder::from(sdk);
+        let mut sqs = aws_sdk_sqs::config::Builder::from(sdk);
+        let mut eventbridge = aws_sdk_eventbridge::config::Builder::from(sdk);
+        for interceptor in interceptors {
+            dynamodb.push_interceptor(interceptor.clone());
+            sqs.push_interceptor(interceptor.clone());
+            eventbridge.push_interceptor(interceptor);
+        }
+        let dynamodb = aws_sdk_dynamodb::Client::from_conf(dynamodb.build());
+        let store = DynamoStore::new(
+            dynamodb.clone(),
+            config.tasks_table.clone(),
+            config.documents_table.clone(),
+            config.shards,
+            config.retention.0,
+        );
+        let channel = SqsChannel::new(
+            aws_sdk_sqs::Client::from_conf(sqs.build()),
+            config.scheduler_queue_url.clone(),
+            config.rejected_queue_url.clone(),
+            config.agent_queue_url.clone(),
+        );
+        let eventbridge = aws_sdk_eventbridge::Client::from_conf(eventbridge.build());
+        Self {
+            store,
+            definitions: DynamoDefinitions::new(dynamodb, config.workflows_table.clone()),
+            channel,
+            bus: EventBridgeBus::new(eventbridge, config.event_bus.clone()),
+            timing: config.timing(),
+            instance: format!("{role}-{:08x}", fastrand::u32(..)),
+        }
+    }
+}
+
+impl Ports for AwsPorts {
+    type Store = DynamoStore;
+    type Definitions = DynamoDefinitions;
+    type Channel = SqsChannel;
+    type Bus = EventBridgeBus;
+    type Clock = SystemClock;
+
+    fn store(&self) -> &DynamoStore {
+        &self.store
+    }
+
+    fn definitions(&self) -> &DynamoDefinitions {
+        &self.definitions
+    }
+
+    fn channel(&self) -> &SqsChannel {
+        &self.channel
+    }
+
+    fn bus(&self) -> &EventBridgeBus {
+        &self.bus
+    }
+
+    fn clock(&self) -> &SystemClock {
+        &SystemClock
+    }
+
+    fn timing(&self) -> Timing {
+        self.timing
+    }
+
+    fn instance(&self) -> &str {
+        &self.instance
+    }
+}
+
+/// The machine's clock.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+}

@@ -1,0 +1,369 @@
+//! The state store on DynamoDB.
+//!
+//! Table `tasks`: one small item per task; every save is a `PutItem` on the condition that the
+//! revision is the one that was read. A losing writer gets the item as it is now with the refusal,
+//! so a lost race costs no extra read. Table `documents`: (`task_id`, `document`), written once.
+//! Index `due` on `tasks`: (`shard`, `due`), keys only, sparse: an item without `due` is not in it.
+
+use std::{collections::HashMap, num::NonZeroU32, time::Duration};
+
+use aws_sdk_dynamodb::{
+    Client,
+    operation::{put_item::PutItemError, transact_write_items::TransactWriteItemsError},
+    types::{AttributeValue, KeysAndAttributes, Put as PutItem, ReturnValuesOnConditionCheckFailure, TransactWriteItem},
+};
+use jiff::Timestamp;
+use steward_core::{
+    names::TaskId,
+    ports::{
+        Created, Document, DocumentKey, DueCursor, DuePage, PortError, Put, Saved, StateStore,
+    },
+    task::{Task, later},
+};
+
+use crate::errors::{corrupt, failed};
+
+/// Tasks in a page of the due index. Each is then read and written, so a page is a few hundred ms.
+const DUE_PAGE: i32 = 100;
+
+/// Rounds of asking again for documents that DynamoDB left out of its answer.
+const BATCH_ROUNDS_MAX: u32 = 8;
+
+/// Keys in one `BatchGetItem`, by DynamoDB's limit.
+const BATCH_KEYS_MAX: usize = 100;
+
+type Item = HashMap<String, AttributeValue>;
+
+/// The state store.
+#[derive(Debug, Clone)]
+pub struct DynamoStore {
+    client: Client,
+    tasks: String,
+    documents: String,
+    shards: NonZeroU32,
+    retention: Duration,
+}
+
+impl DynamoStore {
+    /// A store on these tables.
+    #[must_use]
+    pub fn new(
+        client: Client,
+        tasks: String,
+        documents: String,
+        shards: NonZeroU32,
+        retention: Duration,
+    ) -> Self {
+        Self { client, tasks, documents, shards, retention }
+    }
+
+    /// All documents of a task, for people: the timeline of its attempts.
+    ///
+    /// # Errors
+    /// As every read.
+    pub async fn all_documents(&self, id: &TaskId) -> Result<Vec<Document>, PortError> {
+        let mut pages = self
+            .client
+            .query()
+            .table_name(&self.documents)
+            .key_condition_expression("task_id = :id")
+            .expression_attribute_values(":id", text(id.as_str()))
+            .consistent_read(true)
+            .into_paginator()
+            .items()
+            .send();
+        let mut documents = Vec::new();
+        while let Some(item) = pages.next().await {
+            let item = item.map_err(failed(format!("query documents of {id}")))?;
+            documents.push(read_document(&item).map_err(corrupt(format!("read document of {id}")))?);
+        }
+        Ok(documents)
+    }
+
+    /// Tasks in no order, for people, with a cursor for the next page. Reads every item: costs as
+    /// much as the table is large.
+    ///
+    /// # Errors
+    /// As every read.
+    pub async fn scan_tasks(&self, limit: usize) -> Result<Vec<Task>, PortError> {
+        let mut pages =
+            self.client.scan().table_name(&self.tasks).into_paginator().items().send();
+        let mut tasks = Vec::new();
+        while let Some(item) = pages.next().await {
+            let item = item.map_err(failed("scan tasks"))?;
+            tasks.push(read_task(item).map_err(corrupt("read task"))?);
+            if tasks.len() >= limit {
+                break;
+            }
+        }
+        Ok(tasks)
+    }
+
+    /// Seconds since the epoch at which everything of `task` may go.
+    fn expires_at(&self, task: &Task) -> AttributeValue {
+        number(later(task.complete_by, self.retention).as_second())
+    }
+
+    fn task_item(&self, task: &Task) -> Result<Item, PortError> {
+        let operation = || format!("write task {}", task.task_id);
+        let mut item: Item =
+            serde_dynamo::to_item(task).map_err(|e| corrupt(operation())(e.into()))?;
+        if task.due.is_some() {
+            let shard = shard_of(&task.task_id, self.shards);
+            item.insert("shard".to_owned(), number(i64::from(shard)));
+        } else {
+            item.insert("expires_at".to_owned(), self.expires_at(task));
+        }
+        Ok(item)
+    }
+
+    fn document_item(&self, task: &Task, document: &Document) -> Item {
+        HashMap::from([
+            ("task_id".to_owned(), text(task.task_id.as_str())),
+            ("document".to_owned(), text(&document.key.to_string())),
+            ("at".to_owned(), number(document.at.as_millisecond())),
+            ("body".to_owned(), text(&document.body.to_string())),
+            ("expires_at".to_owned(), self.expires_at(task)),
+        ])
+    }
+
+    fn document_id(id: &TaskId, key: &DocumentKey) -> Item {
+        HashMap::from([
+            ("task_id".to_owned(), text(id.as_str())),
+            ("document".to_owned(), text(&key.to_string())),
+        ])
+    }
+
+    async fn batch_get(&self, id: &TaskId, keys: &[DocumentKey]) -> Result<Vec<Item>, PortError> {
+        let operation = || format!("read documents of {id}");
+        let keys = keys.iter().map(|key| Self::document_id(id, key)).collect();
+        let wanted = KeysAndAttributes::builder().set_keys(Some(keys)).consistent_read(true).build();
+        let wanted = wanted.map_err(|e| corrupt(operation())(e.into()))?;
+        let mut unread = HashMap::from([(self.documents.clone(), wanted)]);
+        let mut items = Vec::new();
+        for _ in 0..BATCH_ROUNDS_MAX {
+            let request = self.client.batch_get_item().set_request_items(Some(unread));
+            let answer = request.send().await.map_err(failed(operation()))?;
+            items.extend(answer.responses.unwrap_or_default().into_values().flatten());
+            unread = answer.unprocessed_keys.unwrap_or_default();
+            if unread.is_empty() {
+                return Ok(items);
+            }
+        }
+        Err(PortError { operation: operation(), retryable: true, source: "throttled".into() })
+    }
+}
+
+impl StateStore for DynamoStore {
+    async fn load(&self, id: &TaskId) -> Result<Option<Task>, PortError> {
+        let request = self
+            .client
+            .get_item()
+            .table_name(&self.tasks)
+            .key("task_id", text(id.as_str()))
+            .consistent_read(true);
+        let answer = request.send().await.map_err(failed(format!("load task {id}")))?;
+        answer.item.map(read_task).transpose().map_err(corrupt(format!("read task {id}")))
+    }
+
+    async fn create(&self, task: &Task, submitted: &Document) -> Result<Created, PortError> {
+        let id = &task.task_id;
+        let put = |table: &str, item| {
+            let put = PutItem::builder()
+                .table_name(table)
+                .set_item(Some(item))
+                .condition_expression("attribute_not_exists(task_id)")
+                .build()
+                .map_err(|e| corrupt(format!("create task {id}"))(e.into()))?;
+            Ok(TransactWriteItem::builder().put(put).build())
+        };
+        let request = self
+            .client
+            .transact_write_items()
+            .transact_items(put(&self.documents, self.document_item(task, submitted))?)
+            .transact_items(put(&self.tasks, self.task_item(task)?)?);
+        match request.send().await {
+            Ok(_) => Ok(Created::Created),
+            Err(error) if error.as_service_error().is_some_and(exists_already) => Ok(Created::Exists),
+            Err(error) => Err(failed(format!("create task {id}"))(error)),
+        }
+    }
+
+    async fn save(&self, task: &Task) -> Result<Saved, PortError> {
+        let before = task.revision.saturating_sub(1);
+        let request = self
+            .client
+            .put_item()
+            .table_name(&self.tasks)
+            .set_item(Some(self.task_item(task)?))
+            .condition_expression("revision = :before")
+            .expression_attribute_values(":before", AttributeValue::N(before.to_string()))
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
+        match condition_refused(request.send().await) {
+            Ok(None) => Ok(Saved::Saved),
+            Ok(Some(item)) => {
+                let now = item.map(read_task).transpose();
+                let now = now.map_err(corrupt(format!("read task {}", task.task_id)))?;
+                Ok(Saved::Conflict(now.map(Box::new)))
+            }
+            Err(error) => Err(failed(format!("save task {}", task.task_id))(error)),
+        }
+    }
+
+    async fn put_document(&self, task: &Task, document: &Document) -> Result<Put, PortError> {
+        let operation = || format!("write {} of {}", document.key, task.task_id);
+        let request = self
+            .client
+            .put_item()
+            .table_name(&self.documents)
+            .set_item(Some(self.document_item(task, document)))
+            .condition_expression("attribute_not_exists(task_id)")
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
+        match condition_refused(request.send().await) {
+            Ok(None) => Ok(Put::Stored),
+            Ok(Some(item)) => {
+                let existing = item.ok_or_else(|| corrupt(operation())("no item".into()))?;
+                let existing = read_document(&existing).map_err(corrupt(operation()))?;
+                Ok(Put::Existing(existing.body))
+            }
+            Err(error) => Err(failed(operation())(error)),
+        }
+    }
+
+    async fn documents(&self, id: &TaskId, keys: &[DocumentKey]) -> Result<Vec<Document>, PortError> {
+        let operation = || format!("read documents of {id}");
+        let items = if let [key] = keys {
+            let request = self
+                .client
+                .get_item()
+                .table_name(&self.documents)
+                .set_key(Some(Self::document_id(id, key)))
+                .consistent_read(true);
+            let answer = request.send().await.map_err(failed(operation()))?;
+            answer.item.into_iter().collect()
+        } else {
+            let mut items = Vec::new();
+            for keys in keys.chunks(BATCH_KEYS_MAX) {
+                items.extend(self.batch_get(id, keys).await?);
+            }
+            items
+        };
+        items.iter().map(|item| read_document(item).map_err(corrupt(operation()))).collect()
+    }
+
+    async fn due(
+        &self,
+        shard: u32,
+        until: Timestamp,
+        after: Option<&DueCursor>,
+    ) -> Result<DuePage, PortError> {
+        let shard = number(i64::from(shard));
+        let start = after.map(|cursor| {
+            HashMap::from([
+                ("shard".to_owned(), shard.clone()),
+                ("due".to_owned(), number(cursor.due.as_millisecond())),
+                ("task_id".to_owned(), text(cursor.task_id.as_str())),
+            ])
+        });
+        let request = self
+            .client
+            .query()
+            .table_name(&self.tasks)
+            .index_name("due")
+            .key_condition_expression("#shard = :shard AND due <= :until")
+            .expression_attribute_names("#shard", "shard")
+            .expression_attribute_values(":shard", shard)
+            .expression_attribute_values(":until", number(until.as_millisecond()))
+            .limit(DUE_PAGE)
+            .set_exclusive_start_key(start);
+        let answer = request.send().await.map_err(failed("query the due index"))?;
+        let read = |item: &Item| read_cursor(item).map_err(corrupt("read the due index"));
+        let next = answer.last_evaluated_key.as_ref().map(read).transpose()?;
+        let items = answer.items.unwrap_or_default();
+        let task_ids = items.iter().map(|item| Ok(read(item)?.task_id)).collect::<Result<_, _>>()?;
+        Ok(DuePage { task_ids, next })
+    }
+
+    fn shards(&self) -> u32 {
+        self.shards.get()
+    }
+}
+
+type Refused<T> = Result<T, aws_sdk_dynamodb::error::SdkError<PutItemError>>;
+
+/// `None` if the put was done; the item as it is, if the condition refused it.
+fn condition_refused<T>(answer: Refused<T>) -> Refused<Option<Option<Item>>> {
+    match answer {
+        Ok(_) => Ok(None),
+        Err(error) => match error.as_service_error() {
+            Some(PutItemError::ConditionalCheckFailedException(refused)) => Ok(Some(refused.item.clone())),
+            Some(_) | None => Err(error),
+        },
+    }
+}
+
+fn exists_already(error: &TransactWriteItemsError) -> bool {
+    let TransactWriteItemsError::TransactionCanceledException(canceled) = error else { return false };
+    canceled.cancellation_reasons().iter().any(|r| r.code() == Some("ConditionalCheckFailed"))
+}
+
+type Unreadable = Box<dyn std::error::Error + Send + Sync>;
+
+fn read_task(item: Item) -> Result<Task, Unreadable> {
+    Ok(serde_dynamo::from_item(item)?)
+}
+
+fn read_document(item: &Item) -> Result<Document, Unreadable> {
+    Ok(Document {
+        key: as_text(item, "document")?.parse()?,
+        at: as_time(item, "at")?,
+        body: serde_json::from_str(as_text(item, "body")?)?,
+    })
+}
+
+fn read_cursor(item: &Item) -> Result<DueCursor, Unreadable> {
+    Ok(DueCursor { due: as_time(item, "due")?, task_id: as_text(item, "task_id")?.parse()? })
+}
+
+fn as_text<'a>(item: &'a Item, name: &str) -> Result<&'a str, Unreadable> {
+    let value = item.get(name).and_then(|value| value.as_s().ok());
+    value.map(String::as_str).ok_or_else(|| format!("no text `{name}`").into())
+}
+
+fn as_time(item: &Item, name: &str) -> Result<Timestamp, Unreadable> {
+    let value = item.get(name).and_then(|value| value.as_n().ok());
+    let millis = value.ok_or_else(|| format!("no number `{name}`"))?.parse()?;
+    Ok(Timestamp::from_millisecond(millis)?)
+}
+
+fn text(text: &str) -> AttributeValue {
+    AttributeValue::S(text.to_owned())
+}
+
+fn number(number: i64) -> AttributeValue {
+    AttributeValue::N(number.to_string())
+}
+
+/// Which shard of the due index a task is in, by FNV-1a: stable over versions of everything.
+fn shard_of(id: &TaskId, shards: NonZeroU32) -> u32 {
+    let hash = id.as_str().bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
+    hash % shards
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_are_stable_and_even() {
+        let shards = NonZeroU32::new(8).unwrap();
+        let mut counts = [0_u32; 8];
+        for n in 0..8_000 {
+            counts[shard_of(&format!("order-{n}").parse().unwrap(), shards) as usize] += 1;
+        }
+        assert!(counts.iter().all(|count| (700..1_300).contains(count)), "{counts:?}");
+        assert_eq!(shard_of(&"order-1".parse().unwrap(), shards), 0xa985_e7b3_u32 % 8);
+    }
+}

@@ -1,0 +1,377 @@
+//! The hallway: load → needs → documents → transition → conditional save → effects, for every role.
+//!
+//! [`drive`] takes a batch of deliveries, groups them by task, decides the groups side by side, and
+//! then sends all effects together, so that ten requests make one call. Events of one task are folded
+//! into one save. It answers for each delivery: only one that is wholly done may be acknowledged.
+//!
+//! ```text
+//! deliveries ─┬─ task a ── load ─ decide ─ save ─┬─ effects of all, batched ─┬─ done
+//!             ├─ task b ── load ─ decide ─ save ─┤                           ├─ done
+//!             └─ task c ── load ─ panics ────────┘ (only its own fail)       └─ try again
+//! ```
+
+use std::{collections::BTreeMap, error::Error, panic::AssertUnwindSafe, sync::Arc};
+
+use futures_util::{FutureExt, StreamExt, future::join_all, stream};
+
+use crate::{
+    effects::{Send, carry_out},
+    limits,
+    messages::Outcome,
+    names::TaskId,
+    ports::{Clock, Definitions, DocumentKey, PortError, Ports, Put, Saved, StateStore},
+    task::{ProcessState, Task},
+    transition::{Context, Documents, Event, Transition, needs, transition},
+    workflow::Workflow,
+};
+
+/// How many tasks of one batch are in hand at once.
+pub const TASKS_AT_ONCE: usize = 64;
+
+/// An event on its way to a task.
+#[derive(Debug, Clone)]
+pub struct Delivery {
+    /// The task.
+    pub task_id: TaskId,
+    /// What happened.
+    pub event: Event,
+    /// Whether the queue delivered it before.
+    pub redelivered: bool,
+}
+
+/// Why a delivery is not done.
+#[derive(Debug, thiserror::Error)]
+pub enum DriveError {
+    /// A port failed.
+    #[error("task {task_id}")]
+    Port {
+        /// The task.
+        task_id: TaskId,
+        /// What failed; shared, since it may concern several deliveries.
+        #[source]
+        source: Arc<PortError>,
+    },
+    /// The event cannot have happened to the task.
+    #[error("task {task_id}: illegal event: {reason}")]
+    Illegal {
+        /// The task.
+        task_id: TaskId,
+        /// Why.
+        reason: String,
+    },
+    /// The task, or the workflow it is pinned to, does not exist.
+    #[error("task {task_id}: there is no {what}")]
+    Missing {
+        /// The task.
+        task_id: TaskId,
+        /// What is missing.
+        what: String,
+    },
+    /// The race for the task was lost too many times in a row.
+    #[error("task {task_id}: lost {max} races in a row", max = limits::CONFLICTS_MAX)]
+    Contended {
+        /// The task.
+        task_id: TaskId,
+    },
+    /// The decision panicked: a bug, kept away from the rest of the batch.
+    #[error("task {task_id}: panicked")]
+    Panicked {
+        /// The task.
+        task_id: TaskId,
+    },
+}
+
+impl DriveError {
+    /// Whether the same again may succeed. What may not goes to the dead letters.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Port { source, .. } => source.retryable,
+            Self::Contended { .. } | Self::Panicked { .. } => true,
+            Self::Illegal { .. } | Self::Missing { .. } => false,
+        }
+    }
+
+    /// The error with its causes, for a log line.
+    #[must_use]
+    pub fn chain(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            text.push_str(": ");
+            text.push_str(&error.to_string());
+            cause = error.source();
+        }
+        text
+    }
+}
+
+/// Drives each delivery's task one decision further. Answers in the order given.
+pub async fn drive<P: Ports>(ports: &P, deliveries: Vec<Delivery>) -> Vec<Result<(), Arc<DriveError>>> {
+    let mut answers: Vec<Result<(), Arc<DriveError>>> = deliveries.iter().map(|_| Ok(())).collect();
+    let mut groups: BTreeMap<TaskId, Vec<(usize, Delivery)>> = BTreeMap::new();
+    for (at, delivery) in deliveries.into_iter().enumerate() {
+        groups.entry(delivery.task_id.clone()).or_default().push((at, delivery));
+    }
+    let decided: Vec<_> = stream::iter(groups)
+        .map(|(task_id, group)| async move {
+            let (places, group): (Vec<_>, Vec<_>) = group.into_iter().unzip();
+            let decision = AssertUnwindSafe(decide_group(ports, &task_id, &group)).catch_unwind().await;
+            let decision = decision.unwrap_or_else(|_| {
+                let task_id = task_id.clone();
+                Ruling { results: Err(DriveError::Panicked { task_id }), sends: Vec::new() }
+            });
+            (task_id, places, decision)
+        })
+        .buffer_unordered(TASKS_AT_ONCE)
+        .collect()
+        .await;
+
+    let mut sends = Vec::new();
+    let mut owners = Vec::new();
+    for (task_id, places, ruling) in decided {
+        match ruling.results {
+            Err(error) => {
+                let error = Arc::new(error);
+                for place in places {
+                    set(&mut answers, place, Err(error.clone()));
+                }
+            }
+            Ok(results) => {
+                for (place, result) in places.iter().zip(results) {
+                    set(&mut answers, *place, result.map_err(Arc::new));
+                }
+                owners.extend(ruling.sends.iter().map(|_| (task_id.clone(), places.clone())));
+                sends.extend(ruling.sends);
+            }
+        }
+    }
+    let alerting: Vec<_> = owners.iter().zip(&sends).map(|(_, send)| send.is_task_alert()).collect();
+    let sent = carry_out(ports, sends).await;
+    let mut alerted = Vec::new();
+    for (((task_id, places), result), alert) in owners.into_iter().zip(sent).zip(alerting) {
+        match result {
+            Ok(()) if alert => alerted.push(task_id),
+            Ok(()) => {}
+            Err(source) => {
+                let error = Arc::new(DriveError::Port { task_id, source: Arc::new(source) });
+                for place in places {
+                    set(&mut answers, place, Err(error.clone()));
+                }
+            }
+        }
+    }
+    confirm_alerts(ports, alerted).await;
+    answers
+}
+
+fn set<T>(answers: &mut [T], place: usize, answer: T) {
+    if let Some(slot) = answers.get_mut(place) {
+        *slot = answer;
+    }
+}
+
+/// What became of the deliveries of one task, and what is to be sent once all groups are decided.
+struct Ruling {
+    results: Result<Vec<Result<(), DriveError>>, DriveError>,
+    sends: Vec<Send>,
+}
+
+async fn decide_group<P: Ports>(ports: &P, task_id: &TaskId, group: &[Delivery]) -> Ruling {
+    match try_decide_group(ports, task_id, group).await {
+        Ok((results, sends)) => Ruling { results: Ok(results), sends },
+        Err(error) => Ruling { results: Err(error), sends: Vec::new() },
+    }
+}
+
+type Decided = (Vec<Result<(), DriveError>>, Vec<Send>);
+
+async fn try_decide_group<P: Ports>(
+    ports: &P,
+    task_id: &TaskId,
+    group: &[Delivery],
+) -> Result<Decided, DriveError> {
+    let port = |source| DriveError::Port { task_id: task_id.clone(), source: Arc::new(source) };
+    let missing = |what: String| DriveError::Missing { task_id: task_id.clone(), what };
+    let loaded = ports.store().load(task_id).await.map_err(port)?;
+    let mut task = loaded.ok_or_else(|| missing("such task".to_owned()))?;
+    let (name, version) = (task.workflow.clone(), task.version);
+    let workflow = ports.definitions().workflow(&name, Some(version)).await.map_err(port)?;
+    let workflow =
+        workflow.ok_or_else(|| missing(format!("workflow `{name}` in version {version}")))?;
+    let mut group = group.to_vec();
+    for _ in 0..limits::CONFLICTS_MAX {
+        let fold = fold(ports, &workflow, &task, &group).await.map_err(port)?;
+        if fold.task.revision == task.revision {
+            return Ok((fold.results, fold.sends));
+        }
+        match write(ports, &fold).await.map_err(port)? {
+            Written::Saved => {
+                fold.lines.iter().for_each(Line::log);
+                return Ok((fold.results, fold.sends));
+            }
+            Written::Conflict(now) => {
+                task = *now.ok_or_else(|| missing("such task any more".to_owned()))?;
+                // The save that came first may be our own, whose answer was lost.
+                group.iter_mut().for_each(|delivery| delivery.redelivered = true);
+            }
+            // An earlier attempt to save got as far as the document. What it says stands.
+            Written::Document(key, body) => group.iter_mut().for_each(|d| adopt(d, &key, &body)),
+        }
+    }
+    Err(DriveError::Contended { task_id: task_id.clone() })
+}
+
+/// All events of one task, applied one after the other in memory.
+struct Fold {
+    task: Task,
+    documents: Vec<crate::ports::Document>,
+    sends: Vec<Send>,
+    results: Vec<Result<(), DriveError>>,
+    lines: Vec<Line>,
+}
+
+async fn fold<P: Ports>(
+    ports: &P,
+    workflow: &Workflow,
+    task: &Task,
+    group: &[Delivery],
+) -> Result<Fold, PortError> {
+    let mut at_hand = Documents::new();
+    let mut fold = Fold {
+        task: task.clone(),
+        documents: Vec::new(),
+        sends: Vec::new(),
+        results: Vec::new(),
+        lines: Vec::new(),
+    };
+    for Delivery { task_id, event, redelivered } in group {
+        let context = Context {
+            now: ports.clock().now(),
+            actor: ports.instance(),
+            redelivered: *redelivered,
+            timing: ports.timing(),
+        };
+        let wanted = needs(workflow, &fold.task, event, context);
+        let missing: Vec<_> = wanted.into_iter().filter(|key| !at_hand.contains_key(key)).collect();
+        if !missing.is_empty() {
+            let read = ports.store().documents(task_id, &missing).await?;
+            at_hand.extend(read.into_iter().map(|document| (document.key, document.body)));
+        }
+        let (effects, result) = match transition(workflow, &fold.task, &at_hand, event, context) {
+            Transition::Apply { task: mut next, documents, effects } => {
+                next.revision = task.revision + 1;
+                fold.lines.push(Line::of(&fold.task, &next, event));
+                at_hand.extend(documents.iter().map(|made| (made.key.clone(), made.body.clone())));
+                fold.documents.extend(documents);
+                fold.task = *next;
+                (effects, Ok(()))
+            }
+            Transition::Ignore { reason, effects } => {
+                let (event, resent) = (event.name(), effects.len());
+                tracing::debug!(%task_id, event, ?reason, resent, "event ignored");
+                (effects, Ok(()))
+            }
+            Transition::Illegal(reason) => {
+                (Vec::new(), Err(DriveError::Illegal { task_id: task_id.clone(), reason }))
+            }
+        };
+        let traceparent = &fold.task.traceparent;
+        fold.sends.extend(
+            effects.into_iter().map(|effect| Send { effect, traceparent: traceparent.clone() }),
+        );
+        fold.results.push(result);
+    }
+    Ok(fold)
+}
+
+enum Written {
+    Saved,
+    Conflict(Option<Box<Task>>),
+    Document(DocumentKey, serde_json::Value),
+}
+
+/// Documents first, then the save that refers to them.
+async fn write<P: Ports>(ports: &P, fold: &Fold) -> Result<Written, PortError> {
+    let puts = fold.documents.iter().map(|document| ports.store().put_document(&fold.task, document));
+    let puts = join_all(puts).await;
+    for (document, put) in fold.documents.iter().zip(puts) {
+        match put? {
+            Put::Stored => {}
+            Put::Existing(body) => match document.key {
+                DocumentKey::Output { .. } if body != document.body => {
+                    return Ok(Written::Document(document.key.clone(), body));
+                }
+                // Nothing is decided by why an attempt failed: the first reason written stays.
+                DocumentKey::Output { .. } | DocumentKey::Failure { .. } | DocumentKey::Submission => {}
+            },
+        }
+    }
+    Ok(match ports.store().save(&fold.task).await? {
+        Saved::Saved => Written::Saved,
+        Saved::Conflict(now) => Written::Conflict(now),
+    })
+}
+
+/// Lets a reply say what an earlier reply to the same attempt said, whose document is stored.
+fn adopt(delivery: &mut Delivery, key: &DocumentKey, body: &serde_json::Value) {
+    let Event::Replied(reply) = &mut delivery.event else { return };
+    let output = DocumentKey::Output { step: reply.step.clone(), attempt: reply.attempt };
+    if *key == output {
+        reply.outcome = Outcome::Completed { output: body.clone() };
+    }
+}
+
+/// A task in Error stays due until its alert is out. If this save is lost, the supervisor alerts
+/// again: at least once.
+async fn confirm_alerts<P: Ports>(ports: &P, alerted: Vec<TaskId>) {
+    let confirmed = stream::iter(alerted).map(|task_id| async move {
+        let delivery = Delivery { task_id: task_id.clone(), event: Event::AlertSent, redelivered: false };
+        if let Err(error) = try_decide_group(ports, &task_id, &[delivery]).await {
+            tracing::warn!(error = error.chain(), "alert sent, but not recorded as sent");
+        }
+    });
+    confirmed.buffer_unordered(TASKS_AT_ONCE).collect::<()>().await;
+}
+
+/// One log line per transition, with fixed fields.
+struct Line {
+    task_id: TaskId,
+    workflow: String,
+    step: String,
+    attempt: u32,
+    event: &'static str,
+    from: String,
+    to: String,
+    revision: u64,
+    state: ProcessState,
+}
+
+impl Line {
+    fn of(before: &Task, after: &Task, event: &Event) -> Self {
+        let (step, attempt) = event.step().map_or((None, 0), |(step, attempt)| (Some(step), attempt));
+        let state = |task: &Task| match step.and_then(|step| task.steps.get(step)) {
+            Some(record) => record.state.name().to_owned(),
+            None => task.process_state.to_string(),
+        };
+        Self {
+            task_id: after.task_id.clone(),
+            workflow: after.workflow.to_string(),
+            step: step.map(ToString::to_string).unwrap_or_default(),
+            attempt,
+            event: event.name(),
+            from: state(before),
+            to: state(after),
+            revision: after.revision,
+            state: after.process_state,
+        }
+    }
+
+    fn log(&self) {
+        let Self { task_id, workflow, step, attempt, event, from, to, revision, state } = self;
+        tracing::info!(
+            %task_id, workflow, step, attempt, event, from, to, revision, process_state = %state,
+            "task transition"
+        );
+    }
+}

@@ -1,0 +1,124 @@
+//! Effects: what is told to whom once a decision is saved, and how it goes out in batches.
+//!
+//! Store first, send second. Any effect may be lost or repeated: a lost request or wake is made good
+//! by the supervisor after the due time, a repeated one is fenced by its attempt.
+
+use futures_util::future::join;
+use serde::Serialize;
+
+use crate::{
+    limits,
+    messages::{Alert, BusEvent, SchedulerMessage, StatusNotice, StepReply, StepRequest, Wake},
+    ports::{Channel, EventBus, Outgoing, PortError, Ports, Queue},
+};
+
+/// What must be told to whom.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Send a step to its agent.
+    Request(StepRequest),
+    /// Send an agent's answer to the scheduler.
+    Reply(StepReply),
+    /// Ask the scheduler to look at a task.
+    Wake(Wake),
+    /// Tell a client, on the queue named.
+    Notice {
+        /// The queue's URL.
+        queue: String,
+        /// What to tell.
+        notice: StatusNotice,
+    },
+    /// Keep a refused submission.
+    Reject {
+        /// What was submitted, as it came.
+        submission: String,
+        /// Why it was refused.
+        reason: String,
+    },
+    /// Publish on the bus.
+    Publish(BusEvent),
+}
+
+/// An effect with the W3C `traceparent` it belongs to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Send {
+    /// What is told to whom.
+    pub effect: Effect,
+    /// The trace.
+    pub traceparent: Option<String>,
+}
+
+impl Send {
+    /// Whether this is the alert that a task in Error stays due for.
+    #[must_use]
+    pub fn is_task_alert(&self) -> bool {
+        matches!(&self.effect, Effect::Publish(BusEvent::Alert(Alert::TaskInError { .. })))
+    }
+}
+
+/// Sends messages and publishes events, each kind in batches, both side by side. Answers for each
+/// effect, in the order given.
+pub async fn carry_out<P: Ports>(ports: &P, sends: Vec<Send>) -> Vec<Result<(), PortError>> {
+    let (mut message_places, mut messages) = (Vec::new(), Vec::new());
+    let (mut event_places, mut events) = (Vec::new(), Vec::new());
+    let mut answers: Vec<Result<(), PortError>> = sends.iter().map(|_| Ok(())).collect();
+    for (place, Send { effect, traceparent }) in sends.into_iter().enumerate() {
+        match message(effect, traceparent) {
+            Message::OnQueue(message) => {
+                message_places.push(place);
+                messages.push(message);
+            }
+            Message::OnBus(event) => {
+                event_places.push(place);
+                events.push(event);
+            }
+        }
+    }
+    let sending = async {
+        if messages.is_empty() { Vec::new() } else { ports.channel().send(messages).await }
+    };
+    let publishing = async {
+        if events.is_empty() { Vec::new() } else { ports.bus().publish(events).await }
+    };
+    let (sent, published) = join(sending, publishing).await;
+    let places = message_places.into_iter().chain(event_places);
+    for (place, answer) in places.zip(sent.into_iter().chain(published)) {
+        if let Some(slot) = answers.get_mut(place) {
+            *slot = answer;
+        }
+    }
+    answers
+}
+
+enum Message {
+    OnQueue(Outgoing),
+    OnBus(BusEvent),
+}
+
+fn message(effect: Effect, traceparent: Option<String>) -> Message {
+    Message::OnQueue(match effect {
+        Effect::Publish(event) => return Message::OnBus(event),
+        Effect::Request(request) => {
+            outgoing(Queue::Agent(request.agent.clone()), &request, traceparent)
+        }
+        Effect::Reply(reply) => {
+            outgoing(Queue::Scheduler, &SchedulerMessage::Reply(reply), traceparent)
+        }
+        Effect::Wake(wake) => outgoing(Queue::Scheduler, &SchedulerMessage::Wake(wake), traceparent),
+        Effect::Notice { queue, notice } => outgoing(Queue::Client(queue), &notice, traceparent),
+        Effect::Reject { submission, reason } => {
+            let reason = ("reason", limits::shorten(&reason, limits::REASON_CHARS_MAX));
+            let attributes = std::iter::once(reason)
+                .chain(traceparent.map(|traceparent| ("traceparent", traceparent)))
+                .collect();
+            Outgoing { queue: Queue::Rejected, body: submission, attributes }
+        }
+    })
+}
+
+/// A message as it goes out: compact JSON, its trace beside it.
+fn outgoing<T: Serialize>(queue: Queue, message: &T, traceparent: Option<String>) -> Outgoing {
+    // Our own messages always serialise: their keys are texts and no type of theirs can refuse.
+    let body = serde_json::to_string(message).unwrap_or_default();
+    Outgoing { queue, body, attributes: traceparent.map(|t| ("traceparent", t)).into_iter().collect() }
+}

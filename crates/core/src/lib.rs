@@ -1,0 +1,30 @@
+//! The hearth of Steward: every decision, and nothing else.
+//!
+//! This crate holds the nouns (a [`task`] is one run of a [`workflow`]), the [`messages`] that the
+//! roles exchange, the pure [`transition`](transition::transition) that decides what happens next,
+//! the [`ports`] through which a decision reaches the world, and [`drive`](drive::drive), the one
+//! loop that joins them. It has no clock, no I/O and no randomness: whatever a decision needs is an
+//! argument, so that the same inputs always give the same answer. `clippy.toml` beside this crate
+//! enforces that.
+//!
+//! ```text
+//! message ──► drive: load ─► needs ─► documents ─► transition ─► save (conditional) ─► effects
+//!                     ▲                                              │
+//!                     └────────────── lost the race: decide again ◄──┘
+//! ```
+//!
+//! The pattern is *Scheduler Agent Supervisor*:
+//! <https://learn.microsoft.com/azure/architecture/patterns/scheduler-agent-supervisor>.
+
+pub mod drive;
+pub mod effects;
+pub mod limits;
+pub mod messages;
+pub mod names;
+pub mod ports;
+pub mod submission;
+pub mod task;
+pub mod template;
+pub mod transition;
+pub mod view;
+pub mod workflow;

@@ -1,0 +1,105 @@
+//! A limit on everything, in one place, each with the reason for its size.
+//!
+//! Going over a limit is a clear error where the thing comes in (submission, publication, an agent's
+//! reply), never a surprise later.
+
+use std::time::Duration;
+
+/// Characters in a task id. It is part of the idempotency key, which remote services limit.
+pub const TASK_ID_CHARS_MAX: usize = 128;
+
+/// Characters in the name of a workflow, a step or an agent. Step names count in the task's item.
+pub const NAME_CHARS_MAX: usize = 40;
+
+/// Steps in a workflow. The task's item stays under DynamoDB's 400 KB by far, and under 1 KB for
+/// twenty steps, which is what a save is charged for.
+pub const STEPS_MAX: usize = 100;
+
+/// Attempts at one step.
+pub const ATTEMPTS_MAX: u32 = 100;
+
+/// Bytes of a document: what was submitted, or what one step returned, as compact JSON.
+pub const DOCUMENT_BYTES_MAX: usize = 128 * 1024;
+
+/// Bytes of one message body. A request may join several documents; SQS and its emulators agree
+/// on 256 KiB for a batch of messages, and the attributes need some of it.
+pub const MESSAGE_BYTES_MAX: usize = 250 * 1024;
+
+/// Bytes of a workflow's definition.
+pub const DEFINITION_BYTES_MAX: usize = 256 * 1024;
+
+/// Characters in one `${ }` expression.
+pub const EXPRESSION_CHARS_MAX: usize = 1_000;
+
+/// How deep JSON may nest, in documents and in request templates.
+pub const JSON_DEPTH_MAX: usize = 32;
+
+/// Characters of the error kept with a step. It is in the task's item, so it is short; the whole
+/// reason is in the failure document beside it.
+pub const ERROR_CHARS_MAX: usize = 120;
+
+/// Characters of a failure's reason, as an agent reports it.
+pub const REASON_CHARS_MAX: usize = 2_000;
+
+/// The longest time a step may be given.
+pub const STEP_WITHIN_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// The longest time a task may be given. Documents outlive it by the retention time.
+pub const TASK_WITHIN_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
+
+/// The shortest time a step may be given: below it, queues alone would use it up.
+pub const WITHIN_MIN: Duration = Duration::from_millis(100);
+
+/// How many times one decision is taken again after a lost race before the message is given back
+/// to its queue.
+pub const CONFLICTS_MAX: u32 = 20;
+
+/// Shortens `text` to at most `chars_max` characters, marking the cut with an ellipsis.
+#[must_use]
+pub fn shorten(text: &str, chars_max: usize) -> String {
+    if text.chars().count() <= chars_max {
+        return text.to_owned();
+    }
+    let mut short: String = text.chars().take(chars_max.saturating_sub(1)).collect();
+    short.push('…');
+    short
+}
+
+/// Whether `value` nests deeper than [`JSON_DEPTH_MAX`].
+#[must_use]
+pub fn too_deep(value: &serde_json::Value) -> bool {
+    fn deeper_than(value: &serde_json::Value, levels: usize) -> bool {
+        match value {
+            serde_json::Value::Array(items) => {
+                levels == 0 || items.iter().any(|item| deeper_than(item, levels - 1))
+            }
+            serde_json::Value::Object(fields) => {
+                levels == 0 || fields.values().any(|field| deeper_than(field, levels - 1))
+            }
+            serde_json::Value::Null
+            | serde_json::Value::Bool(_)
+            | serde_json::Value::Number(_)
+            | serde_json::Value::String(_) => false,
+        }
+    }
+    deeper_than(value, JSON_DEPTH_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_long_text_is_cut_with_an_ellipsis() {
+        assert_eq!(shorten("abc", 3), "abc");
+        assert_eq!(shorten("abcd", 3), "ab…");
+    }
+
+    #[test]
+    fn depth_counts_containers() {
+        let nested = |levels| (0..levels).fold(json!(1), |value, _| json!([value]));
+        assert!(!too_deep(&nested(JSON_DEPTH_MAX)));
+        assert!(too_deep(&nested(JSON_DEPTH_MAX + 1)));
+    }
+}

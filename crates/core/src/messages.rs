@@ -1,0 +1,282 @@
+//! The messages that the roles exchange. Each is JSON on a queue or an event bus; together they are
+//! the contract that lets an agent be written in any language.
+//!
+//! ```text
+//! client ──Submission──► submission ──SchedulerMessage::Wake──► scheduler ──StepRequest──► agent
+//!   ▲                                                            ▲    │                     │
+//!   └──────────────────────StatusNotice──────────────────────────┼────┘                     │
+//!                              supervisor ──SchedulerMessage::Wake┘◄──SchedulerMessage::Reply┘
+//! ```
+//!
+//! The W3C `traceparent` travels beside each message as an attribute of that name, not in it.
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    names::{AgentName, StepName, TaskId, WorkflowName},
+    task::ProcessState,
+    workflow::Method,
+};
+
+/// A client asks for a task. Submitting the same again is harmless; the same id with other content
+/// is refused.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Submission {
+    /// Chosen by the client; its order number, say.
+    pub task_id: TaskId,
+    /// Which workflow to run.
+    pub workflow: WorkflowName,
+    /// Which version of it; the newest if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u32>,
+    /// What the steps' expressions call `input`.
+    #[serde(default)]
+    pub input: Value,
+    /// URL of the client's own queue for [`StatusNotice`]s; must be on the allow-list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_to: Option<String>,
+}
+
+/// What the scheduler hears.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum SchedulerMessage {
+    /// A task may be able to go on: it was just recorded, or the supervisor asks for recovery.
+    Wake(Wake),
+    /// An agent has an answer.
+    Reply(StepReply),
+}
+
+/// Asks the scheduler to see what a task needs. Says nothing about the task: the state store does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Wake {
+    /// The task to look at.
+    pub task_id: TaskId,
+    /// Why, for the log.
+    pub cause: WakeCause,
+}
+
+/// Why a task is woken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WakeCause {
+    /// Submission has just recorded it.
+    Submitted,
+    /// The supervisor found it past due (the pattern's supervisor request).
+    Recovery,
+}
+
+/// The scheduler asks an agent to carry out one attempt at one step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StepRequest {
+    /// The task.
+    pub task_id: TaskId,
+    /// Its step.
+    pub step: StepName,
+    /// Fences the reply: goes back unchanged.
+    pub attempt: u32,
+    /// After this time the agent must neither act nor reply.
+    #[schemars(with = "String")]
+    pub complete_by: Timestamp,
+    /// Stable over all attempts; goes to the remote service as `Idempotency-Key`.
+    pub idempotency_key: String,
+    /// The logical agent it is for.
+    pub agent: AgentName,
+    /// The HTTP method.
+    pub method: Method,
+    /// The path under the agent's base URL.
+    pub path: String,
+    /// The JSON body, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<Value>,
+}
+
+/// An agent's answer to a [`StepRequest`]. An agent that could not finish in time gives none.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StepReply {
+    /// The task.
+    pub task_id: TaskId,
+    /// Its step.
+    pub step: StepName,
+    /// The attempt that this answers.
+    pub attempt: u32,
+    /// How it went.
+    pub outcome: Outcome,
+}
+
+/// How an attempt went.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum Outcome {
+    /// The step is done.
+    Completed {
+        /// What the remote service returned.
+        output: Value,
+    },
+    /// The step cannot be done, and trying again would not help.
+    Failed {
+        /// Why, for people.
+        reason: String,
+    },
+}
+
+/// Tells the client how its task fares, on the client's own queue. At least once, in no order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StatusNotice {
+    /// The task, as the client named it; absent if a refused submission had no readable id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<String>,
+    /// What happened.
+    pub status: NoticeStatus,
+    /// When.
+    #[schemars(with = "String")]
+    pub at: Timestamp,
+    /// Why, if it went wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What a [`StatusNotice`] tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NoticeStatus {
+    /// The task is recorded.
+    Received,
+    /// The submission was refused; nothing was recorded.
+    Refused,
+    /// Every step completed.
+    Processed,
+    /// The task is in Error; the operator has been alerted.
+    Error,
+}
+
+/// Something for the event bus. The variant's name in words is the event's detail-type.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum BusEvent {
+    /// A person must look.
+    Alert(Alert),
+    /// A task ended; only for workflows with `lifecycle_events`.
+    TaskEnded(TaskEnded),
+}
+
+/// Needs a person. At least once each.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "alert", rename_all = "snake_case")]
+pub enum Alert {
+    /// A task is in Error.
+    TaskInError {
+        /// The task.
+        task_id: TaskId,
+        /// Its workflow.
+        workflow: WorkflowName,
+        /// The steps that failed.
+        steps: Vec<StepName>,
+        /// Why.
+        reason: String,
+        /// When.
+        #[schemars(with = "String")]
+        at: Timestamp,
+    },
+    /// A submission was refused; its text is on the rejected queue.
+    SubmissionRefused {
+        /// The task's id, as far as it could be read.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        task_id: Option<String>,
+        /// Why.
+        reason: String,
+        /// When.
+        #[schemars(with = "String")]
+        at: Timestamp,
+    },
+    /// A message could not be right; it goes to its queue's dead letters.
+    MessageCorrupt {
+        /// Which role received it.
+        role: String,
+        /// The queue's id of the message.
+        message_id: String,
+        /// Why.
+        reason: String,
+        /// When.
+        #[schemars(with = "String")]
+        at: Timestamp,
+    },
+}
+
+/// A task came to its end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TaskEnded {
+    /// The task.
+    pub task_id: TaskId,
+    /// Its workflow.
+    pub workflow: WorkflowName,
+    /// Its version.
+    pub version: u32,
+    /// How it ended.
+    pub process_state: ProcessState,
+    /// When.
+    #[schemars(with = "String")]
+    pub at: Timestamp,
+}
+
+impl BusEvent {
+    /// EventBridge's `detail-type`.
+    #[must_use]
+    pub fn detail_type(&self) -> &'static str {
+        match self {
+            Self::Alert(Alert::TaskInError { .. }) => "Task In Error",
+            Self::Alert(Alert::SubmissionRefused { .. }) => "Submission Refused",
+            Self::Alert(Alert::MessageCorrupt { .. }) => "Message Corrupt",
+            Self::TaskEnded(_) => "Task Ended",
+        }
+    }
+}
+
+/// The key that makes a remote call repeatable: stable over all attempts and redeliveries.
+#[must_use]
+pub fn idempotency_key(task_id: &TaskId, step: &StepName) -> String {
+    format!("{task_id}/{step}/do")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_reply_reads_as_the_contract_says() {
+        let message: SchedulerMessage = serde_json::from_value(json!({
+            "type": "reply", "task_id": "o-1", "step": "charge", "attempt": 2,
+            "outcome": { "status": "completed", "output": { "charge": "c-1" } },
+        }))
+        .unwrap();
+        let SchedulerMessage::Reply(reply) = message else { panic!("not a reply: {message:?}") };
+        assert_eq!(reply.attempt, 2);
+    }
+
+    #[test]
+    fn a_submission_with_an_unknown_key_is_refused() {
+        let text = r#"{"task_id":"o-1","workflow":"order","inputs":{}}"#;
+        let error = serde_json::from_str::<Submission>(text).unwrap_err().to_string();
+        assert!(error.starts_with("unknown field `inputs`"), "{error}");
+    }
+
+    #[test]
+    fn every_message_has_a_schema() {
+        for schema in [
+            schemars::schema_for!(Submission),
+            schemars::schema_for!(SchedulerMessage),
+            schemars::schema_for!(StepRequest),
+            schemars::schema_for!(StatusNotice),
+            schemars::schema_for!(BusEvent),
+            schemars::schema_for!(crate::workflow::Workflow),
+        ] {
+            assert!(schema.as_object().is_some_and(|schema| schema.contains_key("$schema")));
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! The ports: what the core asks of the world, as traits. `crates/aws` implements them on DynamoDB,
+//! SQS and EventBridge, `crates/local` in memory; one contract suite runs on both.
+
+use std::{error::Error, fmt, future::Future, str::FromStr, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::{
+    messages::BusEvent,
+    names::{AgentName, StepName, TaskId, WorkflowName},
+    task::Task,
+    workflow::Workflow,
+};
+
+/// An operation on a port that did not happen, or may not have happened.
+#[derive(Debug, thiserror::Error)]
+#[error("{operation} failed")]
+pub struct PortError {
+    /// Which operation, with the ids it was about; never a payload.
+    pub operation: String,
+    /// Whether the same again may succeed.
+    pub retryable: bool,
+    /// The cause.
+    #[source]
+    pub source: Box<dyn Error + Send + Sync>,
+}
+
+/// What names a document among those of one task.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DocumentKey {
+    /// What the client submitted.
+    Submission,
+    /// What an attempt at a step returned.
+    Output {
+        /// The step.
+        step: StepName,
+        /// The attempt.
+        attempt: u32,
+    },
+    /// Why an attempt at a step failed.
+    Failure {
+        /// The step.
+        step: StepName,
+        /// The attempt.
+        attempt: u32,
+    },
+}
+
+impl fmt::Display for DocumentKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Submission => f.write_str("submission"),
+            Self::Output { step, attempt } => write!(f, "step/{step}/{attempt}/output"),
+            Self::Failure { step, attempt } => write!(f, "step/{step}/{attempt}/failure"),
+        }
+    }
+}
+
+/// A text that is no document's key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a document's key")]
+pub struct InvalidDocumentKey(String);
+
+impl FromStr for DocumentKey {
+    type Err = InvalidDocumentKey;
+
+    fn from_str(text: &str) -> Result<Self, InvalidDocumentKey> {
+        let invalid = || InvalidDocumentKey(text.to_owned());
+        let parts: Vec<_> = text.split('/').collect();
+        match parts.as_slice() {
+            ["submission"] => Ok(Self::Submission),
+            ["step", step, attempt, kind] => {
+                let step = step.parse().map_err(|_| invalid())?;
+                let attempt = attempt.parse().map_err(|_| invalid())?;
+                match *kind {
+                    "output" => Ok(Self::Output { step, attempt }),
+                    "failure" => Ok(Self::Failure { step, attempt }),
+                    _ => Err(invalid()),
+                }
+            }
+            _ => Err(invalid()),
+        }
+    }
+}
+
+/// A document beside a task: written once, never changed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Document {
+    /// Which of the task's documents.
+    pub key: DocumentKey,
+    /// When it was made.
+    pub at: Timestamp,
+    /// Its content.
+    pub body: Value,
+}
+
+/// What came of recording a new task.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Created {
+    /// It is recorded.
+    Created,
+    /// There is a task with this id already.
+    Exists,
+}
+
+/// What came of a save. A lost race is a value, not an error.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Saved {
+    /// It is saved.
+    Saved,
+    /// Another save came first; this is the task as it is now, if it still exists.
+    Conflict(Option<Box<Task>>),
+}
+
+/// What came of writing a document.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Put {
+    /// It is stored.
+    Stored,
+    /// It was written before; this is what it says.
+    Existing(Value),
+}
+
+/// One page of the due index.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DuePage {
+    /// Tasks that are due, earliest first.
+    pub task_ids: Vec<TaskId>,
+    /// Where the next page starts, if there may be one.
+    pub next: Option<DueCursor>,
+}
+
+/// Where a page of the due index starts: after this task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DueCursor {
+    /// The due time of the last task seen.
+    pub due: Timestamp,
+    /// Its id.
+    pub task_id: TaskId,
+}
+
+/// The durable record of every task and of the documents beside it. Every read is consistent, but
+/// for the due index.
+pub trait StateStore: Send + Sync {
+    /// Reads a task.
+    fn load(&self, id: &TaskId) -> impl Future<Output = Result<Option<Task>, PortError>> + Send;
+
+    /// Records a new task and what was submitted: both or neither.
+    fn create(
+        &self,
+        task: &Task,
+        submitted: &Document,
+    ) -> impl Future<Output = Result<Created, PortError>> + Send;
+
+    /// Replaces the task whose revision is one less than `task.revision`, if that is still the one
+    /// stored.
+    fn save(&self, task: &Task) -> impl Future<Output = Result<Saved, PortError>> + Send;
+
+    /// Writes a document of `task`, unless it is there already.
+    fn put_document(
+        &self,
+        task: &Task,
+        document: &Document,
+    ) -> impl Future<Output = Result<Put, PortError>> + Send;
+
+    /// Reads documents; those that do not exist are left out.
+    fn documents(
+        &self,
+        id: &TaskId,
+        keys: &[DocumentKey],
+    ) -> impl Future<Output = Result<Vec<Document>, PortError>> + Send;
+
+    /// Reads one page of the tasks of a shard that are due at `until` or before.
+    fn due(
+        &self,
+        shard: u32,
+        until: Timestamp,
+        after: Option<&DueCursor>,
+    ) -> impl Future<Output = Result<DuePage, PortError>> + Send;
+
+    /// How many shards the due index has.
+    fn shards(&self) -> u32;
+}
+
+/// The published definitions.
+pub trait Definitions: Send + Sync {
+    /// One version of a workflow, or the newest if none is named.
+    fn workflow(
+        &self,
+        name: &WorkflowName,
+        version: Option<u32>,
+    ) -> impl Future<Output = Result<Option<Arc<Workflow>>, PortError>> + Send;
+}
+
+/// Where a message goes.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Queue {
+    /// The scheduler's.
+    Scheduler,
+    /// A logical agent's.
+    Agent(AgentName),
+    /// A client's own, by URL.
+    Client(String),
+    /// Where refused submissions are kept.
+    Rejected,
+}
+
+/// A message to send.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outgoing {
+    /// Where to.
+    pub queue: Queue,
+    /// Its JSON.
+    pub body: String,
+    /// Texts beside the body: `traceparent`, `reason`.
+    pub attributes: Vec<(&'static str, String)>,
+}
+
+/// The request/response channel.
+pub trait Channel: Send + Sync {
+    /// Sends messages, in batches; answers for each, in the order given. A message may arrive more
+    /// than once and in any order.
+    fn send(
+        &self,
+        messages: Vec<Outgoing>,
+    ) -> impl Future<Output = Vec<Result<(), PortError>>> + Send;
+}
+
+/// The operator's event bus.
+pub trait EventBus: Send + Sync {
+    /// Publishes events, in batches; answers for each, in the order given.
+    fn publish(
+        &self,
+        events: Vec<BusEvent>,
+    ) -> impl Future<Output = Vec<Result<(), PortError>>> + Send;
+}
+
+/// The time.
+pub trait Clock: Send + Sync {
+    /// Now.
+    fn now(&self) -> Timestamp;
+}
+
+/// Times that hold for the whole deployment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// How long a wake may take to be acted on before the supervisor sends another.
+    pub pickup_within: Duration,
+    /// How far clocks may disagree: the supervisor waits this much longer than complete-by.
+    pub clock_skew: Duration,
+}
+
+/// All ports of one function instance.
+pub trait Ports: Send + Sync {
+    /// The state store.
+    type Store: StateStore;
+    /// The definitions.
+    type Definitions: Definitions;
+    /// The queues.
+    type Channel: Channel;
+    /// The event bus.
+    type Bus: EventBus;
+    /// The clock.
+    type Clock: Clock;
+
+    /// The state store.
+    fn store(&self) -> &Self::Store;
+    /// The definitions.
+    fn definitions(&self) -> &Self::Definitions;
+    /// The queues.
+    fn channel(&self) -> &Self::Channel;
+    /// The event bus.
+    fn bus(&self) -> &Self::Bus;
+    /// The clock.
+    fn clock(&self) -> &Self::Clock;
+    /// The deployment's times.
+    fn timing(&self) -> Timing;
+    /// Who this instance is, for `locked_by` and logs.
+    fn instance(&self) -> &str;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_reads_back_as_it_was_written() {
+        let step: StepName = "charge".parse().unwrap();
+        for key in [
+            DocumentKey::Submission,
+            DocumentKey::Output { step: step.clone(), attempt: 3 },
+            DocumentKey::Failure { step, attempt: 1 },
+        ] {
+            assert_eq!(key.to_string().parse(), Ok(key));
+        }
+        assert!("step/charge/x/output".parse::<DocumentKey>().is_err());
+    }
+}

@@ -1,0 +1,179 @@
+//! Submission's decision: what becomes of a submission, or why it can never succeed. Pure.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::{
+    limits,
+    messages::Submission,
+    ports::{Document, DocumentKey, Timing},
+    task::{ProcessState, Task, later},
+    workflow::Workflow,
+};
+
+/// Why a submission is refused: it cannot succeed however often it is sent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// It is not a submission.
+    #[error("not a submission: {0}")]
+    Malformed(String),
+    /// It is over a limit.
+    #[error("{0}")]
+    TooLarge(String),
+    /// No such workflow is published.
+    #[error("there is no workflow `{0}`")]
+    UnknownWorkflow(String),
+    /// The queue for notices is not one that notices may go to.
+    #[error("reply_to is not on the list of reply queues")]
+    ReplyQueueNotAllowed,
+    /// The id belongs to another task.
+    #[error("task `{0}` exists already, with other content")]
+    IdTaken(String),
+}
+
+/// The queues that notices may go to: exact URLs, or with a `*` at the end.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReplyQueues(Vec<String>);
+
+impl ReplyQueues {
+    /// Reads a comma-separated list.
+    #[must_use]
+    pub fn parse(list: &str) -> Self {
+        let patterns = list.split(',').map(str::trim).filter(|pattern| !pattern.is_empty());
+        Self(patterns.map(str::to_owned).collect())
+    }
+
+    /// Whether notices may go to `url`.
+    #[must_use]
+    pub fn allow(&self, url: &str) -> bool {
+        self.0.iter().any(|pattern| match pattern.strip_suffix('*') {
+            Some(prefix) => url.starts_with(prefix),
+            None => url == pattern,
+        })
+    }
+}
+
+impl std::str::FromStr for ReplyQueues {
+    type Err = std::convert::Infallible;
+
+    fn from_str(list: &str) -> Result<Self, Self::Err> {
+        Ok(Self::parse(list))
+    }
+}
+
+impl fmt::Display for ReplyQueues {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join(","))
+    }
+}
+
+/// Reads a submission from the text of a message.
+///
+/// # Errors
+/// The refusal, which says what is wrong and never repeats the payload.
+pub fn parse(text: &str) -> Result<Submission, Refusal> {
+    if text.len() > limits::DOCUMENT_BYTES_MAX {
+        return Err(Refusal::TooLarge(format!(
+            "a submission of {} bytes; the limit is {}",
+            text.len(),
+            limits::DOCUMENT_BYTES_MAX
+        )));
+    }
+    let submission: Submission =
+        serde_json::from_str(text).map_err(|error| Refusal::Malformed(error.to_string()))?;
+    if limits::too_deep(&submission.input) {
+        return Err(Refusal::TooLarge(format!(
+            "the input nests deeper than {} levels",
+            limits::JSON_DEPTH_MAX
+        )));
+    }
+    Ok(submission)
+}
+
+/// The id that a text which is no submission may still show, for the notice and the alert.
+#[must_use]
+pub fn readable_id(text: &str) -> Option<String> {
+    let value: Value = serde_json::from_str(text).ok()?;
+    let id = value.get("task_id")?.as_str()?;
+    Some(limits::shorten(id, limits::TASK_ID_CHARS_MAX))
+}
+
+/// The new task and the document that goes with it.
+#[must_use]
+pub fn accept(
+    submission: &Submission,
+    workflow: &Workflow,
+    traceparent: Option<String>,
+    now: Timestamp,
+    timing: Timing,
+) -> (Task, Document) {
+    let complete_by = later(now, workflow.complete_within);
+    let task = Task {
+        task_id: submission.task_id.clone(),
+        workflow: workflow.name.clone(),
+        version: workflow.version,
+        process_state: ProcessState::Pending,
+        revision: 1,
+        locked_by: None,
+        complete_by,
+        failure_count: 0,
+        submitted_at: now,
+        ended_at: None,
+        // No attempt can be past due before the shortest time that one may take: a quick task never
+        // touches the index again until it ends.
+        due: Some(later(now, timing.pickup_within.min(workflow.shortest_within()))),
+        reply_to: submission.reply_to.clone(),
+        traceparent,
+        error: None,
+        steps: std::collections::BTreeMap::new(),
+    };
+    let body = serde_json::to_value(submission).unwrap_or(Value::Null);
+    (task, Document { key: DocumentKey::Submission, at: now, body })
+}
+
+/// Whether a stored submission is the same as `submission`.
+#[must_use]
+pub fn is_same(stored: &Value, submission: &Submission) -> bool {
+    serde_json::from_value::<Submission>(stored.clone()).is_ok_and(|stored| stored == *submission)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reply_queues_match_whole_or_by_prefix() {
+        let queues = ReplyQueues::parse(" https://q/1/client-* , https://q/1/other ");
+        assert!(queues.allow("https://q/1/client-a"));
+        assert!(queues.allow("https://q/1/other"));
+        assert!(!queues.allow("https://q/1/other2"));
+        assert!(!ReplyQueues::parse("").allow("https://q/1/other"));
+    }
+
+    #[test]
+    fn what_is_no_submission_is_refused_with_the_place() {
+        for (text, reason) in [
+            ("{", "not a submission: EOF while parsing an object at line 1 column 1"),
+            (r#"{"workflow":"order"}"#, "not a submission: missing field `task_id` at line 1 column 20"),
+            (
+                r#"{"task_id":"a b","workflow":"order"}"#,
+                "not a submission: task id `a b` is not valid: a letter or digit, then letters, digits, \
+                 `-`, `_`, `.` and `:`, at most 128 characters at line 1 column 16",
+            ),
+        ] {
+            assert_eq!(parse(text).unwrap_err().to_string(), reason);
+        }
+        assert_eq!(readable_id(r#"{"task_id":"a b"}"#).as_deref(), Some("a b"));
+    }
+
+    #[test]
+    fn an_oversized_submission_is_refused() {
+        let text = format!(
+            r#"{{"task_id":"a","workflow":"order","input":"{}"}}"#,
+            "x".repeat(limits::DOCUMENT_BYTES_MAX)
+        );
+        assert!(parse(&text).unwrap_err().to_string().ends_with("the limit is 131072"));
+    }
+}

@@ -1,0 +1,65 @@
+//! The SDK's own seam: an HTTP client that calls the embedded services instead of the network.
+
+use aws_smithy_runtime_api::client::http::{
+    HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
+};
+use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
+use aws_smithy_runtime_api::client::result::ConnectorError;
+use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
+use aws_smithy_runtime_api::http::StatusCode;
+use aws_smithy_types::body::SdkBody;
+use bytes::Bytes;
+
+use super::answer::Answer;
+use super::{Door, EmbeddedAws};
+
+/// The HTTP client handed to the SDK.
+#[derive(Debug, Clone)]
+pub(super) struct InProcess {
+    aws: EmbeddedAws,
+}
+
+impl InProcess {
+    pub(super) fn new(aws: EmbeddedAws) -> Self {
+        Self { aws }
+    }
+}
+
+impl HttpClient for InProcess {
+    fn http_connector(
+        &self,
+        _settings: &HttpConnectorSettings,
+        _components: &RuntimeComponents,
+    ) -> SharedHttpConnector {
+        SharedHttpConnector::new(self.clone())
+    }
+}
+
+impl HttpConnector for InProcess {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        let aws = self.aws.clone();
+        HttpConnectorFuture::new(async move {
+            let target = request.headers().get("x-amz-target").unwrap_or_default();
+            // The JSON protocol's bodies are always in memory, never streams.
+            let body = request
+                .body()
+                .bytes()
+                .map(Bytes::copy_from_slice)
+                .unwrap_or_default();
+            let answer = aws.answer(target, body, Door::Connector).await;
+            response(answer).map_err(ConnectorError::user)
+        })
+    }
+}
+
+/// The SDK's kind of response.
+fn response(answer: Answer) -> Result<HttpResponse, Box<dyn std::error::Error + Send + Sync>> {
+    let headers = answer.headers();
+    let status = StatusCode::try_from(answer.status)?;
+    let mut response = HttpResponse::new(status, SdkBody::empty());
+    for (name, value) in headers {
+        response.headers_mut().try_insert(name, value)?;
+    }
+    *response.body_mut() = SdkBody::from(answer.body);
+    Ok(response)
+}

@@ -1,0 +1,255 @@
+//! AWS in the process: DynamoDB, SQS and EventBridge's `PutEvents` behind the real SDK clients.
+//!
+//! The same handlers run here and on Lambda, through the same clients; only what answers them
+//! differs. There are no sockets unless the host asks for them:
+//!
+//! ```text
+//! SDK client ── connector.rs ─┐                   ┌─ tables.rs   dynoxide (SQLite)
+//!                             ├─ EmbeddedAws ─────┼─ queues.rs   rustack (memory)
+//! aws cli, SDK ─ endpoint.rs ─┘      answer()     └─ events.rs   a small loop of our own
+//! ```
+//!
+//! Both doors speak AWS's JSON protocol: `x-amz-target` names the operation, the body is JSON.
+
+mod answer;
+mod connector;
+mod endpoint;
+mod events;
+mod queues;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use aws_config::{BehaviorVersion, Region, SdkConfig};
+use aws_sdk_dynamodb::config::{Credentials, SharedCredentialsProvider};
+use bytes::Bytes;
+use dynoxide::DynoxideError;
+use serde_json::Value;
+use tokio::sync::broadcast;
+
+use answer::Answer;
+pub use events::EventRule;
+use events::Events;
+use queues::Queues;
+use tables::Tables;
+
+/// The account every embedded resource belongs to.
+pub const ACCOUNT: &str = "000000000000";
+
+/// The region every embedded resource lives in.
+pub const REGION: &str = "us-east-1";
+
+/// The largest request body either door accepts, in bytes. AWS allows 16 MiB on DynamoDB; nothing
+/// this project sends comes near that, and a small limit finds runaway payloads early.
+pub const REQUEST_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+/// AWS in the process. A clone is another handle to the same tables, queues and rules.
+///
+/// Queues live on the Tokio runtime that was running when they were created, so an `EmbeddedAws`
+/// must not outlive that runtime.
+#[derive(Clone)]
+pub struct EmbeddedAws {
+    services: Arc<Services>,
+}
+
+struct Services {
+    tables: Tables,
+    queues: Queues,
+    events: Events,
+}
+
+/// Which door a request came through.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Door {
+    /// The SDK's connector, in this process: an answer is never lost on the way.
+    Connector,
+    /// HTTP: an answer can be lost and the request repeated.
+    Endpoint,
+}
+
+/// Settings of an [`EmbeddedAws`]; see [`EmbeddedAws::builder`].
+#[derive(Debug)]
+pub struct EmbeddedAwsBuilder {
+    data_dir: Option<PathBuf>,
+    host: String,
+    port: u16,
+}
+
+/// Why the embedded AWS could not start or do its housekeeping.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EmbeddedError {
+    /// The data directory does not exist and could not be created.
+    #[error("cannot create the data directory {}", path.display())]
+    CreateDataDir {
+        /// The directory.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// The database's path cannot be handed to SQLite.
+    #[error("the data directory's path is not UTF-8: {}", path.display())]
+    PathNotUtf8 {
+        /// The database file.
+        path: PathBuf,
+    },
+    /// The tables could not be opened: a damaged file, or one locked by another process.
+    #[error("cannot open the embedded tables")]
+    OpenTables(#[source] DynoxideError),
+    /// Items past their time to live could not be removed.
+    #[error("cannot remove expired items from the embedded tables")]
+    SweepTtl(#[source] DynoxideError),
+}
+
+impl EmbeddedAws {
+    /// Everything in memory, gone with the last clone.
+    ///
+    /// # Errors
+    /// [`EmbeddedError::OpenTables`] if SQLite cannot start.
+    pub fn in_memory() -> Result<Self, EmbeddedError> {
+        Self::builder().build()
+    }
+
+    /// Tables kept in a SQLite file in `dir`, which is created if need be; queues in memory.
+    ///
+    /// A killed process loses no acknowledged write; a power cut may lose the last few, never the
+    /// file. Messages are lost with the process: state is in the tables, and the supervisor
+    /// re-sends what a task waits for.
+    ///
+    /// # Errors
+    /// See [`EmbeddedError`].
+    pub fn on_disk(dir: &Path) -> Result<Self, EmbeddedError> {
+        Self::builder().data_dir(dir).build()
+    }
+
+    /// Start from in-memory tables and queue URLs under `http://127.0.0.1:4566`.
+    #[must_use]
+    pub fn builder() -> EmbeddedAwsBuilder {
+        EmbeddedAwsBuilder {
+            data_dir: None,
+            host: "127.0.0.1".to_owned(),
+            port: 4566,
+        }
+    }
+
+    /// A configuration for the AWS SDK whose clients are answered by this instance.
+    #[must_use]
+    pub fn sdk_config(&self) -> SdkConfig {
+        let credentials = Credentials::builder()
+            .access_key_id("embedded")
+            .secret_access_key("embedded")
+            .account_id(ACCOUNT)
+            .provider_name("steward-embedded")
+            .build();
+        SdkConfig::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .region(Region::from_static(REGION))
+            .credentials_provider(SharedCredentialsProvider::new(credentials))
+            .http_client(connector::InProcess::new(self.clone()))
+            .build()
+    }
+
+    /// Every event accepted by `PutEvents` from now on, whatever its bus, in EventBridge's envelope.
+    ///
+    /// A receiver more than 1,024 events behind gets `RecvError::Lagged` and misses the oldest.
+    #[must_use]
+    pub fn subscribe_events(&self) -> broadcast::Receiver<Value> {
+        self.services.events.subscribe()
+    }
+
+    /// Deliver events that match `rule` to its queue, from now on.
+    pub fn add_rule(&self, rule: EventRule) {
+        self.services.events.add_rule(rule);
+    }
+
+    /// Enqueue each message twice with probability `rate` (0 to 1), to act out SQS's at-least-once
+    /// delivery. The same `seed` and order of sends doubles the same messages. 0 turns it off.
+    ///
+    /// Unlike on AWS the two copies have different message ids.
+    pub fn duplicate_messages(&self, rate: f64, seed: u64) {
+        self.services.queues.duplicate_messages(rate, seed);
+    }
+
+    /// Remove items past their time to live, as DynamoDB does in the background; returns how many.
+    ///
+    /// Blocks while it works, a page at a time, and lets waiting requests go first between pages.
+    ///
+    /// # Errors
+    /// [`EmbeddedError::SweepTtl`] if a table could not be read or written.
+    pub fn sweep_ttl(&self) -> Result<usize, EmbeddedError> {
+        self.services
+            .tables
+            .sweep_ttl()
+            .map_err(EmbeddedError::SweepTtl)
+    }
+
+    /// Answer one request: `target` is the `x-amz-target` header.
+    async fn answer(&self, target: &str, body: Bytes, door: Door) -> Answer {
+        // There is no I/O to wait for, so without this a task would hold its thread for about a
+        // hundred calls in a row, and timers would come late.
+        tokio::task::yield_now().await;
+        if body.len() > REQUEST_BYTES_MAX {
+            return Answer::too_large();
+        }
+        let Services {
+            tables,
+            queues,
+            events,
+        } = self.services.as_ref();
+        match target.split_once('.') {
+            Some(("DynamoDB_20120810", operation)) => tables.answer(operation, &body, door),
+            Some(("AmazonSQS", _)) => queues.answer(target, body).await,
+            Some(("AWSEvents", "PutEvents")) => events.put(&body, queues).await,
+            Some(_) | None => Answer::unknown_operation(target),
+        }
+    }
+}
+
+impl fmt::Debug for EmbeddedAws {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("EmbeddedAws")
+            .finish_non_exhaustive()
+    }
+}
+
+impl EmbeddedAwsBuilder {
+    /// Keep the tables in a file in `dir` instead of in memory.
+    #[must_use]
+    pub fn data_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.data_dir = Some(dir.into());
+        self
+    }
+
+    /// The address that queue URLs carry: where the host serves [`EmbeddedAws::router`], if it does.
+    #[must_use]
+    pub fn public_address(mut self, host: impl Into<String>, port: u16) -> Self {
+        self.host = host.into();
+        self.port = port;
+        self
+    }
+
+    /// Open the tables and start.
+    ///
+    /// # Errors
+    /// See [`EmbeddedError`].
+    pub fn build(self) -> Result<EmbeddedAws, EmbeddedError> {
+        let tables = match &self.data_dir {
+            Some(dir) => Tables::on_disk(dir)?,
+            None => Tables::in_memory()?,
+        };
+        let queues = Queues::new(self.host, self.port);
+        let services = Services {
+            tables,
+            queues,
+            events: Events::new(),
+        };
+        Ok(EmbeddedAws {
+            services: Arc::new(services),
+        })
+    }
+}

@@ -1,0 +1,4 @@
+//! steward-local
+
+pub mod embedded;
+pub mod services;

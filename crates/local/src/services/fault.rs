@@ -1,0 +1,227 @@
+//! Which call goes wrong, and how.
+//!
+//! A fault is a pure function of the seed and the idempotency key. Arrival order and time have no
+//! say, so that a run which went badly goes badly again under the same seed, however it is
+//! scheduled.
+
+use serde::Serialize;
+
+/// How often the services misbehave. Each rate is a share of the idempotency keys, 0.0 to 1.0. A
+/// key gets at most one fault, so the rates add up; what passes 1.0, in their order, is cut off.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FaultPlan {
+    /// The same seed gives every key the same fault.
+    pub seed: u64,
+    /// How long every call takes at least.
+    pub latency_ms: u64,
+    /// Share of keys whose every call is slow.
+    pub slow: f64,
+    /// The slowest that a slow call gets, on top of the latency; the quickest is a quarter of it.
+    pub slow_max_ms: u64,
+    /// Share of keys whose first one to three calls answer 503, 429 or 500.
+    pub flaky: f64,
+    /// Share of keys whose first call is never answered and takes no effect.
+    pub hang: f64,
+    /// Share of keys whose first call takes effect, but the answer is lost.
+    pub answer_lost: f64,
+    /// Share of keys that are refused for good. Undoing is never refused: such a key is healthy.
+    pub refuse: f64,
+}
+
+/// What happens to the calls with one idempotency key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing does.
+    Healthy,
+    /// Every call takes this much longer.
+    Slow {
+        /// Beyond the latency of every call.
+        delay_ms: u64,
+    },
+    /// The first calls fail, without effect; then all is well.
+    Flaky {
+        /// How many calls fail, 1 to 3.
+        calls: u32,
+        /// 503, 429 or 500.
+        status: u16,
+        /// Whether the answer asks the client to stay away for a second (`Retry-After: 1`).
+        retry_after: bool,
+    },
+    /// The first call has no effect and no answer; the server waits until the client goes away.
+    Hang,
+    /// The first call takes effect; then the connection breaks without an answer.
+    AnswerLost,
+    /// Every call gets the service's permanent refusal, and none takes effect.
+    Refuse,
+}
+
+/// The name of a [`Fault`], to count by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FaultKind {
+    /// [`Fault::Slow`]
+    Slow,
+    /// [`Fault::Flaky`]
+    Flaky,
+    /// [`Fault::Hang`]
+    Hang,
+    /// [`Fault::AnswerLost`]
+    AnswerLost,
+    /// [`Fault::Refuse`]
+    Refuse,
+}
+
+impl FaultKind {
+    /// All kinds, for reports.
+    pub const ALL: [Self; 5] = [
+        Self::Slow,
+        Self::Flaky,
+        Self::Hang,
+        Self::AnswerLost,
+        Self::Refuse,
+    ];
+}
+
+impl FaultPlan {
+    /// Services that always work, at once.
+    #[must_use]
+    pub const fn none(seed: u64) -> Self {
+        Self {
+            seed,
+            latency_ms: 0,
+            slow: 0.0,
+            slow_max_ms: 0,
+            flaky: 0.0,
+            hang: 0.0,
+            answer_lost: 0.0,
+            refuse: 0.0,
+        }
+    }
+
+    /// A bad day: one key in four meets a fault, so more than half of the orders of three steps do.
+    #[must_use]
+    pub const fn demo(seed: u64) -> Self {
+        Self {
+            seed,
+            latency_ms: 5,
+            slow: 0.08,
+            slow_max_ms: 400,
+            flaky: 0.10,
+            hang: 0.02,
+            answer_lost: 0.03,
+            refuse: 0.02,
+        }
+    }
+
+    /// What happens to the calls with this idempotency key.
+    #[must_use]
+    pub fn fault(&self, idempotency_key: &str) -> Fault {
+        let mut random = fastrand::Rng::with_seed(digest(self.seed, idempotency_key));
+        let mut left = random.f64();
+        let mut falls_to = |rate: f64| {
+            left -= rate;
+            left < 0.0
+        };
+        if falls_to(self.slow) {
+            Fault::Slow {
+                delay_ms: random.u64(self.slow_max_ms / 4..=self.slow_max_ms),
+            }
+        } else if falls_to(self.flaky) {
+            let calls = random.u32(1..=3);
+            let (status, retry_after) = match random.u8(0..5) {
+                0 | 1 => (503, false),
+                2 => (503, true),
+                3 => (429, true),
+                _ => (500, false),
+            };
+            Fault::Flaky {
+                calls,
+                status,
+                retry_after,
+            }
+        } else if falls_to(self.hang) {
+            Fault::Hang
+        } else if falls_to(self.answer_lost) {
+            Fault::AnswerLost
+        } else if falls_to(self.refuse) {
+            Fault::Refuse
+        } else {
+            Fault::Healthy
+        }
+    }
+}
+
+/// FNV-1a over seed and key. The standard library's hasher may change with the compiler, and a seed
+/// that was written into a bug report must keep its meaning.
+pub(super) fn digest(seed: u64, idempotency_key: &str) -> u64 {
+    let bytes = seed
+        .to_le_bytes()
+        .into_iter()
+        .chain(idempotency_key.bytes());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys() -> impl Iterator<Item = String> {
+        (0..10_000).map(|n| format!("order-{n}/charge/do"))
+    }
+
+    #[test]
+    fn same_seed_gives_the_same_faults_and_another_seed_others() {
+        let faults = |seed| {
+            let plan = FaultPlan::demo(seed);
+            keys().map(|key| plan.fault(&key)).collect::<Vec<_>>()
+        };
+        assert_eq!(faults(7), faults(7));
+        assert_ne!(faults(7), faults(8));
+    }
+
+    #[test]
+    fn a_seed_keeps_its_meaning_from_release_to_release() {
+        let plan = FaultPlan::demo(42);
+        let first_unhealthy = keys()
+            .find(|key| plan.fault(key) != Fault::Healthy)
+            .unwrap();
+        assert_eq!(first_unhealthy, "order-2/charge/do");
+        let fault = Fault::Flaky {
+            calls: 2,
+            status: 500,
+            retry_after: false,
+        };
+        assert_eq!(plan.fault(&first_unhealthy), fault);
+    }
+
+    #[test]
+    fn faults_come_at_about_their_rates() {
+        let plan = FaultPlan::demo(42);
+        let share = |matches: fn(Fault) -> bool| {
+            f64::from(u32::try_from(keys().filter(|key| matches(plan.fault(key))).count()).unwrap())
+                / 10_000.0
+        };
+        let near = |share: f64, rate: f64| (share - rate).abs() < 0.01;
+        assert!(near(
+            share(|fault| matches!(fault, Fault::Slow { .. })),
+            plan.slow
+        ));
+        assert!(near(
+            share(|fault| matches!(fault, Fault::Flaky { .. })),
+            plan.flaky
+        ));
+        assert!(near(share(|fault| fault == Fault::Hang), plan.hang));
+        assert!(near(
+            share(|fault| fault == Fault::AnswerLost),
+            plan.answer_lost
+        ));
+        assert!(near(share(|fault| fault == Fault::Refuse), plan.refuse));
+    }
+
+    #[test]
+    fn without_rates_all_is_healthy() {
+        assert!(keys().all(|key| FaultPlan::none(42).fault(&key) == Fault::Healthy));
+    }
+}

@@ -1,0 +1,150 @@
+//! The three remote services that `steward demo` runs against: inventory, payment, shipping.
+//!
+//! They misbehave on purpose, at seeded rates ([`FaultPlan`]), and each keeps its own books
+//! ([`Ledger`]). The demo's audit believes these books and nothing else: what Steward says it did
+//! counts only if the service says that it was done to it, once.
+//!
+//! ```text
+//! agent ── POST /payment/charges ─────────► desk: a fault for this key? ──► book
+//!          Idempotency-Key: order-1/pay/do   │                             │ effect, once a key
+//!    ◄── 201, replayed 200, 402, 5xx, … ─────┘                             ▼
+//! person ─ GET /payment/ledger ──────────────────────────► orders, effects, faults
+//! ```
+//!
+//! | service | do | undo | refuses with |
+//! | --- | --- | --- | --- |
+//! | inventory | `POST /inventory/reservations` | `POST /inventory/releases` | 409 out of stock |
+//! | payment | `POST /payment/charges` | `POST /payment/refunds` | 402 card declined |
+//! | shipping | `POST /shipping/shipments` | `POST /shipping/cancellations` | 422 undeliverable |
+//!
+//! Every POST wants an `Idempotency-Key` header and a JSON object with an `order`. An undo goes by
+//! the order and not by what a do returned, because whoever undoes a silent attempt never saw an
+//! answer. It undoes what stands of that order, and having found nothing it has succeeded too.
+//!
+//! A service cannot answer one HTTP request twice. The nearest thing is a request that arrives
+//! twice, and the idempotency record covers it: the repeat gets the first answer, word for word.
+//! Header and error answers follow the IETF's `draft-ietf-httpapi-idempotency-key-header`, the
+//! errors' bodies RFC 9457.
+
+mod answer;
+mod desk;
+mod fault;
+mod ledger;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::future::IntoFuture;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use axum::Router;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use self::desk::Desk;
+pub use self::fault::{Fault, FaultKind, FaultPlan};
+pub use self::ledger::{Effect, Ledger, OrderLedger};
+
+/// One of the remote services.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Service {
+    /// Reserves goods, releases them.
+    Inventory,
+    /// Charges cards, refunds them.
+    Payment,
+    /// Books shipments, cancels them.
+    Shipping,
+}
+
+impl Service {
+    /// All services, in the order in which a customer's order meets them.
+    pub const ALL: [Self; 3] = [Self::Inventory, Self::Payment, Self::Shipping];
+
+    /// The name in URLs and in JSON: `inventory`, `payment` or `shipping`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Inventory => "inventory",
+            Self::Payment => "payment",
+            Self::Shipping => "shipping",
+        }
+    }
+}
+
+impl fmt::Display for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The running services. Dropping it stops them; [`shutdown`](Self::shutdown) also waits for that.
+#[derive(Debug)]
+pub struct MockServices {
+    address: SocketAddr,
+    desks: [Arc<Desk>; 3],
+    /// Nothing is ever sent: its being dropped is the signal to stop.
+    stop: watch::Sender<()>,
+    server: JoinHandle<io::Result<()>>,
+}
+
+impl MockServices {
+    /// Starts the three services on one free port of 127.0.0.1, on the current tokio runtime.
+    ///
+    /// # Errors
+    /// The port could not be bound.
+    pub async fn start(plan: FaultPlan) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let (stop, mut stopped) = watch::channel(());
+        let desks =
+            Service::ALL.map(|service| Arc::new(Desk::new(service, plan.clone(), stopped.clone())));
+        let router = desks.iter().fold(Router::new(), |router, desk| {
+            router.nest(
+                &format!("/{}", desk.service()),
+                desk::router(Arc::clone(desk)),
+            )
+        });
+        let server = axum::serve(listener, router).with_graceful_shutdown(async move {
+            // An error is the sender's end, which is the only signal there is.
+            let _ = stopped.changed().await;
+        });
+        let server = tokio::spawn(server.into_future());
+        Ok(Self {
+            address,
+            desks,
+            stop,
+            server,
+        })
+    }
+
+    /// Where the service is, without a slash at the end: `http://127.0.0.1:PORT/payment`.
+    #[must_use]
+    pub fn base_url(&self, service: Service) -> String {
+        format!("http://{}/{service}", self.address)
+    }
+
+    /// What the services' own books say at this moment.
+    #[must_use]
+    pub fn ledger(&self) -> Ledger {
+        let books = self.desks.iter();
+        Ledger::new(books.map(|desk| (desk.service(), desk.ledger())))
+    }
+
+    /// Stops the services: calls that hang are cut off, all others are answered first.
+    ///
+    /// # Errors
+    /// The server had failed.
+    pub async fn shutdown(self) -> io::Result<()> {
+        let Self {
+            stop,
+            server,
+            desks: _,
+            address: _,
+        } = self;
+        drop(stop);
+        server.await.map_err(io::Error::other)?
+    }
+}

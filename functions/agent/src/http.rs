@@ -1,0 +1,225 @@
+//! HTTP as a remote service: which answers are success, which are worth another call, which are not.
+
+use std::{
+    collections::BTreeMap,
+    str::FromStr,
+    time::{Duration, SystemTime},
+};
+
+use reqwest::{
+    Client, Response, StatusCode, Url,
+    header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER},
+};
+use serde_json::Value;
+use steward_agent::{Fault, RemoteService};
+use steward_core::{limits, messages::StepRequest, workflow::Method};
+
+/// A service that speaks HTTP and JSON.
+#[derive(Debug, Clone)]
+pub struct HttpService {
+    client: Client,
+    base_url: BaseUrl,
+}
+
+/// The URL that the paths of requests are put after.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BaseUrl(String);
+
+/// A text that is no base URL.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not an http or https URL without query and fragment")]
+pub struct InvalidBaseUrl(String);
+
+impl FromStr for BaseUrl {
+    type Err = InvalidBaseUrl;
+
+    fn from_str(text: &str) -> Result<Self, InvalidBaseUrl> {
+        let url = Url::parse(text).ok().filter(|url| {
+            matches!(url.scheme(), "http" | "https") && url.query().is_none() && url.fragment().is_none()
+        });
+        let url = url.ok_or_else(|| InvalidBaseUrl(text.to_owned()))?;
+        Ok(Self(url.as_str().trim_end_matches('/').to_owned()))
+    }
+}
+
+/// Headers of every call, from a JSON object. Their values may be secrets and are never printed.
+#[derive(Debug, Clone, Default)]
+pub struct Headers(HeaderMap);
+
+/// Headers that are none; the message never holds a value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidHeaders {
+    /// Not an object of texts.
+    #[error("not a JSON object of texts")]
+    NotAnObject,
+    /// A header's name or value has characters that none may have.
+    #[error("header `{0}` is not valid")]
+    Invalid(String),
+}
+
+impl FromStr for Headers {
+    type Err = InvalidHeaders;
+
+    fn from_str(text: &str) -> Result<Self, InvalidHeaders> {
+        let given: BTreeMap<String, String> =
+            serde_json::from_str(text).map_err(|_| InvalidHeaders::NotAnObject)?;
+        let mut headers = HeaderMap::new();
+        for (name, value) in given {
+            let invalid = |_| InvalidHeaders::Invalid(name.clone());
+            let key = HeaderName::from_str(&name).map_err(|_| InvalidHeaders::Invalid(name.clone()))?;
+            let mut value = HeaderValue::from_str(&value).map_err(invalid)?;
+            value.set_sensitive(true);
+            headers.insert(key, value);
+        }
+        Ok(Self(headers))
+    }
+}
+
+impl HttpService {
+    /// A client for `base_url`; one call may take `call_timeout`, after which it is tried again.
+    ///
+    /// # Errors
+    /// The TLS back end could not start.
+    pub fn new(base_url: BaseUrl, headers: Headers, call_timeout: Duration) -> reqwest::Result<Self> {
+        let client = Client::builder()
+            .default_headers(headers.0)
+            .timeout(call_timeout)
+            .redirect(reqwest::redirect::Policy::none())
+            .build()?;
+        Ok(Self { client, base_url })
+    }
+}
+
+impl RemoteService for HttpService {
+    async fn call(&self, request: &StepRequest, traceparent: Option<&str>) -> Result<Value, Fault> {
+        let method = match request.method {
+            Method::Get => reqwest::Method::GET,
+            Method::Post => reqwest::Method::POST,
+            Method::Put => reqwest::Method::PUT,
+            Method::Patch => reqwest::Method::PATCH,
+            Method::Delete => reqwest::Method::DELETE,
+        };
+        let url = format!("{}{}", self.base_url.0, request.path);
+        let mut call =
+            self.client.request(method, url).header("idempotency-key", &request.idempotency_key);
+        if let Some(traceparent) = traceparent {
+            call = call.header("traceparent", traceparent);
+        }
+        if let Some(body) = &request.body {
+            call = call.header(CONTENT_TYPE, "application/json").body(body.to_string());
+        }
+        match call.send().await {
+            Ok(response) => answer(response).await,
+            Err(error) if error.is_builder() => Err(permanent("the request's URL is not valid")),
+            Err(error) => Err(transient(&error)),
+        }
+    }
+}
+
+async fn answer(response: Response) -> Result<Value, Fault> {
+    let status = response.status();
+    if status.is_success() {
+        return output(response).await;
+    }
+    if is_transient(status) {
+        let retry_after = retry_after(response.headers(), SystemTime::now());
+        return Err(Fault::Transient { reason: format!("HTTP {status}"), retry_after });
+    }
+    // The title of a problem document (RFC 9457) is the same for all problems of its kind: it tells
+    // the operator more than the status, and nothing of the payload.
+    let title = match body(response).await {
+        Ok(bytes) => serde_json::from_slice::<Value>(&bytes)
+            .ok()
+            .and_then(|problem| Some(format!(": {}", problem.get("title")?.as_str()?))),
+        Err(_) => None,
+    };
+    Err(permanent(&format!("HTTP {status}{}", title.unwrap_or_default())))
+}
+
+fn is_transient(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS
+    ) || status.is_server_error()
+}
+
+/// The step's output: the JSON that the service returned, or null if it returned nothing.
+async fn output(response: Response) -> Result<Value, Fault> {
+    let bytes = body(response).await?;
+    if bytes.is_empty() {
+        return Ok(Value::Null);
+    }
+    let output: Value = serde_json::from_slice(&bytes).map_err(|error| {
+        permanent(&format!("the reply is not JSON: {error}"))
+    })?;
+    if limits::too_deep(&output) {
+        let max = limits::JSON_DEPTH_MAX;
+        return Err(permanent(&format!("the reply nests deeper than {max} levels")));
+    }
+    Ok(output)
+}
+
+async fn body(mut response: Response) -> Result<Vec<u8>, Fault> {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(|error| transient(&error))? {
+        bytes.extend_from_slice(&chunk);
+        if bytes.len() > limits::DOCUMENT_BYTES_MAX {
+            let max = limits::DOCUMENT_BYTES_MAX;
+            return Err(permanent(&format!("the reply is over the limit of {max} bytes")));
+        }
+    }
+    Ok(bytes)
+}
+
+/// `Retry-After`, in seconds or as a date (RFC 9110, 10.2.3).
+fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?;
+    match text.parse() {
+        Ok(seconds) => Some(Duration::from_secs(seconds)),
+        Err(_) => httpdate::parse_http_date(text).ok()?.duration_since(now).ok(),
+    }
+}
+
+fn transient(error: &reqwest::Error) -> Fault {
+    let reason = match (error.is_timeout(), error.is_connect()) {
+        (true, _) => "the call timed out",
+        (false, true) => "no connection",
+        (false, false) => "the connection broke",
+    };
+    Fault::Transient { reason: reason.to_owned(), retry_after: None }
+}
+
+fn permanent(reason: &str) -> Fault {
+    Fault::Permanent { reason: reason.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        let now = httpdate::parse_http_date("Fri, 20 Nov 2026 12:00:00 GMT").unwrap();
+        let wait = |text: &'static str| {
+            retry_after(&HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(text))]), now)
+        };
+        assert_eq!(wait("120"), Some(Duration::from_secs(120)));
+        assert_eq!(wait("Fri, 20 Nov 2026 12:01:00 GMT"), Some(Duration::from_secs(60)));
+        assert_eq!(wait("Fri, 20 Nov 2026 11:00:00 GMT"), None);
+        assert_eq!(wait("soon"), None);
+    }
+
+    #[test]
+    fn a_base_url_is_http_and_ends_without_a_slash() {
+        assert_eq!("https://pay.example/v1/".parse(), Ok(BaseUrl("https://pay.example/v1".into())));
+        assert!("ftp://pay.example".parse::<BaseUrl>().is_err());
+        assert!("https://pay.example/?a=1".parse::<BaseUrl>().is_err());
+    }
+
+    #[test]
+    fn wrong_headers_are_named_and_their_values_are_not() {
+        let error = Headers::from_str(r#"{ "x api": "secret" }"#).unwrap_err().to_string();
+        assert_eq!(error, "header `x api` is not valid");
+        assert!(Headers::from_str(r#"["secret"]"#).is_err());
+    }
+}

@@ -1,0 +1,130 @@
+//! The HTTP agent: takes step requests from its queue, calls its remote service, and sends the
+//! answers to the scheduler's queue.
+//!
+//! All requests of a batch are carried out side by side. Answers leave as soon as they are there,
+//! together with those that come within [`LINGER`], so that one slow call holds nobody up.
+
+use std::{panic::AssertUnwindSafe, time::Duration};
+
+use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
+use envconfig::Envconfig;
+use futures_util::{FutureExt, StreamExt, stream};
+use jiff::Timestamp;
+use steward_agent::{Attempted, RemoteService, attempt};
+use steward_aws::{
+    batch::{Corrupt, Received, alert_corrupt, received, response},
+    config::HumanDuration,
+};
+use steward_core::{
+    effects::{Effect, Send, carry_out},
+    messages::StepRequest,
+    names::AgentName,
+    ports::{Clock, Ports},
+};
+
+pub mod http;
+
+/// How long an answer waits for others to share its request to SQS.
+const LINGER: Duration = Duration::from_millis(20);
+
+/// Answers that share a request, by SQS's limit.
+const REPLIES_AT_ONCE: usize = 10;
+
+/// Calls under way at once, whatever the size of the batch.
+const CALLS_AT_ONCE: usize = 100;
+
+/// What one agent's deployment adds to the shared configuration.
+#[derive(Debug, Clone, Envconfig)]
+pub struct AgentConfig {
+    /// The logical agent's name, as steps say it.
+    #[envconfig(from = "STEWARD_AGENT_NAME")]
+    pub name: AgentName,
+    /// The remote service.
+    #[envconfig(from = "STEWARD_AGENT_BASE_URL")]
+    pub base_url: http::BaseUrl,
+    /// Headers of every call, as a JSON object; may hold secrets.
+    #[envconfig(from = "STEWARD_AGENT_HEADERS", default = "{}")]
+    pub headers: http::Headers,
+    /// How long one call may take before it is tried again, as `30s`.
+    #[envconfig(from = "STEWARD_AGENT_CALL_TIMEOUT", default = "30s")]
+    pub call_timeout: HumanDuration,
+}
+
+/// A logical agent and the service it wraps.
+#[derive(Debug, Clone)]
+pub struct Agent<S> {
+    /// Its name; requests for another are corrupt.
+    pub name: AgentName,
+    /// Its service.
+    pub service: S,
+}
+
+/// What became of one message.
+enum Answer {
+    Attempted(Received, Attempted),
+    Corrupt(Corrupt),
+    Panicked(String),
+}
+
+/// Handles a batch of step requests. `deadline` is when the function itself is stopped.
+pub async fn handle<P: Ports, S: RemoteService>(
+    ports: &P,
+    agent: &Agent<S>,
+    event: SqsEvent,
+    deadline: Timestamp,
+) -> SqsBatchResponse {
+    let answers = stream::iter(received(event))
+        .map(|message| async move {
+            let message_id = message.message_id.clone();
+            let answer = AssertUnwindSafe(answer(ports, agent, message, deadline));
+            answer.catch_unwind().await.unwrap_or(Answer::Panicked(message_id))
+        })
+        .buffer_unordered(CALLS_AT_ONCE);
+    let answers = tokio_stream::StreamExt::chunks_timeout(answers, REPLIES_AT_ONCE, LINGER);
+    let mut answers = std::pin::pin!(answers);
+    let (mut failed, mut corrupt) = (Vec::new(), Vec::new());
+    while let Some(answers) = answers.next().await {
+        let (mut owners, mut replies) = (Vec::new(), Vec::new());
+        for answer in answers {
+            match answer {
+                Answer::Attempted(message, Attempted::Reply(reply)) => {
+                    owners.push(message.message_id);
+                    let effect = Effect::Reply(reply);
+                    replies.push(Send { effect, traceparent: message.traceparent });
+                }
+                Answer::Attempted(_, Attempted::Silent) => {}
+                Answer::Attempted(message, Attempted::OutOfTime) => failed.push(message.message_id),
+                Answer::Corrupt(message) => corrupt.push(message),
+                Answer::Panicked(message_id) => failed.push(message_id),
+            }
+        }
+        for (message_id, sent) in owners.into_iter().zip(carry_out(ports, replies).await) {
+            if let Err(error) = sent {
+                tracing::warn!(message_id, %error, "reply not sent; the call will be repeated");
+                failed.push(message_id);
+            }
+        }
+    }
+    alert_corrupt(ports, agent.name.as_str(), &corrupt).await;
+    response(failed.into_iter().chain(corrupt.into_iter().map(|message| message.message_id)))
+}
+
+async fn answer<P: Ports, S: RemoteService>(
+    ports: &P,
+    agent: &Agent<S>,
+    message: Received,
+    deadline: Timestamp,
+) -> Answer {
+    let request: StepRequest = match message.parse() {
+        Ok(request) => request,
+        Err(corrupt) => return Answer::Corrupt(corrupt),
+    };
+    if request.agent != agent.name {
+        let reason = format!("a request for agent `{}`, on the queue of `{}`", request.agent, agent.name);
+        return Answer::Corrupt(message.corrupt(reason));
+    }
+    let traceparent = message.traceparent.as_deref();
+    let now = ports.clock().now();
+    let attempted = attempt(&agent.service, &request, traceparent, now, deadline).await;
+    Answer::Attempted(message, attempted)
+}

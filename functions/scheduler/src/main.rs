@@ -1,0 +1,17 @@
+//! The scheduler's Lambda function.
+
+use aws_lambda_events::sqs::SqsEvent;
+use lambda_runtime::{Error, LambdaEvent, run, service_fn};
+use scheduler::handle;
+use steward_aws::{AwsPorts, Config, function, telemetry};
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    telemetry::init();
+    let config = Config::from_env()?;
+    let ports = &AwsPorts::new(&function::sdk_config().await, &config, "scheduler");
+    run(service_fn(|event: LambdaEvent<SqsEvent>| async move {
+        Ok::<_, Error>(handle(ports, event.payload).await)
+    }))
+    .await
+}

@@ -1,0 +1,100 @@
+//! Single submissions over HTTP, and a task's status: what `steward local` serves, and what a
+//! function URL will.
+//!
+//! `POST /tasks` answers 202 with the task's address, 400 and 409 as problem documents (RFC 9457).
+//! `GET /tasks/{id}` answers the task. A caller who is refused hears it at once, so nothing is kept
+//! or alerted.
+
+use std::sync::Arc;
+
+use axum::{
+    Json, Router,
+    body::Bytes,
+    extract::{DefaultBodyLimit, Path, State},
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use serde_json::{Value, json};
+use steward_core::{
+    effects::carry_out,
+    limits,
+    names::TaskId,
+    ports::{PortError, Ports, StateStore},
+    submission::{Refusal, ReplyQueues},
+    view::TaskView,
+};
+
+use crate::receive;
+
+/// The routes, over these ports.
+pub fn routes<P: Ports + 'static>(ports: Arc<P>, reply_queues: Arc<ReplyQueues>) -> Router {
+    Router::new()
+        .route("/tasks", post(submit::<P>))
+        .route("/tasks/{id}", get(status::<P>))
+        .layer(DefaultBodyLimit::max(limits::MESSAGE_BYTES_MAX))
+        .with_state((ports, reply_queues))
+}
+
+type Deps<P> = State<(Arc<P>, Arc<ReplyQueues>)>;
+
+async fn submit<P: Ports>(
+    State((ports, reply_queues)): Deps<P>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let traceparent = headers.get("traceparent").and_then(|value| value.to_str().ok());
+    let text = String::from_utf8_lossy(&body);
+    let receipt = match receive(&*ports, &reply_queues, &text, traceparent.map(str::to_owned)).await {
+        Ok(receipt) => receipt,
+        Err(error) => return unavailable(&error),
+    };
+    match receipt.result {
+        Ok(task_id) => {
+            // The task is recorded: if a wake or notice is lost here, the supervisor finds the task.
+            for error in carry_out(&*ports, receipt.sends).await.into_iter().filter_map(Result::err) {
+                tracing::warn!(%task_id, %error, "submitted, but not told");
+            }
+            let address = format!("/tasks/{task_id}");
+            let answer = Json(json!({ "task_id": task_id, "href": address }));
+            (StatusCode::ACCEPTED, [(header::LOCATION, address)], answer).into_response()
+        }
+        Err(refusal) => {
+            let (status, title) = match &refusal {
+                Refusal::IdTaken(_) => (StatusCode::CONFLICT, "Task id taken"),
+                Refusal::TooLarge(_) => (StatusCode::BAD_REQUEST, "Submission too large"),
+                Refusal::Malformed(_) => (StatusCode::BAD_REQUEST, "Malformed submission"),
+                Refusal::UnknownWorkflow(_) => (StatusCode::BAD_REQUEST, "Unknown workflow"),
+                Refusal::ReplyQueueNotAllowed => (StatusCode::BAD_REQUEST, "Reply queue not allowed"),
+            };
+            problem(status, title, &refusal.to_string())
+        }
+    }
+}
+
+async fn status<P: Ports>(State((ports, _)): Deps<P>, Path(id): Path<String>) -> Response {
+    let id: TaskId = match id.parse() {
+        Ok(id) => id,
+        Err(error) => {
+            let detail = format!("{error}");
+            return problem(StatusCode::BAD_REQUEST, "Malformed task id", &detail);
+        }
+    };
+    match ports.store().load(&id).await {
+        Ok(Some(task)) => Json(TaskView::of(&task)).into_response(),
+        Ok(None) => problem(StatusCode::NOT_FOUND, "No such task", &format!("there is no task `{id}`")),
+        Err(error) => unavailable(&error),
+    }
+}
+
+fn unavailable(error: &PortError) -> Response {
+    let cause = &error.source;
+    tracing::warn!(%error, %cause, "request not served");
+    let detail = "the state store did not answer; the same request again is safe";
+    problem(StatusCode::SERVICE_UNAVAILABLE, "Unavailable", detail)
+}
+
+fn problem(status: StatusCode, title: &str, detail: &str) -> Response {
+    let body: Value = json!({ "type": "about:blank", "title": title, "status": status.as_u16(), "detail": detail });
+    (status, [(header::CONTENT_TYPE, "application/problem+json")], body.to_string()).into_response()
+}

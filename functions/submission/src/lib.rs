@@ -1,0 +1,183 @@
+//! Submission: takes requests in, writes the document and the task in one transaction, and wakes the
+//! scheduler. The same submission again is accepted again, quietly; the same id with other content is
+//! refused. What can never succeed is refused at once with a reason and kept, not retried until it
+//! dies.
+//!
+//! ```text
+//! queue or HTTP ──► parse ──► workflow? reply queue? ──► transaction ──► wake, notice "received"
+//!                     └──────────┴── refused ──► rejected queue, notice "refused", alert
+//! ```
+
+use std::panic::AssertUnwindSafe;
+
+use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
+use futures_util::{FutureExt, StreamExt, stream};
+use steward_aws::batch::{received, response};
+use steward_core::{
+    effects::{Effect, Send, carry_out},
+    messages::{
+        Alert, BusEvent, NoticeStatus, StatusNotice, Submission, Wake, WakeCause,
+    },
+    names::TaskId,
+    ports::{Clock, Created, Definitions, DocumentKey, PortError, Ports, StateStore},
+    submission::{Refusal, ReplyQueues, accept, is_same, parse, readable_id},
+};
+
+pub mod http;
+
+/// Submissions of one batch in hand at once.
+const SUBMISSIONS_AT_ONCE: usize = 64;
+
+/// What became of a submission, and what must be told; the telling is the caller's, so that many
+/// share a request.
+#[derive(Debug)]
+pub struct Receipt {
+    /// The recorded task, or why there is none.
+    pub result: Result<TaskId, Refusal>,
+    /// What to tell whom.
+    pub sends: Vec<Send>,
+}
+
+/// Handles a batch of messages from the submissions queue.
+pub async fn handle<P: Ports>(ports: &P, reply_queues: &ReplyQueues, event: SqsEvent) -> SqsBatchResponse {
+    let receipts: Vec<_> = stream::iter(received(event))
+        .map(|message| async move {
+            let traceparent = message.traceparent;
+            let received = receive(ports, reply_queues, &message.body, traceparent);
+            (message.message_id, AssertUnwindSafe(received).catch_unwind().await)
+        })
+        .buffer_unordered(SUBMISSIONS_AT_ONCE)
+        .collect()
+        .await;
+    let (mut failed, mut owners, mut sends) = (Vec::new(), Vec::new(), Vec::new());
+    for (message_id, receipt) in receipts {
+        match receipt {
+            Ok(Ok(receipt)) => {
+                owners.extend(receipt.sends.iter().map(|_| message_id.clone()));
+                sends.extend(receipt.sends);
+            }
+            Ok(Err(error)) => {
+                log_failure(&message_id, &error);
+                failed.push(message_id);
+            }
+            Err(_) => failed.push(message_id),
+        }
+    }
+    for (message_id, sent) in owners.into_iter().zip(carry_out(ports, sends).await) {
+        if let Err(error) = sent
+            && !failed.contains(&message_id)
+        {
+            log_failure(&message_id, &error);
+            failed.push(message_id);
+        }
+    }
+    response(failed)
+}
+
+fn log_failure(message_id: &str, error: &PortError) {
+    let cause = &error.source;
+    tracing::warn!(message_id, %error, %cause, "submission not done; it will be delivered again");
+}
+
+/// Records one submission. Submitting again is harmless, so a failure of the port at any point is
+/// made good by the next delivery.
+///
+/// # Errors
+/// A port failed; nothing, or nothing but the task, has been recorded.
+pub async fn receive<P: Ports>(
+    ports: &P,
+    reply_queues: &ReplyQueues,
+    text: &str,
+    traceparent: Option<String>,
+) -> Result<Receipt, PortError> {
+    let submission = match parse(text) {
+        Ok(submission) => submission,
+        Err(refusal) => return Ok(refused(ports, refusal, text, readable_id(text), None, traceparent)),
+    };
+    let reply_to = submission.reply_to.clone().filter(|url| reply_queues.allow(url));
+    match record(ports, &submission, reply_to.as_ref(), traceparent.clone()).await? {
+        Ok(()) => Ok(accepted(ports, &submission, reply_to, traceparent)),
+        Err(refusal) => {
+            let id = Some(submission.task_id.to_string());
+            Ok(refused(ports, refusal, text, id, reply_to, traceparent))
+        }
+    }
+}
+
+async fn record<P: Ports>(
+    ports: &P,
+    submission: &Submission,
+    reply_to: Option<&String>,
+    traceparent: Option<String>,
+) -> Result<Result<(), Refusal>, PortError> {
+    if submission.reply_to.is_some() && reply_to.is_none() {
+        return Ok(Err(Refusal::ReplyQueueNotAllowed));
+    }
+    let (name, version) = (&submission.workflow, submission.version);
+    let Some(workflow) = ports.definitions().workflow(name, version).await? else {
+        let version = version.map(|version| format!(" version {version}")).unwrap_or_default();
+        return Ok(Err(Refusal::UnknownWorkflow(format!("{name}{version}"))));
+    };
+    let (task, document) =
+        accept(submission, &workflow, traceparent, ports.clock().now(), ports.timing());
+    match ports.store().create(&task, &document).await? {
+        Created::Created => {
+            let (task_id, workflow, version) = (&task.task_id, &task.workflow, task.version);
+            tracing::info!(
+                %task_id, %workflow, version, event = "submitted", to = "Pending", revision = 1,
+                "task transition"
+            );
+            Ok(Ok(()))
+        }
+        Created::Exists => {
+            let stored = ports.store().documents(&submission.task_id, &[DocumentKey::Submission]).await?;
+            let same = stored.iter().any(|document| is_same(&document.body, submission));
+            tracing::debug!(task_id = %submission.task_id, same, "submitted before");
+            Ok(if same { Ok(()) } else { Err(Refusal::IdTaken(submission.task_id.to_string())) })
+        }
+    }
+}
+
+/// Told also for a repeated submission: the first telling may have been lost with its process.
+fn accepted<P: Ports>(
+    ports: &P,
+    submission: &Submission,
+    reply_to: Option<String>,
+    traceparent: Option<String>,
+) -> Receipt {
+    let task_id = submission.task_id.clone();
+    let wake = Effect::Wake(Wake { task_id: task_id.clone(), cause: WakeCause::Submitted });
+    let notice = reply_to.map(|queue| Effect::Notice {
+        queue,
+        notice: StatusNotice {
+            task_id: Some(task_id.to_string()),
+            status: NoticeStatus::Received,
+            at: ports.clock().now(),
+            reason: None,
+        },
+    });
+    let effects = std::iter::once(wake).chain(notice);
+    let sends = effects.map(|effect| Send { effect, traceparent: traceparent.clone() }).collect();
+    Receipt { result: Ok(task_id), sends }
+}
+
+fn refused<P: Ports>(
+    ports: &P,
+    refusal: Refusal,
+    text: &str,
+    task_id: Option<String>,
+    reply_to: Option<String>,
+    traceparent: Option<String>,
+) -> Receipt {
+    let (reason, at) = (refusal.to_string(), ports.clock().now());
+    tracing::warn!(task_id, reason, "submission refused");
+    let alert = Alert::SubmissionRefused { task_id: task_id.clone(), reason: reason.clone(), at };
+    let notice = reply_to.map(|queue| Effect::Notice {
+        queue,
+        notice: StatusNotice { task_id, status: NoticeStatus::Refused, at, reason: Some(reason.clone()) },
+    });
+    let kept = Effect::Reject { submission: text.to_owned(), reason };
+    let effects = [kept, Effect::Publish(BusEvent::Alert(alert))].into_iter().chain(notice);
+    let sends = effects.map(|effect| Send { effect, traceparent: traceparent.clone() }).collect();
+    Receipt { result: Err(refusal), sends }
+}

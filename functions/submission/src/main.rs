@@ -1,0 +1,18 @@
+//! The submission Lambda function.
+
+use aws_lambda_events::sqs::SqsEvent;
+use lambda_runtime::{Error, LambdaEvent, run, service_fn};
+use steward_aws::{AwsPorts, Config, function, telemetry};
+use submission::handle;
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    telemetry::init();
+    let config = Config::from_env()?;
+    let ports = &AwsPorts::new(&function::sdk_config().await, &config, "submission");
+    let reply_queues = &config.reply_queues;
+    run(service_fn(|event: LambdaEvent<SqsEvent>| async move {
+        Ok::<_, Error>(handle(ports, reply_queues, event.payload).await)
+    }))
+    .await
+}

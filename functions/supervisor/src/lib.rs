@@ -1,0 +1,64 @@
+//! The supervisor: sweeps the due index, shard by shard and page by page, until its time is up. It
+//! knows no business: each task found is driven by the event "swept", and the core decides.
+//!
+//! Several may run at once: a task's save is conditional, so one expiry is counted once. Nothing
+//! depends on one run: what it leaves is due still, and the next run finds it.
+
+use jiff::Timestamp;
+use serde::Serialize;
+use steward_core::{
+    drive::{Delivery, drive},
+    ports::{Clock, DueCursor, PortError, Ports, StateStore},
+    task::earlier,
+    transition::Event,
+};
+
+/// What one sweep saw.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Swept {
+    /// Tasks found due.
+    pub due: u64,
+    /// Of these, the ones that could not be driven; they are due still.
+    pub failed: u64,
+    /// Shards that were not read to their end: the time was up.
+    pub shards_left: u32,
+}
+
+/// Sweeps all shards, until `deadline`, the time at which the function itself is stopped. It starts
+/// at a shard of its own, so that several supervisors begin in different places.
+///
+/// # Errors
+/// The due index could not be read.
+pub async fn sweep<P: Ports>(ports: &P, first_shard: u32, deadline: Timestamp) -> Result<Swept, PortError> {
+    let shards = ports.store().shards();
+    let mut swept = Swept { shards_left: shards, ..Swept::default() };
+    for shard in (0..shards).map(|n| (first_shard.wrapping_add(n)) % shards) {
+        let mut after: Option<DueCursor> = None;
+        loop {
+            let now = ports.clock().now();
+            if now >= deadline {
+                return Ok(swept);
+            }
+            let until = earlier(now, ports.timing().clock_skew);
+            let page = ports.store().due(shard, until, after.as_ref()).await?;
+            let deliveries = page.task_ids.into_iter().map(|task_id| Delivery {
+                task_id,
+                event: Event::Swept,
+                redelivered: false,
+            });
+            for result in drive(ports, deliveries.collect()).await {
+                swept.due += 1;
+                if let Err(error) = result {
+                    swept.failed += 1;
+                    tracing::warn!(error = error.chain(), "due task not driven");
+                }
+            }
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        swept.shards_left -= 1;
+    }
+    Ok(swept)
+}

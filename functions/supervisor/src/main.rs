@@ -1,0 +1,20 @@
+//! The supervisor's Lambda function, triggered by a schedule.
+
+use lambda_runtime::{Error, LambdaEvent, run, service_fn};
+use serde::de::IgnoredAny;
+use steward_aws::{AwsPorts, Config, function, telemetry};
+use supervisor::sweep;
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    telemetry::init();
+    let config = Config::from_env()?;
+    let ports = &AwsPorts::new(&function::sdk_config().await, &config, "supervisor");
+    run(service_fn(|event: LambdaEvent<IgnoredAny>| async move {
+        let first_shard = function::random();
+        let swept = sweep(ports, first_shard, function::deadline(&event.context)).await?;
+        tracing::info!(due = swept.due, failed = swept.failed, shards_left = swept.shards_left, "swept");
+        Ok::<_, Error>(swept)
+    }))
+    .await
+}

@@ -1,0 +1,4 @@
+//! Tests that cross crates. Each module says what it proves.
+
+mod contract;
+mod stories;
