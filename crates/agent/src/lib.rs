@@ -20,6 +20,7 @@ use serde_json::Value;
 use steward_core::{
     limits,
     messages::{Outcome, StepReply, StepRequest},
+    metrics,
 };
 
 /// The remote service that an agent wraps.
@@ -93,6 +94,7 @@ pub async fn attempt<R: RemoteService>(
         .when(|fault| matches!(fault, Fault::Transient { .. }))
         .adjust(|fault, pause| pause.map(|pause| pause.max(asked_pause(fault))))
         .notify(|fault, pause| {
+            metrics::call_retried();
             let pause_ms = pause.as_millis();
             let StepRequest { task_id, step, attempt, .. } = request;
             tracing::debug!(%task_id, %step, attempt, ?fault, pause_ms, "call failed, trying again");
@@ -118,6 +120,7 @@ pub async fn attempt<R: RemoteService>(
 
 fn note(request: &StepRequest, why: &'static str) {
     let StepRequest { task_id, step, attempt, .. } = request;
+    metrics::agent_silent();
     tracing::info!(%task_id, %step, attempt, why, "agent stays silent");
 }
 

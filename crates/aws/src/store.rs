@@ -7,8 +7,8 @@
 
 use std::{collections::HashMap, num::NonZeroU32, time::Duration};
 
+pub use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::{
-    Client,
     operation::{put_item::PutItemError, transact_write_items::TransactWriteItemsError},
     types::{AttributeValue, KeysAndAttributes, Put as PutItem, ReturnValuesOnConditionCheckFailure, TransactWriteItem},
 };
@@ -17,6 +17,7 @@ use steward_core::{
     names::TaskId,
     ports::{
         Created, Document, DocumentKey, DueCursor, DuePage, PortError, Put, Saved, StateStore,
+        shard_of,
     },
     task::{Task, later},
 };
@@ -80,18 +81,23 @@ impl DynamoStore {
         Ok(documents)
     }
 
-    /// Tasks in no order, for people, with a cursor for the next page. Reads every item: costs as
-    /// much as the table is large.
+    /// Up to `limit` tasks that are `wanted`, in no order, for people. Reads every item until then:
+    /// costs as much as the table is large.
     ///
     /// # Errors
     /// As every read.
-    pub async fn scan_tasks(&self, limit: usize) -> Result<Vec<Task>, PortError> {
-        let mut pages =
-            self.client.scan().table_name(&self.tasks).into_paginator().items().send();
+    pub async fn scan_tasks(
+        &self,
+        limit: usize,
+        wanted: impl Fn(&Task) -> bool,
+    ) -> Result<Vec<Task>, PortError> {
+        let mut pages = self.client.scan().table_name(&self.tasks).into_paginator().items().send();
         let mut tasks = Vec::new();
         while let Some(item) = pages.next().await {
-            let item = item.map_err(failed("scan tasks"))?;
-            tasks.push(read_task(item).map_err(corrupt("read task"))?);
+            let task = read_task(item.map_err(failed("scan tasks"))?).map_err(corrupt("read task"))?;
+            if wanted(&task) {
+                tasks.push(task);
+            }
             if tasks.len() >= limit {
                 break;
             }
@@ -342,28 +348,4 @@ fn text(text: &str) -> AttributeValue {
 
 fn number(number: i64) -> AttributeValue {
     AttributeValue::N(number.to_string())
-}
-
-/// Which shard of the due index a task is in, by FNV-1a: stable over versions of everything.
-fn shard_of(id: &TaskId, shards: NonZeroU32) -> u32 {
-    let hash = id.as_str().bytes().fold(0x811c_9dc5_u32, |hash, byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-    });
-    hash % shards
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shards_are_stable_and_even() {
-        let shards = NonZeroU32::new(8).unwrap();
-        let mut counts = [0_u32; 8];
-        for n in 0..8_000 {
-            counts[shard_of(&format!("order-{n}").parse().unwrap(), shards) as usize] += 1;
-        }
-        assert!(counts.iter().all(|count| (700..1_300).contains(count)), "{counts:?}");
-        assert_eq!(shard_of(&"order-1".parse().unwrap(), shards), 0xa985_e7b3_u32 % 8);
-    }
 }

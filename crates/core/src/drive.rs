@@ -18,6 +18,7 @@ use crate::{
     effects::{Send, carry_out},
     limits,
     messages::Outcome,
+    metrics,
     names::TaskId,
     ports::{Clock, Definitions, DocumentKey, PortError, Ports, Put, Saved, StateStore},
     task::{ProcessState, Task},
@@ -208,9 +209,11 @@ async fn try_decide_group<P: Ports>(
         match write(ports, &fold).await.map_err(port)? {
             Written::Saved => {
                 fold.lines.iter().for_each(Line::log);
+                metrics::saved(&task, &fold.task);
                 return Ok((fold.results, fold.sends));
             }
             Written::Conflict(now) => {
+                metrics::conflict();
                 task = *now.ok_or_else(|| missing("such task any more".to_owned()))?;
                 // The save that came first may be our own, whose answer was lost.
                 group.iter_mut().for_each(|delivery| delivery.redelivered = true);
@@ -268,6 +271,7 @@ async fn fold<P: Ports>(
                 (effects, Ok(()))
             }
             Transition::Ignore { reason, effects } => {
+                metrics::ignored(reason);
                 let (event, resent) = (event.name(), effects.len());
                 tracing::debug!(%task_id, event, ?reason, resent, "event ignored");
                 (effects, Ok(()))

@@ -20,6 +20,7 @@ pub mod drive;
 pub mod effects;
 pub mod limits;
 pub mod messages;
+pub mod metrics;
 pub mod names;
 pub mod ports;
 pub mod submission;

@@ -1,7 +1,9 @@
 //! The ports: what the core asks of the world, as traits. `crates/aws` implements them on DynamoDB,
 //! SQS and EventBridge, `crates/local` in memory; one contract suite runs on both.
 
-use std::{error::Error, fmt, future::Future, str::FromStr, sync::Arc, time::Duration};
+use std::{
+    error::Error, fmt, future::Future, num::NonZeroU32, str::FromStr, sync::Arc, time::Duration,
+};
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -183,6 +185,15 @@ pub trait StateStore: Send + Sync {
     fn shards(&self) -> u32;
 }
 
+/// Which shard of the due index a task is in, by FNV-1a: stable over versions of everything.
+#[must_use]
+pub fn shard_of(id: &TaskId, shards: NonZeroU32) -> u32 {
+    let hash = id.as_str().bytes().fold(0x811c_9dc5_u32, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
+    hash % shards
+}
+
 /// The published definitions.
 pub trait Definitions: Send + Sync {
     /// One version of a workflow, or the newest if none is named.
@@ -295,5 +306,16 @@ mod tests {
             assert_eq!(key.to_string().parse(), Ok(key));
         }
         assert!("step/charge/x/output".parse::<DocumentKey>().is_err());
+    }
+
+    #[test]
+    fn shards_are_stable_and_even() {
+        let shards = NonZeroU32::new(8).unwrap();
+        let mut counts = [0_u32; 8];
+        for n in 0..8_000 {
+            counts[shard_of(&format!("order-{n}").parse().unwrap(), shards) as usize] += 1;
+        }
+        assert!(counts.iter().all(|count| (700..1_300).contains(count)), "{counts:?}");
+        assert_eq!(shard_of(&"order-1".parse().unwrap(), shards), 0xa985_e7b3_u32 % 8);
     }
 }

@@ -1,4 +1,13 @@
-//! steward-local
+//! The workshop: the whole function set in one process, offline, with only a Rust toolchain.
+//!
+//! The real handlers run through the real AWS SDK clients against [`embedded`] AWS services; the
+//! [`event_source`] loops do what Lambda does between a queue and a function; [`host`] starts it all.
+//! [`services`] are the remote services that the demo orders from, and misbehave on purpose.
 
+pub mod definitions;
 pub mod embedded;
+pub mod event_source;
+pub mod host;
+pub mod memory;
+pub mod resources;
 pub mod services;

@@ -42,6 +42,12 @@ impl FromStr for BaseUrl {
     }
 }
 
+impl std::fmt::Display for BaseUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 /// Headers of every call, from a JSON object. Their values may be secrets and are never printed.
 #[derive(Debug, Clone, Default)]
 pub struct Headers(HeaderMap);

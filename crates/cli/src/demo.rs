@@ -1,0 +1,401 @@
+//! `steward demo`: orders through services that misbehave on purpose, everything in this process, and
+//! an audit of what came of it.
+//!
+//! ```text
+//! this client ──► submissions queue ──► the function set ──► inventory, payment, shipping
+//!      ▲                                      │                 (slow, failing, silent)
+//!      └── notices: received, processed, error┘                          │
+//!      └──────────────── audit: state store against ledgers ◄────────────┘
+//! ```
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use aws_sdk_sqs::types::SendMessageBatchRequestEntry;
+use clap::Args;
+use futures_util::{StreamExt, stream};
+use hdrhistogram::Histogram;
+use indicatif::{ProgressBar, ProgressStyle};
+use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+use serde_json::{Value, json};
+use steward_core::{
+    messages::{NoticeStatus, StatusNotice},
+    metrics,
+    ports::{Ports, StateStore},
+    task::Task,
+};
+use steward_local::{
+    definitions,
+    host::{Host, HostOptions},
+    resources,
+    services::{FaultKind, FaultPlan, Ledger, MockServices, Service},
+};
+use tokio::{sync::Semaphore, task::JoinSet};
+
+use crate::{audit::Audit, table::table};
+
+/// The workflow that the demo runs, as it ships.
+const WORKFLOW: &str = include_str!("../../../workflows/order.yaml");
+
+/// How long the demo waits for the last order before it audits what there is.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// How often a message is delivered twice.
+const DUPLICATES: f64 = 0.03;
+
+/// How often the demo's supervisor runs.
+const SUPERVISE_EVERY: Duration = Duration::from_secs(1);
+
+/// The longest latency that is told apart, in microseconds.
+const LATENCY_MAX_US: u64 = 600_000_000;
+
+/// Messages in one SQS request.
+const BATCH: usize = 10;
+
+/// What to run.
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// How many orders to submit.
+    #[arg(long, default_value_t = 1_000)]
+    tasks: usize,
+    /// Decides which call meets which fault.
+    #[arg(long, default_value_t = 42)]
+    seed: u64,
+    /// How many orders are under way at once.
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    in_flight: u32,
+    /// One JSON object on standard output instead of the table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the demo; fails if the audit does.
+pub(crate) async fn run(args: DemoArgs) -> Result<()> {
+    let recorder = DebuggingRecorder::new();
+    let counters = recorder.snapshotter();
+    recorder.install().context("install the counters")?;
+    let services = MockServices::start(FaultPlan::demo(args.seed)).await?;
+    let host = start_host(&services, args.seed).await?;
+    let client = Client::start(&host, args.in_flight as usize).await?;
+    let started = Instant::now();
+    client.submit_all(&host, args.tasks, args.json).await?;
+    let seconds = started.elapsed().as_secs_f64();
+    let report = report(&args, &host, &services.ledger(), &client, &counters, seconds).await?;
+    report.print(args.json)?;
+    if !report.audit.passed() {
+        bail!("the audit failed");
+    }
+    Ok(())
+}
+
+async fn start_host(services: &MockServices, seed: u64) -> Result<Host> {
+    let workflow = definitions::parse(Path::new("workflows/order.yaml"), WORKFLOW)?;
+    let agent = |service: Service| {
+        Ok::<_, anyhow::Error>((service.name().parse()?, services.base_url(service).parse()?))
+    };
+    let host = Host::start(HostOptions {
+        workflows: vec![workflow],
+        agents: Service::ALL.into_iter().map(agent).collect::<Result<_, _>>()?,
+        supervise_every: Some(SUPERVISE_EVERY),
+        ..HostOptions::default()
+    });
+    let host = host.await?;
+    host.aws.duplicate_messages(DUPLICATES, seed);
+    Ok(host)
+}
+
+/// The client: submits orders, and hears of them on a queue of its own.
+struct Client {
+    sqs: aws_sdk_sqs::Client,
+    reply_to: String,
+    heard: Arc<Heard>,
+    _listeners: JoinSet<()>,
+}
+
+/// What has been heard so far.
+struct Heard {
+    /// A permit for each order that may be under way.
+    room: Semaphore,
+    inner: Mutex<HeardInner>,
+}
+
+struct HeardInner {
+    under_way: HashMap<String, Instant>,
+    latencies: Histogram<u64>,
+    alerted: BTreeSet<String>,
+}
+
+impl Heard {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HeardInner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A notice may come more than once; only the first end of an order counts.
+    fn notice(&self, body: &str) {
+        let Ok(StatusNotice { task_id: Some(id), status, .. }) = serde_json::from_str(body) else { return };
+        match status {
+            NoticeStatus::Received => {}
+            NoticeStatus::Refused | NoticeStatus::Processed | NoticeStatus::Error => {
+                let mut inner = self.lock();
+                let Some(since) = inner.under_way.remove(&id) else { return };
+                let micros = u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
+                inner.latencies.saturating_record(micros);
+                self.room.add_permits(1);
+            }
+        }
+    }
+
+    fn alert(&self, body: &str) {
+        let event: Value = serde_json::from_str(body).unwrap_or_default();
+        if let Some(id) = event.pointer("/detail/task_id").and_then(Value::as_str) {
+            self.lock().alerted.insert(id.to_owned());
+        }
+    }
+}
+
+impl Client {
+    async fn start(host: &Host, in_flight: usize) -> Result<Self> {
+        let reply_to = resources::create_queue(&host.aws.sdk_config(), "client-demo", false).await?;
+        let inner = HeardInner {
+            under_way: HashMap::new(),
+            latencies: Histogram::new_with_max(LATENCY_MAX_US, 3)?,
+            alerted: BTreeSet::new(),
+        };
+        let heard = Arc::new(Heard { room: Semaphore::new(in_flight), inner: Mutex::new(inner) });
+        let (sqs, mut listeners) = (host.sqs(), JoinSet::new());
+        let alerts = host.queue_url(resources::ALERTS_QUEUE);
+        listen(&sqs, &reply_to, &heard, Heard::notice, &mut listeners);
+        listen(&sqs, &alerts, &heard, Heard::alert, &mut listeners);
+        Ok(Self { sqs, reply_to, heard, _listeners: listeners })
+    }
+
+    /// Submits `count` orders as fast as there is room, and waits for the end of the last.
+    async fn submit_all(&self, host: &Host, count: usize, quiet: bool) -> Result<()> {
+        let progress = progress_bar(count, quiet)?;
+        let queue = host.queue_url(resources::SUBMISSIONS_QUEUE);
+        let mut next = 0;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let under_way = self.heard.lock().under_way.len();
+            progress.set_position((next - under_way) as u64);
+            if (next == count && under_way == 0) || Instant::now() > deadline {
+                break;
+            }
+            let room = self.heard.room.available_permits().min(BATCH).min(count - next);
+            if room == 0 {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+                continue;
+            }
+            self.heard.room.acquire_many(u32::try_from(room)?).await?.forget();
+            self.submit(&queue, next..next + room).await?;
+            next += room;
+        }
+        progress.finish_and_clear();
+        Ok(())
+    }
+
+    async fn submit(&self, queue: &str, numbers: std::ops::Range<usize>) -> Result<()> {
+        let mut entries = Vec::new();
+        for number in numbers {
+            let id = order_id(number);
+            let entry = SendMessageBatchRequestEntry::builder().id(number.to_string());
+            entries.push(entry.message_body(self.order(number, &id).to_string()).build()?);
+            self.heard.lock().under_way.insert(id, Instant::now());
+        }
+        let request = self.sqs.send_message_batch().queue_url(queue).set_entries(Some(entries));
+        let answer = request.send().await.context("submit")?;
+        match answer.failed().first() {
+            Some(failed) => bail!("the queue refused an order: {}", failed.code()),
+            None => Ok(()),
+        }
+    }
+
+    fn order(&self, number: usize, id: &str) -> Value {
+        json!({
+            "task_id": id,
+            "workflow": "order",
+            "reply_to": self.reply_to,
+            "input": {
+                "items": [{ "sku": format!("sku-{}", number % 97), "quantity": 1 + number % 3 }],
+                "amount": { "value": 1_000 + number % 9_000, "currency": "EUR" },
+                "address": { "name": format!("Customer {number}"), "street": "1 Main Street", "city": "Delft" },
+            },
+        })
+    }
+}
+
+fn order_id(number: usize) -> String {
+    format!("order-{number:06}")
+}
+
+/// Reads a queue until the `JoinSet` is dropped.
+fn listen(
+    sqs: &aws_sdk_sqs::Client,
+    queue: &str,
+    heard: &Arc<Heard>,
+    hear: fn(&Heard, &str),
+    listeners: &mut JoinSet<()>,
+) {
+    let (sqs, queue, heard) = (sqs.clone(), queue.to_owned(), heard.clone());
+    listeners.spawn(async move {
+        loop {
+            let request = sqs.receive_message().queue_url(&queue).max_number_of_messages(10);
+            let Ok(answer) = request.wait_time_seconds(20).send().await else { return };
+            for message in answer.messages() {
+                hear(&heard, message.body().unwrap_or_default());
+                if let Some(receipt) = message.receipt_handle() {
+                    let delete = sqs.delete_message().queue_url(&queue).receipt_handle(receipt);
+                    // A notice that comes again is heard again, which changes nothing.
+                    let _ = delete.send().await;
+                }
+            }
+        }
+    });
+}
+
+fn progress_bar(count: usize, quiet: bool) -> Result<ProgressBar> {
+    if quiet {
+        return Ok(ProgressBar::hidden());
+    }
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} orders ended, {elapsed} ")?;
+    Ok(ProgressBar::new(count as u64).with_style(style))
+}
+
+/// What came of the run.
+struct Report {
+    submitted: usize,
+    audit: Audit,
+    seconds: f64,
+    latency_ms: BTreeMap<&'static str, f64>,
+    /// Counted things, in the order in which they are shown.
+    counts: Vec<(&'static str, &'static str, u64)>,
+}
+
+async fn report(
+    args: &DemoArgs,
+    host: &Host,
+    ledger: &Ledger,
+    client: &Client,
+    counters: &Snapshotter,
+    seconds: f64,
+) -> Result<Report> {
+    let orders: Vec<_> = (0..args.tasks).map(order_id).collect();
+    let tasks = load_all(host, &orders).await?;
+    let in_error = |task: &&Task| task.error.is_some();
+    wait_for_alerts(client, tasks.values().filter(in_error).map(|task| task.task_id.to_string())).await;
+    let mut audit = Audit::default();
+    {
+        let heard = client.heard.lock();
+        for order in &orders {
+            audit.check(order, tasks.get(order), ledger, &heard.alerted);
+        }
+    }
+    audit.check_foreign(&orders.iter().cloned().collect(), ledger);
+    let heard = client.heard.lock();
+    let percentile = |p| heard.latencies.value_at_quantile(p) as f64 / 1_000.0;
+    let latency_ms = BTreeMap::from([("p50", percentile(0.5)), ("p99", percentile(0.99))]);
+    let faults = FaultKind::ALL.into_iter().map(|kind| ledger.faults_total(kind)).sum();
+    let counted = totals(counters);
+    let counted = |name| counted.get(name).copied().unwrap_or_default();
+    let recoveries = tasks.values().flat_map(|task| task.steps.values());
+    let recoveries = recoveries.map(|step| u64::from(step.state.attempt().saturating_sub(1))).sum();
+    let counts = vec![
+        ("remote_calls", "remote calls", ledger.calls_total()),
+        ("faults_injected", "faults injected", faults),
+        ("calls_retried", "calls retried by agents", counted(metrics::CALLS_RETRIED)),
+        ("supervisor_recoveries", "steps recovered by the supervisor", recoveries),
+        ("duplicates_ignored", "duplicates and latecomers ignored", counted(metrics::EVENTS_IGNORED)),
+        ("calls_deduplicated", "repeats recognised by the services", ledger.deduplicated_total()),
+        ("alerts", "tasks alerted", heard.alerted.len() as u64),
+    ];
+    Ok(Report { submitted: args.tasks, audit, seconds, latency_ms, counts })
+}
+
+async fn load_all(host: &Host, orders: &[String]) -> Result<BTreeMap<String, Task>> {
+    let loads = stream::iter(orders).map(|order| async move {
+        let task = host.ports.store().load(&order.parse()?).await?;
+        Ok::<_, anyhow::Error>((order.clone(), task))
+    });
+    let loaded: Vec<_> = loads.buffer_unordered(16).collect().await;
+    let mut tasks = BTreeMap::new();
+    for loaded in loaded {
+        let (order, task) = loaded?;
+        tasks.extend(task.map(|task| (order, task)));
+    }
+    Ok(tasks)
+}
+
+/// The last alerts may still be on their way when the last notice has come.
+async fn wait_for_alerts(client: &Client, wanted: impl Iterator<Item = String>) {
+    let wanted: BTreeSet<_> = wanted.collect();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !wanted.is_subset(&client.heard.lock().alerted) && Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Counters by name, over all labels.
+fn totals(counters: &Snapshotter) -> HashMap<String, u64> {
+    let mut totals = HashMap::new();
+    for (key, _, _, value) in counters.snapshot().into_vec() {
+        if let DebugValue::Counter(count) = value {
+            *totals.entry(key.key().name().to_owned()).or_default() += count;
+        }
+    }
+    totals
+}
+
+impl Report {
+    #[expect(clippy::print_stdout, reason = "a command's output")]
+    fn print(&self, as_json: bool) -> Result<()> {
+        let text = if as_json { serde_json::to_string_pretty(&self.json())? } else { self.table() };
+        println!("{text}");
+        Ok(())
+    }
+
+    fn throughput(&self) -> f64 {
+        self.submitted as f64 / self.seconds.max(f64::EPSILON)
+    }
+
+    fn json(&self) -> Value {
+        let by_state: BTreeMap<_, _> =
+            self.audit.by_state.iter().map(|(state, count)| (state.to_string(), count)).collect();
+        let counts: BTreeMap<_, _> = self.counts.iter().map(|(key, _, count)| (key, count)).collect();
+        json!({
+            "audit": { "passed": self.audit.passed(), "findings": self.audit.findings },
+            "tasks": { "submitted": self.submitted, "by_state": by_state },
+            "counts": counts,
+            "seconds": self.seconds,
+            "throughput_per_s": self.throughput(),
+            "latency_ms": self.latency_ms,
+        })
+    }
+
+    fn table(&self) -> String {
+        let mut table = table(&[]);
+        table.add_row(["orders submitted".to_owned(), self.submitted.to_string()]);
+        for (state, count) in &self.audit.by_state {
+            table.add_row([format!("  {state}"), count.to_string()]);
+        }
+        for (_, label, count) in &self.counts {
+            table.add_row([(*label).to_owned(), count.to_string()]);
+        }
+        table.add_row(["orders per second".to_owned(), format!("{:.0}", self.throughput())]);
+        for (name, value) in &self.latency_ms {
+            table.add_row([format!("submitted to ended, {name}"), format!("{value:.0} ms")]);
+        }
+        let verdict = if self.audit.passed() {
+            "passed: every order in a final state, every processed one reserved, charged and shipped once"
+        } else {
+            "FAILED"
+        };
+        let findings: String =
+            self.audit.findings.iter().take(20).map(|finding| format!("\n  {finding}")).collect();
+        format!("{table}\naudit {verdict}{findings}")
+    }
+}

@@ -1,0 +1,70 @@
+//! `steward local`: the whole function set in this process, for the user's own workflows and
+//! services.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use agent::http::BaseUrl;
+use anyhow::{Context, Result};
+use clap::Args;
+use steward_core::names::AgentName;
+use steward_local::{
+    definitions::read_dir,
+    host::{Host, HostOptions},
+    resources,
+};
+
+/// What to host, and where.
+#[derive(Debug, Args)]
+pub(crate) struct LocalArgs {
+    /// A folder of definitions (YAML or JSON) to publish at the start.
+    #[arg(long, default_value = "workflows")]
+    workflows: PathBuf,
+    /// An HTTP agent for a logical agent, as NAME=BASE_URL; repeatable.
+    #[arg(long = "agent", value_name = "NAME=BASE_URL", value_parser = parse_agent)]
+    agents: Vec<(AgentName, BaseUrl)>,
+    /// Where to keep state; without it, in memory.
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// Where to serve the AWS-compatible endpoint and `POST /tasks`. Anyone who reaches it can do
+    /// anything: keep it on the loopback interface.
+    #[arg(long, default_value = "127.0.0.1:4566")]
+    listen: SocketAddr,
+    /// How often the supervisor runs.
+    #[arg(long, default_value = "5s", value_parser = humantime::parse_duration)]
+    supervise_every: Duration,
+}
+
+fn parse_agent(text: &str) -> Result<(AgentName, BaseUrl)> {
+    let (name, url) = text.split_once('=').context("not NAME=BASE_URL")?;
+    Ok((name.parse()?, url.parse()?))
+}
+
+/// Hosts until Ctrl-C.
+#[expect(clippy::print_stdout, reason = "a command's output")]
+pub(crate) async fn run(args: LocalArgs) -> Result<()> {
+    let workflows = read_dir(&args.workflows)?;
+    let published: Vec<_> =
+        workflows.iter().map(|workflow| format!("{} {}", workflow.name, workflow.version)).collect();
+    let agents: Vec<_> = args.agents.iter().map(|(name, url)| format!("{name} → {url}")).collect();
+    let host = Host::start(HostOptions {
+        data: args.data.clone(),
+        listen: Some(args.listen),
+        workflows,
+        agents: args.agents,
+        supervise_every: Some(args.supervise_every),
+        interceptors: Vec::new(),
+    })
+    .await?;
+    let address = host.address.map_or_else(|| args.listen.to_string(), |address| address.to_string());
+    let state = args.data.map_or_else(|| "in memory".to_owned(), |dir| dir.display().to_string());
+    println!("workflows    {}", published.join(", "));
+    println!("agents       {}", agents.join(", "));
+    println!("state        {state}");
+    println!("submit       POST http://{address}/tasks, or queue {}", host.queue_url(resources::SUBMISSIONS_QUEUE));
+    println!("status       GET http://{address}/tasks/{{id}}");
+    println!("alerts       queue {}", host.queue_url(resources::ALERTS_QUEUE));
+    println!("reply queues {}", host.config.reply_queues);
+    println!("look inside  AWS_ENDPOINT_URL=http://{address} steward list");
+    println!("             aws --endpoint-url http://{address} dynamodb scan --table-name {}", host.config.tasks_table);
+    tokio::signal::ctrl_c().await.context("wait for Ctrl-C")
+}

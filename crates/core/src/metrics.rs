@@ -1,0 +1,61 @@
+//! Every metric of Steward, declared in one place. They are counters, through the `metrics` facade:
+//! whoever runs the process decides where they go, and without a recorder they cost nothing.
+
+use metrics::counter;
+
+use crate::{
+    task::Task,
+    transition::Ignored,
+};
+
+/// Tasks that ended, by `state`: `Processed` or `Error`.
+pub const TASKS_ENDED: &str = "steward_tasks_ended_total";
+
+/// Attempts that were started, the first at each step included.
+pub const ATTEMPTS_STARTED: &str = "steward_attempts_started_total";
+
+/// Attempts that failed, whether an agent said so or the supervisor found it.
+pub const ATTEMPTS_FAILED: &str = "steward_attempts_failed_total";
+
+/// Events that changed nothing, by `reason`: duplicates, stale and late replies, early wakes.
+pub const EVENTS_IGNORED: &str = "steward_events_ignored_total";
+
+/// Races for a task that were lost and decided again.
+pub const SAVES_CONFLICTED: &str = "steward_saves_conflicted_total";
+
+/// Calls that agents repeated within one attempt.
+pub const CALLS_RETRIED: &str = "steward_calls_retried_total";
+
+/// Attempts at whose end the agent said nothing.
+pub const AGENTS_SILENT: &str = "steward_agents_silent_total";
+
+/// Counts a save: what ended, started and failed with it.
+pub(crate) fn saved(before: &Task, after: &Task) {
+    if after.process_state.is_final() && !before.process_state.is_final() {
+        counter!(TASKS_ENDED, "state" => after.process_state.to_string()).increment(1);
+    }
+    let failed = after.failure_count.saturating_sub(before.failure_count);
+    counter!(ATTEMPTS_FAILED).increment(u64::from(failed));
+    let attempts = |task: &Task| {
+        task.steps.values().map(|step| u64::from(step.state.attempt())).sum::<u64>()
+    };
+    counter!(ATTEMPTS_STARTED).increment(attempts(after).saturating_sub(attempts(before)));
+}
+
+pub(crate) fn ignored(reason: Ignored) {
+    counter!(EVENTS_IGNORED, "reason" => format!("{reason:?}")).increment(1);
+}
+
+pub(crate) fn conflict() {
+    counter!(SAVES_CONFLICTED).increment(1);
+}
+
+/// Counts a repeated call to a remote service.
+pub fn call_retried() {
+    counter!(CALLS_RETRIED).increment(1);
+}
+
+/// Counts an attempt at whose end the agent said nothing.
+pub fn agent_silent() {
+    counter!(AGENTS_SILENT).increment(1);
+}

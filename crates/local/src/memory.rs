@@ -1,0 +1,302 @@
+//! Every port in memory, for stories and simulations: the world without AWS, under a clock that
+//! moves by hand. One contract suite (`tests/contract.rs`) runs on it and on the AWS adapters.
+//!
+//! What is stored goes through the same serialisation as on AWS, so that whatever that loses is
+//! lost here too: a time keeps its milliseconds, no more. Two things are simpler here: a definition
+//! is seen as soon as it is published, and nothing expires.
+//!
+//! ```text
+//! ports.with_instance("scheduler-1") ──┐
+//! ports.with_instance("scheduler-2") ──┼──► the same tables, queues, events and clock
+//! ports.with_instance("supervisor") ───┘
+//! ```
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::{NonZeroU32, NonZeroUsize},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use serde::{Serialize, de::DeserializeOwned};
+use steward_aws::definitions::PublishError;
+use steward_core::{
+    limits,
+    messages::BusEvent,
+    names::WorkflowName,
+    ports::{Channel, Clock, Definitions, EventBus, Outgoing, PortError, Ports, Queue, Timing},
+    task::later,
+    workflow::Workflow,
+};
+
+mod store;
+
+pub use store::MemoryStore;
+
+/// All ports in memory. A clone is another handle to the same world.
+#[derive(Debug, Clone)]
+pub struct MemoryPorts {
+    store: MemoryStore,
+    definitions: MemoryDefinitions,
+    channel: MemoryChannel,
+    bus: MemoryBus,
+    clock: ManualClock,
+    timing: Timing,
+    instance: String,
+}
+
+impl MemoryPorts {
+    /// An empty world, with this many shards in its due index.
+    #[must_use]
+    pub fn new(timing: Timing, shards: NonZeroU32) -> Self {
+        Self {
+            store: MemoryStore::new(shards),
+            definitions: MemoryDefinitions::default(),
+            channel: MemoryChannel::default(),
+            bus: MemoryBus::default(),
+            clock: ManualClock::default(),
+            timing,
+            instance: "memory".to_owned(),
+        }
+    }
+
+    /// The same world, as another instance sees it: `name` is what it writes in `locked_by`.
+    #[must_use]
+    pub fn with_instance(&self, name: &str) -> Self {
+        Self {
+            instance: name.to_owned(),
+            ..self.clone()
+        }
+    }
+
+    /// The same world, read with this many tasks in a page of the due index, instead of 100.
+    #[must_use]
+    pub fn with_due_page(&self, tasks: NonZeroUsize) -> Self {
+        Self {
+            store: self.store.with_due_page(tasks),
+            ..self.clone()
+        }
+    }
+}
+
+impl Ports for MemoryPorts {
+    type Store = MemoryStore;
+    type Definitions = MemoryDefinitions;
+    type Channel = MemoryChannel;
+    type Bus = MemoryBus;
+    type Clock = ManualClock;
+
+    fn store(&self) -> &MemoryStore {
+        &self.store
+    }
+
+    fn definitions(&self) -> &MemoryDefinitions {
+        &self.definitions
+    }
+
+    fn channel(&self) -> &MemoryChannel {
+        &self.channel
+    }
+
+    fn bus(&self) -> &MemoryBus {
+        &self.bus
+    }
+
+    fn clock(&self) -> &ManualClock {
+        &self.clock
+    }
+
+    fn timing(&self) -> Timing {
+        self.timing
+    }
+
+    fn instance(&self) -> &str {
+        &self.instance
+    }
+}
+
+/// The published definitions in memory.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryDefinitions {
+    published: Arc<Mutex<Versions>>,
+}
+
+type Versions = BTreeMap<(WorkflowName, u32), Arc<Workflow>>;
+
+impl MemoryDefinitions {
+    /// Publishes a definition. The same again is harmless.
+    ///
+    /// # Errors
+    /// The definition's problems; or the version is taken by another.
+    pub fn publish(&self, workflow: &Workflow) -> Result<(), PublishError> {
+        let (name, version) = (&workflow.name, workflow.version);
+        if let Some(problem) = workflow.problems().first() {
+            return Err(PublishError::Invalid(problem.to_string()));
+        }
+        let operation = || format!("publish workflow {name} version {version}");
+        let definition = to_text(workflow, operation)?;
+        if definition.len() > limits::DEFINITION_BYTES_MAX {
+            let (bytes, max) = (definition.len(), limits::DEFINITION_BYTES_MAX);
+            return Err(PublishError::Invalid(format!(
+                "{bytes} bytes; the limit is {max}"
+            )));
+        }
+        let read: Workflow = from_text(&definition, operation)?;
+        let mut published = lock(&self.published);
+        let there = published
+            .entry((name.clone(), version))
+            .or_insert_with(|| Arc::new(read));
+        if **there == *workflow {
+            Ok(())
+        } else {
+            Err(PublishError::Taken(name.clone(), version))
+        }
+    }
+}
+
+impl Definitions for MemoryDefinitions {
+    async fn workflow(
+        &self,
+        name: &WorkflowName,
+        version: Option<u32>,
+    ) -> Result<Option<Arc<Workflow>>, PortError> {
+        let published = lock(&self.published);
+        let (first, last) = version.map_or((0, u32::MAX), |version| (version, version));
+        let mut versions = published.range((name.clone(), first)..=(name.clone(), last));
+        Ok(versions.next_back().map(|(_, workflow)| workflow.clone()))
+    }
+}
+
+/// The queues in memory. There is every queue, but those that were deleted.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryChannel {
+    queues: Arc<Mutex<Queues>>,
+}
+
+#[derive(Debug, Default)]
+struct Queues {
+    waiting: BTreeMap<Queue, Vec<Outgoing>>,
+    deleted: BTreeSet<Queue>,
+}
+
+impl MemoryChannel {
+    /// Takes what was sent to a queue since the last time, in the order sent.
+    #[must_use]
+    pub fn take(&self, queue: &Queue) -> Vec<Outgoing> {
+        lock(&self.queues).waiting.remove(queue).unwrap_or_default()
+    }
+
+    /// From now on there is no such queue: what waits in it is gone, and sending to it fails.
+    pub fn delete_queue(&self, queue: &Queue) {
+        let mut queues = lock(&self.queues);
+        queues.waiting.remove(queue);
+        queues.deleted.insert(queue.clone());
+    }
+}
+
+impl Channel for MemoryChannel {
+    async fn send(&self, messages: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
+        let mut queues = lock(&self.queues);
+        let send = |message: Outgoing| {
+            if queues.deleted.contains(&message.queue) {
+                let operation = format!("send to {:?}", message.queue);
+                let source = "there is no such queue".into();
+                return Err(PortError {
+                    operation,
+                    retryable: false,
+                    source,
+                });
+            }
+            queues
+                .waiting
+                .entry(message.queue.clone())
+                .or_default()
+                .push(message);
+            Ok(())
+        };
+        messages.into_iter().map(send).collect()
+    }
+}
+
+/// The event bus in memory.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryBus {
+    events: Arc<Mutex<Vec<BusEvent>>>,
+}
+
+impl MemoryBus {
+    /// Takes what was published since the last time, in the order published.
+    #[must_use]
+    pub fn take(&self) -> Vec<BusEvent> {
+        std::mem::take(&mut *lock(&self.events))
+    }
+}
+
+impl EventBus for MemoryBus {
+    async fn publish(&self, events: Vec<BusEvent>) -> Vec<Result<(), PortError>> {
+        let answers = events.iter().map(|_| Ok(())).collect();
+        lock(&self.events).extend(events);
+        answers
+    }
+}
+
+/// A clock that stands still unless it is moved. It starts in 1970.
+#[derive(Debug, Clone, Default)]
+pub struct ManualClock {
+    now: Arc<Mutex<Timestamp>>,
+}
+
+impl ManualClock {
+    /// Sets the time; also back, as real clocks may be.
+    pub fn set(&self, now: Timestamp) {
+        *lock(&self.now) = now;
+    }
+
+    /// Moves the time forward.
+    pub fn advance(&self, by: Duration) {
+        let mut now = lock(&self.now);
+        *now = later(*now, by);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        *lock(&self.now)
+    }
+}
+
+/// Every change is whole by the time its guard is dropped, so a panic elsewhere spoils nothing.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// `value` as it reads once it was stored.
+fn stored<T: Serialize + DeserializeOwned>(
+    value: &T,
+    operation: impl Fn() -> String,
+) -> Result<T, PortError> {
+    from_text(&to_text(value, &operation)?, operation)
+}
+
+fn to_text<T: Serialize>(value: &T, operation: impl Fn() -> String) -> Result<String, PortError> {
+    serde_json::to_string(value).map_err(|error| corrupt(operation, error))
+}
+
+fn from_text<T: DeserializeOwned>(
+    text: &str,
+    operation: impl Fn() -> String,
+) -> Result<T, PortError> {
+    serde_json::from_str(text).map_err(|error| corrupt(operation, error))
+}
+
+fn corrupt<E>(operation: impl Fn() -> String, error: E) -> PortError
+where
+    E: std::error::Error + Send + Sync + 'static,
+{
+    PortError {
+        operation: operation(),
+        retryable: false,
+        source: Box::new(error),
+    }
+}

@@ -1,0 +1,182 @@
+//! The state store in memory: what the tables and the due index of the DynamoDB adapter promise.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::{NonZeroU32, NonZeroUsize},
+    ops::Bound,
+    sync::{Arc, Mutex},
+};
+
+use jiff::Timestamp;
+use steward_core::{
+    names::TaskId,
+    ports::{
+        Created, Document, DocumentKey, DueCursor, DuePage, PortError, Put, Saved, StateStore,
+        shard_of,
+    },
+    task::Task,
+};
+
+use super::{corrupt, lock, stored};
+
+/// Tasks in a page of the due index, as on AWS.
+const DUE_PAGE: NonZeroUsize = NonZeroUsize::MIN.saturating_add(99);
+
+/// The state store in memory.
+#[derive(Debug, Clone)]
+pub struct MemoryStore {
+    tables: Arc<Mutex<Tables>>,
+    shards: NonZeroU32,
+    due_page: NonZeroUsize,
+}
+
+impl MemoryStore {
+    /// Empty tables.
+    pub(super) fn new(shards: NonZeroU32) -> Self {
+        Self {
+            tables: Arc::default(),
+            shards,
+            due_page: DUE_PAGE,
+        }
+    }
+
+    /// The same tables, read with this many tasks in a page.
+    pub(super) fn with_due_page(&self, tasks: NonZeroUsize) -> Self {
+        Self {
+            due_page: tasks,
+            ..self.clone()
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Tables {
+    tasks: BTreeMap<TaskId, Task>,
+    documents: BTreeMap<(TaskId, DocumentKey), Document>,
+    /// By shard: the tasks that are due, earliest first.
+    due: BTreeMap<u32, BTreeSet<(Timestamp, TaskId)>>,
+}
+
+impl Tables {
+    /// Puts a task in the place of the one before it, in the index too.
+    fn put(&mut self, task: Task, shards: NonZeroU32) {
+        let id = task.task_id.clone();
+        let index = self.due.entry(shard_of(&id, shards)).or_default();
+        let due = task.due;
+        let before = self.tasks.insert(id.clone(), task);
+        if let Some(before) = before.and_then(|before| before.due) {
+            index.remove(&(before, id.clone()));
+        }
+        if let Some(due) = due {
+            index.insert((due, id));
+        }
+    }
+}
+
+impl StateStore for MemoryStore {
+    async fn load(&self, id: &TaskId) -> Result<Option<Task>, PortError> {
+        Ok(lock(&self.tables).tasks.get(id).cloned())
+    }
+
+    async fn create(&self, task: &Task, submitted: &Document) -> Result<Created, PortError> {
+        let operation = || format!("create task {}", task.task_id);
+        let (task, document) = (
+            stored(task, operation)?,
+            stored_document(submitted, operation)?,
+        );
+        let key = (task.task_id.clone(), document.key.clone());
+        let mut tables = lock(&self.tables);
+        if tables.tasks.contains_key(&task.task_id) || tables.documents.contains_key(&key) {
+            return Ok(Created::Exists);
+        }
+        tables.documents.insert(key, document);
+        tables.put(task, self.shards);
+        Ok(Created::Created)
+    }
+
+    async fn save(&self, task: &Task) -> Result<Saved, PortError> {
+        let task = stored(task, || format!("save task {}", task.task_id))?;
+        let mut tables = lock(&self.tables);
+        match tables.tasks.get(&task.task_id) {
+            Some(now) if now.revision == task.revision.saturating_sub(1) => {
+                tables.put(task, self.shards);
+                Ok(Saved::Saved)
+            }
+            now => Ok(Saved::Conflict(now.cloned().map(Box::new))),
+        }
+    }
+
+    async fn put_document(&self, task: &Task, document: &Document) -> Result<Put, PortError> {
+        let operation = || format!("write {} of {}", document.key, task.task_id);
+        let document = stored_document(document, operation)?;
+        let key = (task.task_id.clone(), document.key.clone());
+        let mut tables = lock(&self.tables);
+        if let Some(existing) = tables.documents.get(&key) {
+            return Ok(Put::Existing(existing.body.clone()));
+        }
+        tables.documents.insert(key, document);
+        Ok(Put::Stored)
+    }
+
+    async fn documents(
+        &self,
+        id: &TaskId,
+        keys: &[DocumentKey],
+    ) -> Result<Vec<Document>, PortError> {
+        let tables = lock(&self.tables);
+        let found = keys
+            .iter()
+            .filter_map(|key| tables.documents.get(&(id.clone(), key.clone())));
+        Ok(found.cloned().collect())
+    }
+
+    async fn due(
+        &self,
+        shard: u32,
+        until: Timestamp,
+        after: Option<&DueCursor>,
+    ) -> Result<DuePage, PortError> {
+        let tables = lock(&self.tables);
+        let Some(index) = tables.due.get(&shard) else {
+            return Ok(DuePage::default());
+        };
+        let start = after.map_or(Bound::Unbounded, |cursor| {
+            Bound::Excluded((cursor.due, cursor.task_id.clone()))
+        });
+        let page: Vec<_> = index
+            .range((start, Bound::Unbounded))
+            .take_while(|(due, _)| *due <= until)
+            .take(self.due_page.get())
+            .collect();
+        // A full page has a cursor even if nothing follows: DynamoDB does not look ahead either.
+        let last = if page.len() == self.due_page.get() {
+            page.last()
+        } else {
+            None
+        };
+        let next = last.map(|(due, id)| DueCursor {
+            due: *due,
+            task_id: id.clone(),
+        });
+        let task_ids = page.iter().map(|(_, id)| id.clone()).collect();
+        Ok(DuePage { task_ids, next })
+    }
+
+    fn shards(&self) -> u32 {
+        self.shards.get()
+    }
+}
+
+/// `document` as it reads once it was stored.
+fn stored_document(
+    document: &Document,
+    operation: impl Fn() -> String,
+) -> Result<Document, PortError> {
+    let at = Timestamp::from_millisecond(document.at.as_millisecond());
+    let at = at.map_err(|error| corrupt(&operation, error))?;
+    Ok(Document {
+        key: document.key.clone(),
+        at,
+        body: stored(&document.body, operation)?,
+    })
+}

@@ -1,0 +1,156 @@
+//! The tables, queues and rules of `template.yaml`, made on the embedded AWS; a test compares the
+//! two. Making what exists already is harmless, so a data directory can be opened again.
+
+use anyhow::{Context, Result};
+use aws_config::SdkConfig;
+use aws_sdk_dynamodb::types::{
+    AttributeDefinition, BillingMode, GlobalSecondaryIndex, KeySchemaElement, KeyType, Projection,
+    ProjectionType, ScalarAttributeType, TimeToLiveSpecification,
+};
+use aws_sdk_sqs::types::QueueAttributeName;
+use steward_aws::{Config, config::HumanDuration};
+use steward_core::{names::AgentName, submission::ReplyQueues};
+
+use crate::embedded::{EmbeddedAws, EventRule};
+
+/// The table of tasks.
+pub const TASKS_TABLE: &str = "steward-tasks";
+/// The table of documents.
+pub const DOCUMENTS_TABLE: &str = "steward-documents";
+/// The table of definitions.
+pub const WORKFLOWS_TABLE: &str = "steward-workflows";
+/// The event bus.
+pub const EVENT_BUS: &str = "steward";
+/// The queue of submissions.
+pub const SUBMISSIONS_QUEUE: &str = "steward-submissions";
+/// The scheduler's queue.
+pub const SCHEDULER_QUEUE: &str = "steward-scheduler";
+/// Where refused submissions are kept.
+pub const REJECTED_QUEUE: &str = "steward-rejected";
+/// Where a rule puts every event of the bus, so that alerts can be looked at.
+pub const ALERTS_QUEUE: &str = "steward-alerts";
+/// What the names of clients' own queues start with.
+pub const CLIENT_QUEUES: &str = "client-";
+
+/// The longest visibility timeout would make a failed message wait for minutes; a local run waits
+/// for seconds. Six times what its handlers take, nonetheless.
+const VISIBILITY_SECONDS: u32 = 30;
+
+/// Receives before a message is a dead letter.
+const RECEIVES_MAX: u32 = 5;
+
+/// Makes the tables, and the queues for `agents`; returns the configuration that names them.
+///
+/// # Errors
+/// What the embedded AWS refuses.
+pub async fn create(aws: &EmbeddedAws, agents: &[AgentName]) -> Result<Config> {
+    let sdk = aws.sdk_config();
+    create_tables(&aws_sdk_dynamodb::Client::new(&sdk)).await?;
+    for agent in agents {
+        create_queue(&sdk, &format!("steward-agent-{agent}"), true).await?;
+    }
+    create_queue(&sdk, SUBMISSIONS_QUEUE, true).await?;
+    let scheduler_queue_url = create_queue(&sdk, SCHEDULER_QUEUE, true).await?;
+    let rejected_queue_url = create_queue(&sdk, REJECTED_QUEUE, false).await?;
+    let alerts = create_queue(&sdk, ALERTS_QUEUE, false).await?;
+    aws.add_rule(EventRule { bus: EVENT_BUS.to_owned(), source: None, detail_type: None, queue_url: alerts });
+    let base = scheduler_queue_url.strip_suffix(SCHEDULER_QUEUE).context("a queue's URL ends in its name")?;
+    Ok(Config {
+        tasks_table: TASKS_TABLE.to_owned(),
+        documents_table: DOCUMENTS_TABLE.to_owned(),
+        workflows_table: WORKFLOWS_TABLE.to_owned(),
+        agent_queue_url: format!("{base}steward-agent-{{agent}}").parse()?,
+        reply_queues: ReplyQueues::parse(&format!("{base}{CLIENT_QUEUES}*")),
+        event_bus: EVENT_BUS.to_owned(),
+        shards: std::num::NonZeroU32::MIN.saturating_add(3),
+        retention: "30d".parse::<HumanDuration>()?,
+        clock_skew: "0s".parse()?,
+        pickup_within: "10s".parse()?,
+        scheduler_queue_url,
+        rejected_queue_url,
+    })
+}
+
+/// Makes a queue, with dead letters or without; returns its URL.
+///
+/// # Errors
+/// What the embedded AWS refuses.
+pub async fn create_queue(sdk: &SdkConfig, name: &str, dead_letters: bool) -> Result<String> {
+    let client = aws_sdk_sqs::Client::new(sdk);
+    let mut request = client
+        .create_queue()
+        .queue_name(name)
+        .attributes(QueueAttributeName::VisibilityTimeout, VISIBILITY_SECONDS.to_string());
+    if dead_letters {
+        let dead = format!("{name}-dead-letters");
+        client.create_queue().queue_name(&dead).send().await?;
+        let arn = format!("arn:aws:sqs:{}:{}:{dead}", crate::embedded::REGION, crate::embedded::ACCOUNT);
+        let policy = serde_json::json!({ "deadLetterTargetArn": arn, "maxReceiveCount": RECEIVES_MAX });
+        request = request.attributes(QueueAttributeName::RedrivePolicy, policy.to_string());
+    }
+    let answer = request.send().await.with_context(|| format!("create queue {name}"))?;
+    answer.queue_url.with_context(|| format!("create queue {name}: no URL"))
+}
+
+async fn create_tables(client: &aws_sdk_dynamodb::Client) -> Result<()> {
+    let there = client.list_tables().send().await.context("list tables")?;
+    let there = there.table_names();
+    let wanted = [
+        (TASKS_TABLE, vec![("task_id", ScalarAttributeType::S)], true),
+        (
+            DOCUMENTS_TABLE,
+            vec![("task_id", ScalarAttributeType::S), ("document", ScalarAttributeType::S)],
+            false,
+        ),
+        (
+            WORKFLOWS_TABLE,
+            vec![("name", ScalarAttributeType::S), ("version", ScalarAttributeType::N)],
+            false,
+        ),
+    ];
+    for (name, key, due_index) in wanted {
+        if there.iter().any(|table| table == name) {
+            continue;
+        }
+        let mut request =
+            client.create_table().table_name(name).billing_mode(BillingMode::PayPerRequest);
+        for (attribute, kind) in &key {
+            request = request.attribute_definitions(definition(attribute, kind.clone())?);
+        }
+        request = request.set_key_schema(Some(key_schema(key.iter().map(|(name, _)| *name))?));
+        if due_index {
+            let index = GlobalSecondaryIndex::builder()
+                .index_name("due")
+                .set_key_schema(Some(key_schema(["shard", "due"].into_iter())?))
+                .projection(Projection::builder().projection_type(ProjectionType::KeysOnly).build());
+            request = request
+                .attribute_definitions(definition("shard", ScalarAttributeType::N)?)
+                .attribute_definitions(definition("due", ScalarAttributeType::N)?)
+                .global_secondary_indexes(index.build()?);
+        }
+        request.send().await.with_context(|| format!("create table {name}"))?;
+        if name != WORKFLOWS_TABLE {
+            let expiry = TimeToLiveSpecification::builder().attribute_name("expires_at").enabled(true);
+            client
+                .update_time_to_live()
+                .table_name(name)
+                .time_to_live_specification(expiry.build()?)
+                .send()
+                .await
+                .with_context(|| format!("enable expiry on table {name}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn definition(name: &str, kind: ScalarAttributeType) -> Result<AttributeDefinition> {
+    Ok(AttributeDefinition::builder().attribute_name(name).attribute_type(kind).build()?)
+}
+
+fn key_schema<'a>(names: impl Iterator<Item = &'a str>) -> Result<Vec<KeySchemaElement>> {
+    let kinds = [KeyType::Hash, KeyType::Range];
+    let elements = names.zip(kinds).map(|(name, kind)| {
+        Ok(KeySchemaElement::builder().attribute_name(name).key_type(kind).build()?)
+    });
+    elements.collect()
+}
