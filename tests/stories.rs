@@ -10,29 +10,34 @@
 //! submit                      => Pending; due 20s
 //! wake                        => Processing; request reserve #1 by 20s
 //! clock +22s
-//! sweep                       => reserve waiting (failures 1, reason kept); unlocked; due 52s; wake scheduler
+//! sweep                       => reserve waiting (failures 1, reason kept); unlocked; due 52s;
+//!                                wake scheduler
 //! ```
 //!
 //! The clock starts at 0s and moves only where a story says so; every time is counted from that
-//! start. An answer first says what is saved (the task's new state, its steps with the documents
-//! kept beside it, when it is due), then what is sent. Only what changed is said. A line that is
-//! indented goes on with the one before it.
+//! start. Each `submit` begins another task. An answer first says what is saved (the task's new
+//! state, its steps with the documents kept beside it, when it is due), then what is sent, and only
+//! what changed. A line that is indented by four goes on with the one before it. What a story does
+//! not say of its timing and steps is `clock skew 2s, pickup within 30s`, `within 60s, attempts 3`.
 //!
 //! The runner plays the shell's part: it hands over the documents that `needs` asked for and no
-//! others, saves, and stores documents. After every line it also checks what holds in every story:
-//! see [`laws`].
+//! others, saves, and stores documents. After every line it also checks the laws that hold in every
+//! story: [`laws_of_the_task`], [`laws_of_the_end`], [`laws_of_what_is_told`].
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::PathBuf,
+    time::Duration,
 };
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 use steward_core::{
     effects::Effect,
-    messages::{Alert, BusEvent, Outcome, StepReply, StepRequest, Submission, WakeCause, idempotency_key},
+    messages::{
+        Alert, BusEvent, Outcome, StepReply, StepRequest, Submission, WakeCause, idempotency_key,
+    },
     names::StepName,
     ports::{Document, DocumentKey, Timing},
     submission::accept,
@@ -69,7 +74,9 @@ stories! {
     lost_recovery_wake_is_made_good
     lost_wake_is_made_good_by_the_supervisor
     oversized_output_is_a_failure
+    oversized_request_is_a_failure
     permanent_failure_alerts_at_once
+    redelivered_wake_alerts_again
     redelivered_wake_sends_its_effects_again
     request_that_cannot_be_made_fails_its_step
     second_supervisor_counts_nothing
@@ -145,7 +152,9 @@ fn table() -> BTreeSet<Arrow> {
         .filter_map(|row| {
             let mut cells = row.split('|').map(str::trim);
             let (state, event, becomes) = (cells.next()?, cells.next()?, cells.next()?);
-            above = event.strip_prefix("same").map_or(event.to_owned(), |rest| format!("{above}{rest}"));
+            above = event
+                .strip_prefix("same")
+                .map_or(event.to_owned(), |rest| format!("{above}{rest}"));
             Some((state.to_owned(), above.clone(), becomes.to_owned()))
         })
         .collect()
@@ -153,38 +162,53 @@ fn table() -> BTreeSet<Arrow> {
 
 /// The arrow that was walked, in the table's words. What is ignored has none.
 fn arrow(before: &Task, event: &Event, answer: &Transition) -> Option<Arrow> {
-    let after = match answer {
-        Transition::Apply { task, .. } => Some(task),
-        Transition::Illegal(_) if before.process_state == ProcessState::Pending => None,
-        Transition::Illegal(_) | Transition::Ignore { .. } => return None,
+    let row = |words: &str, becomes: &str| {
+        Some((before.process_state.to_string(), words.to_owned(), becomes.to_owned()))
     };
-    let becomes = after.map_or("illegal".to_owned(), |task| task.process_state.to_string());
-    let failed = |task: &Task| {
-        task.steps.values().filter(|step| matches!(step.state, StepState::Failed { .. })).count()
+    match answer {
+        Transition::Apply { task, .. } => {
+            row(words(before, event, task), &task.process_state.to_string())
+        }
+        Transition::Illegal(_) if before.process_state == ProcessState::Pending => {
+            event.step().and_then(|_| row("reply", "illegal"))
+        }
+        Transition::Illegal(_) | Transition::Ignore { .. } => None,
+    }
+}
+
+fn words(before: &Task, event: &Event, after: &Task) -> &'static str {
+    let has_failed = |task: &Task, step: &StepName| {
+        task.steps.get(step).is_some_and(|step| matches!(step.state, StepState::Failed { .. }))
     };
-    let some_failed = after.is_some_and(|after| failed(after) > failed(before));
-    let counted = after.is_some_and(|after| after.failure_count > before.failure_count);
-    let words = match (event, before.process_state, becomes.as_str()) {
-        (Event::Wake, ..) if some_failed => "wake, request cannot be made",
-        (Event::Wake, ..) => "wake",
-        (Event::AlertSent, ..) => "alert sent",
-        (Event::Swept, ProcessState::Pending, "Pending") => "swept, past due",
-        (Event::Swept, ProcessState::Error, _) => "swept, alert unsent",
-        (Event::Swept, _, "Error") if some_failed => "swept, step past due, attempts used up",
-        (Event::Swept, _, "Error") => "swept, task past due",
-        (Event::Swept, ..) if counted => "swept, step past due",
-        (Event::Swept, ..) => "swept, nothing past due",
-        (Event::Replied(_), ProcessState::Pending, _) => "reply",
-        (Event::Replied(reply), state, becomes) => match reply.outcome {
-            Outcome::Completed { .. } if becomes == "Processed" => "reply completed, last",
-            Outcome::Completed { .. } if some_failed && state == ProcessState::Processing => {
-                "reply completed, output or next request impossible"
+    let mut failed =
+        after.steps.keys().filter(|step| has_failed(after, step) && !has_failed(before, step));
+    let failed = failed.next();
+    match event {
+        Event::Wake if failed.is_some() => "wake, request impossible",
+        Event::Wake => "wake",
+        Event::Swept => match (before.process_state, after.process_state) {
+            (ProcessState::Pending, ProcessState::Pending) => "swept, past due",
+            (ProcessState::Error, _) => "swept, alert unsent",
+            (_, ProcessState::Error) if failed.is_some() => {
+                "swept, step past due, attempts used up"
             }
-            Outcome::Completed { .. } => "reply completed",
-            Outcome::Failed { .. } => "reply failed",
+            (_, ProcessState::Error) => "swept, task past due",
+            _ if after.failure_count > before.failure_count => "swept, step past due",
+            _ => "swept, nothing past due",
         },
-    };
-    Some((before.process_state.to_string(), words.to_owned(), becomes))
+        Event::Replied(reply) => match (&reply.outcome, failed) {
+            (Outcome::Failed { .. }, _) => "reply failed",
+            (Outcome::Completed { .. }, Some(step)) if *step == reply.step => {
+                "reply completed, too large"
+            }
+            (Outcome::Completed { .. }, Some(_)) => "reply completed, next impossible",
+            (Outcome::Completed { .. }, None) if after.process_state == ProcessState::Processed => {
+                "reply completed, last"
+            }
+            (Outcome::Completed { .. }, None) => "reply completed",
+        },
+        Event::AlertSent => "alert sent",
+    }
 }
 
 fn folder() -> PathBuf {
@@ -195,22 +219,25 @@ fn folder() -> PathBuf {
 fn tell(name: &str) -> Result<(), String> {
     let story = read(name)?;
     let mut world = World::new(&story);
-    let mut wrong = String::new();
+    let mut wrong = Vec::new();
     for line in &story.lines {
         let Line { number, left, right } = line;
-        let at = format!("tests/stories/{name}.story:{number}\n  {left}\n");
-        match world.play(line) {
+        let said = world.play(line);
+        let mut problems: Vec<_> =
+            world.broken.drain(..).map(|law| format!("\n  broken:   {law}")).collect();
+        match said {
             Ok(said) if said == *right => {}
-            Ok(said) => {
-                wrong.push_str(&format!("{at}  expected: {right}\n  got:      {said}\n"));
-            }
-            Err(problem) => return Err(format!("{wrong}{at}  {problem}")),
+            Ok(said) => problems.push(format!("\n  expected: {right}\n  got:      {said}")),
+            Err(problem) => problems.push(format!("\n  {problem}")),
         }
-        for law in std::mem::take(&mut world.broken) {
-            wrong.push_str(&format!("{at}  broken:   {law}\n"));
+        if !problems.is_empty() {
+            wrong.push(format!(
+                "tests/stories/{name}.story:{number}\n  {left}{}",
+                problems.concat()
+            ));
         }
     }
-    if wrong.is_empty() { Ok(()) } else { Err(wrong) }
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
 }
 
 /// A story as it is written.
@@ -234,70 +261,87 @@ fn read(name: &str) -> Result<Story, String> {
 }
 
 fn parse(text: &str) -> Result<Story, String> {
-    let mut timing = Map::new();
-    let mut workflow = json!({ "name": "order", "version": 1, "steps": {} });
-    let mut lines: Vec<Line> = Vec::new();
-    let numbered = text.lines().enumerate().map(|(at, line)| (at + 1, line));
-    for (number, line) in numbered.filter(|(_, line)| !line.starts_with('#') && !line.is_empty()) {
+    let mut timing =
+        Timing { pickup_within: Duration::from_secs(30), clock_skew: Duration::from_secs(2) };
+    let (mut about, mut steps, mut lines) = (BTreeMap::new(), Map::new(), Vec::new());
+    for (number, line) in whole_lines(text) {
         let wrong = |what: String| format!("{number}: {what}");
-        let words = line.split_whitespace().collect::<Vec<_>>().join(" ");
-        if let Some(said) = words.strip_prefix("timing ") {
-            timing = options(said, &["clock skew", "pickup within"]).map_err(wrong)?;
-        } else if words == "workflow" || words.starts_with("workflow ") {
-            let said = words.trim_start_matches("workflow").trim_start();
-            let found = options(said, &["within", "with"]).map_err(wrong)?;
-            workflow["complete_within"] = found.get("within").cloned().unwrap_or(json!("1h"));
-            workflow["lifecycle_events"] = json!(found.get("with") == Some(&json!("lifecycle events")));
-        } else if !line.starts_with(' ') {
-            lines.push(Line { number, left: words, right: String::new() });
-        } else if let Some(last) = lines.last_mut() {
-            last.left = format!("{} {words}", last.left);
+        let (first, said) = line.trim().split_once(' ').unwrap_or((&line, ""));
+        if first == "timing" {
+            timing = read_timing(said).map_err(wrong)?;
+        } else if first == "workflow" {
+            about = options(said, &["within", "with lifecycle"]).map_err(wrong)?;
+        } else if line.starts_with(' ') {
+            let name =
+                first.strip_suffix(':').ok_or_else(|| wrong("a step is `name: ...`".into()))?;
+            steps.insert(name.to_owned(), step(name, said).map_err(wrong)?);
         } else {
-            let (name, said) = words.split_once(':').ok_or_else(|| wrong("no step".into()))?;
-            workflow["steps"][name] = step(name, said.trim()).map_err(wrong)?;
+            let (left, right) = line.split_once("=>").unwrap_or((&line, ""));
+            let (left, right) = (left.trim().to_owned(), right.trim().to_owned());
+            lines.push(Line { number, left, right });
         }
     }
-    for line in &mut lines {
-        if let Some((left, right)) = line.left.split_once("=>") {
-            (line.left, line.right) = (left.trim().to_owned(), right.trim().to_owned());
+    let workflow = json!({
+        "name": "order",
+        "version": 1,
+        "complete_within": about.remove("within").unwrap_or("1h".to_owned()),
+        "lifecycle_events": about.contains_key("with lifecycle"),
+        "steps": steps,
+    });
+    let workflow: Workflow =
+        serde_json::from_value(workflow).map_err(|error| format!("1: {error}"))?;
+    match workflow.problems().first() {
+        Some(problem) => Err(format!("1: {problem}")),
+        None => Ok(Story { workflow, timing, lines }),
+    }
+}
+
+/// The lines that say something, each with those that go on with it, and blanks as one space. A
+/// step's keeps one blank in front.
+fn whole_lines(text: &str) -> Vec<(usize, String)> {
+    let mut whole: Vec<(usize, String)> = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        let words = line.split_whitespace().collect::<Vec<_>>().join(" ");
+        match whole.last_mut() {
+            _ if words.is_empty() || line.starts_with('#') => {}
+            Some((_, last)) if line.starts_with("    ") => *last = format!("{last} {words}"),
+            Some(_) | None if line.starts_with(' ') => whole.push((at + 1, format!(" {words}"))),
+            Some(_) | None => whole.push((at + 1, words)),
         }
     }
-    let workflow: Workflow = serde_json::from_value(workflow).map_err(|error| format!("1: {error}"))?;
-    if let Some(problem) = workflow.problems().first() {
-        return Err(format!("1: {problem}"));
-    }
-    let time = |name: &str, usual: &str| {
-        let text = timing.get(name).and_then(Value::as_str).unwrap_or(usual);
-        duration(text)?.try_into().map_err(|_| format!("1: {name} is negative"))
+    whole
+}
+
+fn read_timing(said: &str) -> Result<Timing, String> {
+    let found = options(said, &["clock skew", "pickup within"])?;
+    let time = |name: &str| {
+        duration(found.get(name).ok_or(format!("no {name}"))?)?
+            .try_into()
+            .map_err(|_| format!("{name} is negative"))
     };
-    let timing =
-        Timing { pickup_within: time("pickup within", "30s")?, clock_skew: time("clock skew", "2s")? };
-    Ok(Story { workflow, timing, lines })
+    Ok(Timing { pickup_within: time("pickup within")?, clock_skew: time("clock skew")? })
 }
 
 /// A step's definition: `after a and b, within 30s, attempts 2, path /p, body {...}`.
 fn step(name: &str, said: &str) -> Result<Value, String> {
     let mut found = options(said, &["after", "within", "attempts", "path", "body"])?;
-    let path = found.remove("path").unwrap_or_else(|| json!(format!("/{name}")));
-    let mut step = json!({ "agent": format!("{name}-agent"), "request": { "path": path } });
-    for (word, value) in found {
-        let text = value.as_str().unwrap_or_default();
-        match word.as_str() {
-            "after" => step["after"] = text.split(" and ").collect(),
-            "attempts" => step["attempts"] = json(text),
-            "body" => step["request"]["body"] = json(text),
-            _ => step["complete_within"] = value,
-        }
-    }
-    Ok(step)
+    let mut take = |word: &str, usual: &str| found.remove(word).unwrap_or(usual.to_owned());
+    let after = take("after", "");
+    Ok(json!({
+        "agent": format!("{name}-agent"),
+        "after": after.split(" and ").filter(|step| !step.is_empty()).collect::<Vec<_>>(),
+        "complete_within": take("within", "60s"),
+        "attempts": json(&take("attempts", "3")),
+        "request": { "path": take("path", &format!("/{name}")), "body": json(&take("body", "null")) },
+    }))
 }
 
-/// Reads `word value, word value`; a comma inside braces belongs to the value.
-fn options(said: &str, words: &[&str]) -> Result<Map<String, Value>, String> {
+/// Reads `word value, word value`; a comma inside braces or brackets belongs to the value.
+fn options(said: &str, words: &[&str]) -> Result<BTreeMap<String, String>, String> {
     let mut parts = vec![String::new()];
     let mut depth = 0;
     for c in said.chars() {
-        depth += i32::from(c == '{') - i32::from(c == '}');
+        depth += i32::from(matches!(c, '{' | '[')) - i32::from(matches!(c, '}' | ']'));
         match parts.last_mut() {
             Some(part) if c != ',' || depth > 0 => part.push(c),
             _ => parts.push(String::new()),
@@ -307,9 +351,10 @@ fn options(said: &str, words: &[&str]) -> Result<Map<String, Value>, String> {
     parts
         .map(|part| {
             let word = words.iter().find(|word| part.starts_with(&format!("{word} ")));
-            let word = *word.ok_or_else(|| format!("`{part}` does not start with one of {words:?}"))?;
+            let word =
+                *word.ok_or_else(|| format!("`{part}` does not start with one of {words:?}"))?;
             let value = part.get(word.len() + 1..).unwrap_or_default();
-            Ok((word.to_owned(), json!(value)))
+            Ok((word.to_owned(), value.to_owned()))
         })
         .collect()
 }
@@ -347,12 +392,16 @@ fn happens(left: &str) -> Result<Happens, String> {
         Some(said) => (said, true),
         None => (left, false),
     };
-    let (said, with) = said.split_once(" with ").unwrap_or((said, "null"));
+    let (said, with) = match said.split_once(" with ") {
+        Some((said, with)) if !said.starts_with("agent fails") => (said, with),
+        _ => (said, "null"),
+    };
     let event = match said.split(' ').collect::<Vec<_>>().as_slice() {
         ["submit", rest @ ..] => {
             let reply_to = match rest {
+                [] => None,
                 ["reply_to", queue] => Some((*queue).to_owned()),
-                _ => None,
+                _ => return Err(format!("nobody knows what `{said}` means")),
             };
             return Ok(Happens::Submitted { input: value(with), reply_to });
         }
@@ -417,9 +466,9 @@ impl<'a> World<'a> {
         let name = workflow.name.clone();
         let submission = Submission { task_id, workflow: name, version: None, input, reply_to };
         let (task, document) = accept(&submission, workflow, None, self.now, *timing);
-        self.broken = laws(workflow, None, &task, &Event::Wake, &[], self.now);
-        self.documents.insert(document.key, document.body);
-        let due = self.said_due(&task);
+        self.broken = laws_of_the_task(None, &task, &[]);
+        self.documents = Documents::from([(document.key, document.body)]);
+        let due = said_due(&task);
         let said = format!("{}; {due}", task.process_state);
         self.task = Some(task);
         Ok(said)
@@ -430,50 +479,72 @@ impl<'a> World<'a> {
         let Story { workflow, timing, .. } = self.story;
         let actor = if *event == Event::Swept { "supervisor" } else { "scheduler" };
         let context = Context { now: self.now, actor, redelivered, timing: *timing };
-        let mut asked = self.documents.clone();
-        let wanted = needs(workflow, &before, event, context);
-        asked.retain(|key, _| wanted.contains(key));
-        let answer = transition(workflow, &before, &asked, event, context);
-        if answer != transition(workflow, &before, &self.documents, event, context) {
-            self.broken.push(format!("`needs` asks for all it takes; it asked for {wanted:?}"));
-        }
+        let answer = self.ask(&before, event, context);
         self.walk.arrows.extend(arrow(&before, event, &answer));
         Ok(match answer {
             Transition::Apply { task, documents, effects } => {
-                self.store(&documents);
-                self.broken.extend(laws(workflow, Some(&before), &task, event, &effects, self.now));
-                self.broken.extend(self.points_at_nothing(&task));
+                self.store(&documents, event, &task);
+                self.broken.extend(laws_of_the_task(Some(&before), &task, &effects));
+                self.broken.extend(laws_of_the_end(&before, &task, event, &effects, self.now));
+                self.broken.extend(laws_of_what_is_told(workflow, &task, &effects));
                 let mut said = self.said_saved(&before, &task, &documents, &effects);
-                said.extend(effects.iter().map(|effect| self.said_effect(effect)));
+                said.extend(self.said_sent(&effects));
                 self.task = Some(*task);
                 said.join("; ")
             }
             Transition::Ignore { reason, effects } => {
                 self.walk.reasons.insert(format!("{reason:?}"));
-                let again = effects.iter().map(|effect| format!("; again {}", self.said_effect(effect)));
+                self.broken.extend(laws_of_what_is_told(workflow, &before, &effects));
+                let again = self.said_sent(&effects).map(|said| format!("; again {said}"));
                 format!("ignored: {reason:?}{}", again.collect::<String>())
             }
             Transition::Illegal(reason) => format!("illegal: {reason}"),
         })
     }
 
-    fn store(&mut self, documents: &[Document]) {
+    /// Hands over what `needs` asks for, and checks that this is all it takes.
+    fn ask(&mut self, task: &Task, event: &Event, context: Context<'_>) -> Transition {
+        let workflow = &self.story.workflow;
+        let wanted = needs(workflow, task, event, context);
+        let mut handed = self.documents.clone();
+        handed.retain(|key, _| wanted.contains(key));
+        let answer = transition(workflow, task, &handed, event, context);
+        if answer != transition(workflow, task, &self.documents, event, context) {
+            self.broken.push(format!("`needs` asks for all it takes; it asked for {wanted:?}"));
+        }
+        if handed.len() < wanted.len() {
+            self.broken.push(format!("`needs` asks for what is there; it asked for {wanted:?}"));
+        }
+        answer
+    }
+
+    fn store(&mut self, documents: &[Document], event: &Event, task: &Task) {
         for Document { key, body, .. } in documents {
-            let stored = self.documents.entry(key.clone()).or_insert_with(|| body.clone());
-            if stored != body {
+            let is_right = match (key, event) {
+                (DocumentKey::Output { .. }, Event::Replied(reply)) => {
+                    reply.outcome == Outcome::Completed { output: body.clone() }
+                }
+                (DocumentKey::Failure { step, .. }, _) => {
+                    let reason = body.get("reason").and_then(Value::as_str).map(str::to_owned);
+                    task.steps.get(step).is_some_and(|step| step.error == reason)
+                }
+                (DocumentKey::Output { .. } | DocumentKey::Submission, _) => false,
+            };
+            if !is_right {
+                self.broken.push(format!("a document says what was said; {key} does not"));
+            }
+            if self.documents.insert(key.clone(), body.clone()).is_some() {
                 self.broken.push(format!("a document is written once; {key} was written before"));
             }
         }
-    }
-
-    /// The outputs that the state refers to and nobody stored.
-    fn points_at_nothing(&self, task: &Task) -> Vec<String> {
-        let missing = task.steps.iter().filter_map(|(step, record)| match record.state {
-            StepState::Completed { attempt } => Some(DocumentKey::Output { step: step.clone(), attempt }),
-            StepState::Running { .. } | StepState::Waiting { .. } | StepState::Failed { .. } => None,
-        });
-        let missing = missing.filter(|key| !self.documents.contains_key(key));
-        missing.map(|key| format!("the state never points at nothing; it points at {key}")).collect()
+        for (step, record) in &task.steps {
+            let (step, attempt) = (step.clone(), record.state.attempt());
+            let key = DocumentKey::Output { step, attempt };
+            let completed = matches!(record.state, StepState::Completed { .. });
+            if completed && !self.documents.contains_key(&key) {
+                self.broken.push(format!("the state never points at nothing; it points at {key}"));
+            }
+        }
     }
 
     fn said_saved(
@@ -487,7 +558,8 @@ impl<'a> World<'a> {
         if after.process_state != before.process_state {
             said.push(after.process_state.to_string());
         }
-        let mut kept: BTreeMap<_, _> = documents.iter().map(|made| (made.key.clone(), made)).collect();
+        let mut kept: BTreeMap<_, _> =
+            documents.iter().map(|made| (made.key.clone(), made)).collect();
         for name in self.story.workflow.steps.keys() {
             let (old, new) = (before.steps.get(name), after.steps.get(name));
             if let Some(new) = new.filter(|new| old != Some(*new)) {
@@ -495,11 +567,11 @@ impl<'a> World<'a> {
             }
         }
         said.extend(kept.keys().map(|key| format!("document {key}")));
-        if before.locked_by.is_some() && after.locked_by.is_none() && !after.process_state.is_final() {
+        if before.locked_by.is_some() && after.locked_by.is_none() && !is_final(after) {
             said.push("unlocked".to_owned());
         }
         if after.due != before.due {
-            said.push(self.said_due(after));
+            said.push(said_due(after));
         }
         if said.is_empty() && effects.is_empty() {
             said.push("nothing".to_owned());
@@ -550,31 +622,42 @@ impl<'a> World<'a> {
         Some(said)
     }
 
-    fn said_due(&self, task: &Task) -> String {
-        task.due.map_or("no longer due".to_owned(), |due| format!("due {}", since_start(due)))
+    /// What is sent, in an order of its own: the core promises none.
+    fn said_sent(&self, effects: &[Effect]) -> impl Iterator<Item = String> {
+        let place = |effect: &Effect| match effect {
+            Effect::Request(request) => (0, self.story.workflow.steps.get_index_of(&request.step)),
+            Effect::Notice { .. } => (1, None),
+            Effect::Publish(BusEvent::Alert(_)) => (2, None),
+            Effect::Publish(BusEvent::TaskEnded(_)) => (3, None),
+            Effect::Wake(_) | Effect::Reply(_) | Effect::Reject { .. } => (4, None),
+        };
+        let mut effects: Vec<_> = effects.iter().collect();
+        effects.sort_by_key(|effect| place(effect));
+        effects.into_iter().map(said_effect)
     }
+}
 
-    fn said_effect(&self, effect: &Effect) -> String {
-        match effect {
-            Effect::Request(request) => said_request(request),
-            Effect::Wake(wake) if wake.cause == WakeCause::Recovery => "wake scheduler".to_owned(),
-            Effect::Notice { queue, notice } => {
-                let status = json!(notice.status);
-                let status = status.as_str().unwrap_or_default();
-                let reason = notice.reason.iter().map(|reason| format!(" \"{reason}\""));
-                format!("notice to {queue}: {status}{}", reason.collect::<String>())
-            }
-            Effect::Publish(BusEvent::Alert(Alert::TaskInError { steps, reason, .. })) => {
-                let steps: Vec<_> = steps.iter().map(StepName::as_str).collect();
-                let steps = if steps.is_empty() { String::new() } else { format!(" {}", steps.join(", ")) };
-                format!("alert{steps} \"{reason}\"")
-            }
-            Effect::Publish(BusEvent::TaskEnded(ended)) => {
-                format!("event: ended in {}", ended.process_state)
-            }
-            Effect::Wake(_) | Effect::Reply(_) | Effect::Reject { .. } | Effect::Publish(_) => {
-                format!("{effect:?}")
-            }
+fn said_effect(effect: &Effect) -> String {
+    match effect {
+        Effect::Request(request) => said_request(request),
+        Effect::Wake(wake) if wake.cause == WakeCause::Recovery => "wake scheduler".to_owned(),
+        Effect::Notice { queue, notice } => {
+            let status = json!(notice.status);
+            let status = status.as_str().unwrap_or_default();
+            let reason = notice.reason.iter().map(|reason| format!(" \"{reason}\""));
+            format!("notice to {queue}: {status}{}", reason.collect::<String>())
+        }
+        Effect::Publish(BusEvent::Alert(Alert::TaskInError { steps, reason, .. })) => {
+            let steps: Vec<_> = steps.iter().map(StepName::as_str).collect();
+            let steps =
+                if steps.is_empty() { String::new() } else { format!(" {}", steps.join(", ")) };
+            format!("alert{steps} \"{reason}\"")
+        }
+        Effect::Publish(BusEvent::TaskEnded(ended)) => {
+            format!("event: ended in {}", ended.process_state)
+        }
+        Effect::Wake(_) | Effect::Reply(_) | Effect::Reject { .. } | Effect::Publish(_) => {
+            format!("{effect:?}")
         }
     }
 }
@@ -593,6 +676,10 @@ fn said_request(request: &StepRequest) -> String {
     said
 }
 
+fn said_due(task: &Task) -> String {
+    task.due.map_or("no longer due".to_owned(), |due| format!("due {}", since_start(due)))
+}
+
 /// A time as stories write it: `63s` after the start.
 fn since_start(time: Timestamp) -> String {
     let millis = time.as_millisecond();
@@ -602,72 +689,101 @@ fn since_start(time: Timestamp) -> String {
     }
 }
 
-/// What holds after every line of every story; answers with what is broken.
-fn laws(
-    workflow: &Workflow,
-    before: Option<&Task>,
+/// What every saved task keeps to.
+fn laws_of_the_task(before: Option<&Task>, after: &Task, effects: &[Effect]) -> Vec<String> {
+    let goes_on = !is_final(after);
+    let requests = effects.iter().any(|effect| matches!(effect, Effect::Request(_)));
+    let running = after.running().map(|(_, _, complete_by)| complete_by);
+    let earliest = running.fold(after.complete_by, Timestamp::min);
+    let failures: u32 = after.steps.values().map(|step| step.failure_count).sum();
+    let stored = serde_json::to_value(after).ok();
+    let again: Option<Task> = stored.and_then(|stored| serde_json::from_value(stored).ok());
+    broken([
+        ("a task that goes on has a due time", !goes_on || after.due.is_some()),
+        (
+            "due is no later than the earliest complete-by",
+            !goes_on || after.due.is_some_and(|due| due <= earliest),
+        ),
+        ("what has ended is not locked", goes_on || after.locked_by.is_none()),
+        (
+            "who sends a request holds the lock",
+            !(goes_on && requests) || after.locked_by.as_deref() == Some("scheduler"),
+        ),
+        ("a failure is counted for its step and for the task", after.failure_count == failures),
+        ("a task reads back as it was saved", again.as_ref() == Some(after)),
+        (
+            "what was submitted stays",
+            before.is_none_or(|before| submitted(before) == submitted(after)),
+        ),
+        (
+            "an attempt follows the one before it",
+            before.is_none_or(|before| attempts_grow(before, after)),
+        ),
+    ])
+}
+
+/// How a task ends, and that it stays so.
+fn laws_of_the_end(
+    before: &Task,
     after: &Task,
     event: &Event,
     effects: &[Effect],
     now: Timestamp,
 ) -> Vec<String> {
-    let is_final = after.process_state.is_final();
-    let was_final = before.is_some_and(|before| before.process_state.is_final());
-    let ends = is_final && !was_final;
-    let stays_due = |before: &Task| before.due.is_none() || after.due.is_some();
-    let count = |wanted: fn(&Effect) -> bool| effects.iter().filter(|effect| wanted(effect)).count();
+    let ends = is_final(after) && !is_final(before);
+    let in_error = after.process_state == ProcessState::Error;
+    let count =
+        |wanted: fn(&Effect) -> bool| effects.iter().filter(|effect| wanted(effect)).count();
     let alerts = count(|effect| matches!(effect, Effect::Publish(BusEvent::Alert(_))));
     let notices = count(|effect| matches!(effect, Effect::Notice { .. }));
-    let in_error = after.process_state == ProcessState::Error;
-    let again: Option<Task> =
-        serde_json::to_value(after).ok().and_then(|stored| serde_json::from_value(stored).ok());
-    let laws = [
-        ("a task that goes on has a due time", is_final || after.due.is_some()),
-        (
-            "due is no later than the earliest complete-by",
-            is_final || after.due.is_some_and(|due| due <= earliest_complete_by(after)),
-        ),
+    let stays = before.process_state == after.process_state && before.ended_at == after.ended_at;
+    let was_due = ends || before.due.is_some();
+    broken([
+        ("a final state is final", !is_final(before) || stays),
+        ("the end has a time", after.ended_at.is_some() == is_final(after)),
+        ("it is the time of the decision", !ends || after.ended_at == Some(now)),
+        ("Error has a reason", after.error.is_some() == in_error),
+        ("Error is alerted, and nothing else is", (alerts == 1) == (in_error && ends) || !ends),
         (
             "a task in Error is due until its alert is sent",
-            !in_error || *event == Event::AlertSent || (!ends || after.due.is_some())
-                && before.is_none_or(stays_due),
+            !in_error || !was_due || after.due.is_some() || *event == Event::AlertSent,
         ),
-        ("Error is alerted", !(ends && in_error) || alerts == 1),
-        ("only Error is alerted", in_error || alerts == 0),
         ("the client hears the end", !ends || notices == usize::from(after.reply_to.is_some())),
-        ("a final state is final", !was_final || before.map(|b| b.process_state) == Some(after.process_state)),
-        ("the end has a time", after.ended_at.is_some() == is_final && (!ends || after.ended_at == Some(now))),
-        ("what has ended is not locked", !is_final || after.locked_by.is_none()),
-        (
-            "who sends a request holds the lock",
-            count(|effect| matches!(effect, Effect::Request(_))) == 0
-                || is_final
-                || after.locked_by.as_deref() == Some("scheduler"),
-        ),
-        ("Error has a reason", after.error.is_some() == in_error),
-        (
-            "failures are counted once, with their step",
-            after.failure_count == after.steps.values().map(|step| step.failure_count).sum::<u32>(),
-        ),
-        ("what was submitted stays", before.is_none_or(|before| submitted(before) == submitted(after))),
-        ("an attempt follows the one before it", before.is_none_or(|before| attempts_grow(before, after))),
-        ("a task reads back as it was saved", again.as_ref() == Some(after)),
-        (
-            "a request is the saved one",
-            effects.iter().all(|effect| match effect {
-                Effect::Request(request) => is_saved(workflow, after, request),
-                _ => true,
-            }),
-        ),
-        ("what is told of the end carries its time", effects.iter().all(|effect| tells_time(after, effect))),
-    ];
+    ])
+}
+
+/// What is sent says what is saved.
+fn laws_of_what_is_told(workflow: &Workflow, task: &Task, effects: &[Effect]) -> Vec<String> {
+    let ended = |at: Timestamp| Some(at) == task.ended_at;
+    let is_right = |effect: &Effect| match effect {
+        Effect::Request(request) => is_saved(workflow, task, request),
+        Effect::Notice { notice, .. } => {
+            ended(notice.at) && notice.task_id.as_deref() == Some(task.task_id.as_str())
+        }
+        Effect::Publish(BusEvent::Alert(Alert::TaskInError { task_id, at, .. })) => {
+            ended(*at) && *task_id == task.task_id
+        }
+        Effect::Publish(BusEvent::TaskEnded(event)) => {
+            ended(event.at) && event.task_id == task.task_id && event.version == task.version
+        }
+        Effect::Wake(wake) => wake.task_id == task.task_id,
+        Effect::Publish(BusEvent::Alert(_)) | Effect::Reply(_) | Effect::Reject { .. } => false,
+    };
+    let wrong = effects.iter().filter(|effect| !is_right(effect));
+    wrong
+        .map(|effect| format!("what is sent says what is saved; this does not: {effect:?}"))
+        .collect()
+}
+
+fn broken<const N: usize>(laws: [(&str, bool); N]) -> Vec<String> {
     laws.into_iter().filter(|(_, holds)| !holds).map(|(law, _)| law.to_owned()).collect()
 }
 
-fn earliest_complete_by(task: &Task) -> Timestamp {
-    task.running().map(|(_, _, complete_by)| complete_by).fold(task.complete_by, Timestamp::min)
+fn is_final(task: &Task) -> bool {
+    task.process_state.is_final()
 }
 
+/// What no decision may change.
 fn submitted(task: &Task) -> Task {
     Task {
         process_state: ProcessState::Pending,
@@ -690,20 +806,12 @@ fn attempts_grow(before: &Task, after: &Task) -> bool {
     })
 }
 
+/// A request is that of the attempt that runs, for the step's own agent, and repeatable.
 fn is_saved(workflow: &Workflow, task: &Task, request: &StepRequest) -> bool {
-    let StepRequest { task_id, step, attempt, complete_by, idempotency_key: key, agent, method, .. } =
-        request;
+    let StepRequest { task_id, step, attempt, complete_by, idempotency_key: key, .. } = request;
+    let asks = |agent, method| agent == &request.agent && method == request.method;
     *task_id == task.task_id
         && *key == idempotency_key(task_id, step)
-        && workflow.steps.get(step).is_some_and(|s| s.agent == *agent && s.request.method == *method)
+        && workflow.steps.get(step).is_some_and(|step| asks(&step.agent, step.request.method))
         && task.running().any(|running| running == (step, *attempt, *complete_by))
-}
-
-fn tells_time(task: &Task, effect: &Effect) -> bool {
-    match effect {
-        Effect::Notice { notice, .. } => Some(notice.at) == task.ended_at,
-        Effect::Publish(BusEvent::Alert(Alert::TaskInError { at, .. })) => Some(*at) == task.ended_at,
-        Effect::Publish(BusEvent::TaskEnded(ended)) => Some(ended.at) == task.ended_at,
-        _ => true,
-    }
 }

@@ -1,7 +1,7 @@
 //! All ports of one function instance, on AWS clients that are built once.
 
 use aws_config::SdkConfig;
-use aws_smithy_runtime_api::client::interceptors::SharedInterceptor;
+pub use aws_smithy_runtime_api::client::interceptors::SharedInterceptor;
 use jiff::Timestamp;
 use steward_core::ports::{Clock, Ports, Timing};
 

@@ -16,6 +16,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use aws_sdk_sqs::types::SendMessageBatchRequestEntry;
 use clap::Args;
 use futures_util::{StreamExt, stream};
@@ -31,6 +32,7 @@ use steward_core::{
 };
 use steward_local::{
     definitions,
+    event_source::EventSource,
     host::{Host, HostOptions},
     resources,
     services::{FaultKind, FaultPlan, Ledger, MockServices, Service},
@@ -43,7 +45,7 @@ use crate::{audit::Audit, table::table};
 const WORKFLOW: &str = include_str!("../../../workflows/order.yaml");
 
 /// How long the demo waits for the last order before it audits what there is.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How often a message is delivered twice.
 const DUPLICATES: f64 = 0.03;
@@ -169,8 +171,8 @@ impl Client {
         let heard = Arc::new(Heard { room: Semaphore::new(in_flight), inner: Mutex::new(inner) });
         let (sqs, mut listeners) = (host.sqs(), JoinSet::new());
         let alerts = host.queue_url(resources::ALERTS_QUEUE);
-        listen(&sqs, &reply_to, &heard, Heard::notice, &mut listeners);
-        listen(&sqs, &alerts, &heard, Heard::alert, &mut listeners);
+        listen(&sqs, reply_to.clone(), &heard, Heard::notice, &mut listeners);
+        listen(&sqs, alerts, &heard, Heard::alert, &mut listeners);
         Ok(Self { sqs, reply_to, heard, _listeners: listeners })
     }
 
@@ -233,29 +235,23 @@ fn order_id(number: usize) -> String {
     format!("order-{number:06}")
 }
 
-/// Reads a queue until the `JoinSet` is dropped.
+/// Hears every message of a queue until the `JoinSet` is dropped. What comes again is heard again,
+/// which changes nothing.
 fn listen(
     sqs: &aws_sdk_sqs::Client,
-    queue: &str,
+    queue_url: String,
     heard: &Arc<Heard>,
     hear: fn(&Heard, &str),
     listeners: &mut JoinSet<()>,
 ) {
-    let (sqs, queue, heard) = (sqs.clone(), queue.to_owned(), heard.clone());
-    listeners.spawn(async move {
-        loop {
-            let request = sqs.receive_message().queue_url(&queue).max_number_of_messages(10);
-            let Ok(answer) = request.wait_time_seconds(20).send().await else { return };
-            for message in answer.messages() {
-                hear(&heard, message.body().unwrap_or_default());
-                if let Some(receipt) = message.receipt_handle() {
-                    let delete = sqs.delete_message().queue_url(&queue).receipt_handle(receipt);
-                    // A notice that comes again is heard again, which changes nothing.
-                    let _ = delete.send().await;
-                }
-            }
+    let heard = heard.clone();
+    let handler = move |event: SqsEvent| {
+        for message in &event.records {
+            hear(&heard, message.body.as_deref().unwrap_or_default());
         }
-    });
+        std::future::ready(SqsBatchResponse::default())
+    };
+    EventSource { queue_url, concurrency: 2 }.spawn(sqs, handler, listeners);
 }
 
 fn progress_bar(count: usize, quiet: bool) -> Result<ProgressBar> {
@@ -293,6 +289,9 @@ async fn report(
         let heard = client.heard.lock();
         for order in &orders {
             audit.check(order, tasks.get(order), ledger, &heard.alerted);
+            if heard.under_way.contains_key(order) {
+                audit.findings.push(format!("{order}: the client never heard of its end"));
+            }
         }
     }
     audit.check_foreign(&orders.iter().cloned().collect(), ledger);

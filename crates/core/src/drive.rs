@@ -215,8 +215,10 @@ async fn try_decide_group<P: Ports>(
             Written::Conflict(now) => {
                 metrics::conflict();
                 task = *now.ok_or_else(|| missing("such task any more".to_owned()))?;
-                // The save that came first may be our own, whose answer was lost.
-                group.iter_mut().for_each(|delivery| delivery.redelivered = true);
+                // The save that came first may be our own, whose answer was lost. Another's effects
+                // are another's to send.
+                let own = task.saved_by.as_deref() == Some(ports.instance());
+                group.iter_mut().for_each(|delivery| delivery.redelivered |= own);
             }
             // An earlier attempt to save got as far as the document. What it says stands.
             Written::Document(key, body) => group.iter_mut().for_each(|d| adopt(d, &key, &body)),
@@ -264,6 +266,7 @@ async fn fold<P: Ports>(
         let (effects, result) = match transition(workflow, &fold.task, &at_hand, event, context) {
             Transition::Apply { task: mut next, documents, effects } => {
                 next.revision = task.revision + 1;
+                next.saved_by = Some(ports.instance().to_owned());
                 fold.lines.push(Line::of(&fold.task, &next, event));
                 at_hand.extend(documents.iter().map(|made| (made.key.clone(), made.body.clone())));
                 fold.documents.extend(documents);

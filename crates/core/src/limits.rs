@@ -41,6 +41,9 @@ pub const ERROR_CHARS_MAX: usize = 120;
 /// Characters of a failure's reason, as an agent reports it.
 pub const REASON_CHARS_MAX: usize = 2_000;
 
+/// Characters in a `traceparent`. W3C's first version has 55; later ones may be longer.
+pub const TRACEPARENT_CHARS_MAX: usize = 128;
+
 /// The longest time a step may be given.
 pub const STEP_WITHIN_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 

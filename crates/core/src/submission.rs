@@ -82,7 +82,7 @@ pub fn parse(text: &str) -> Result<Submission, Refusal> {
         )));
     }
     let submission: Submission =
-        serde_json::from_str(text).map_err(|error| Refusal::Malformed(error.to_string()))?;
+        serde_json::from_str(text).map_err(|error| Refusal::Malformed(plain(&error)))?;
     if limits::too_deep(&submission.input) {
         return Err(Refusal::TooLarge(format!(
             "the input nests deeper than {} levels",
@@ -92,12 +92,39 @@ pub fn parse(text: &str) -> Result<Submission, Refusal> {
     Ok(submission)
 }
 
-/// The id that a text which is no submission may still show, for the notice and the alert.
+/// The parser's message as a queue's attribute may hold it: it quotes keys, which may be of any
+/// length and have any character.
+fn plain(error: &serde_json::Error) -> String {
+    let visible = |c: char| if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') { '\u{fffd}' } else { c };
+    let text: String = error.to_string().chars().map(visible).collect();
+    limits::shorten(&text, limits::REASON_CHARS_MAX)
+}
+
+/// What a text that is no submission may still show.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Readable {
+    /// The task's id, for the notice and the alert.
+    pub task_id: Option<String>,
+    /// The queue for the notice.
+    pub reply_to: Option<String>,
+}
+
+impl Readable {
+    /// Looks into `text`.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
+        let value: Value = serde_json::from_str(text).unwrap_or_default();
+        let text = |key: &str| value.get(key).and_then(Value::as_str);
+        let task_id = text("task_id").map(|id| limits::shorten(id, limits::TASK_ID_CHARS_MAX));
+        Self { task_id, reply_to: text("reply_to").map(str::to_owned) }
+    }
+}
+
+/// Whether a text can be handed on as `traceparent`: in a queue's attribute and in a header. One that
+/// cannot would keep all of a task's messages from being sent.
 #[must_use]
-pub fn readable_id(text: &str) -> Option<String> {
-    let value: Value = serde_json::from_str(text).ok()?;
-    let id = value.get("task_id")?.as_str()?;
-    Some(limits::shorten(id, limits::TASK_ID_CHARS_MAX))
+pub fn is_traceparent(text: &str) -> bool {
+    (1..=limits::TRACEPARENT_CHARS_MAX).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic())
 }
 
 /// The new task and the document that goes with it.
@@ -117,6 +144,7 @@ pub fn accept(
         process_state: ProcessState::Pending,
         revision: 1,
         locked_by: None,
+        saved_by: None,
         complete_by,
         failure_count: 0,
         submitted_at: now,
@@ -165,7 +193,33 @@ mod tests {
         ] {
             assert_eq!(parse(text).unwrap_err().to_string(), reason);
         }
-        assert_eq!(readable_id(r#"{"task_id":"a b"}"#).as_deref(), Some("a b"));
+    }
+
+    #[test]
+    fn a_refusal_is_short_and_printable_whatever_it_quotes() {
+        let long = parse(&format!(r#"{{"{}\u0007\uffff":1}}"#, "x".repeat(10_000))).unwrap_err().to_string();
+        let start = "not a submission: unknown field `xxx";
+        assert!(long.starts_with(start) && long.chars().count() <= 2_100, "{long}");
+        let odd = parse(r#"{"a\u0007\uffff":1}"#).unwrap_err().to_string();
+        assert!(odd.starts_with("not a submission: unknown field `a\u{fffd}\u{fffd}`, expected"), "{odd}");
+    }
+
+    #[test]
+    fn what_is_no_submission_may_still_show_its_id_and_the_clients_queue() {
+        let readable = Readable::of(r#"{"task_id":"a b","reply_to":"https://q/1/client-a","x":1}"#);
+        let (task_id, reply_to) = ("a b".to_owned(), "https://q/1/client-a".to_owned());
+        assert_eq!(readable, Readable { task_id: Some(task_id), reply_to: Some(reply_to) });
+        for text in ["{", "[]", r#"{"task_id":1,"reply_to":{}}"#] {
+            assert_eq!(Readable::of(text), Readable::default());
+        }
+    }
+
+    #[test]
+    fn a_traceparent_must_fit_in_a_header_and_in_an_attribute() {
+        assert!(is_traceparent("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"));
+        for text in ["", " ", "a\nb", "ü", &"a".repeat(1_000)] {
+            assert!(!is_traceparent(text), "{text:?}");
+        }
     }
 
     #[test]

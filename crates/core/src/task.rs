@@ -153,6 +153,10 @@ pub struct Task {
     /// The scheduler that last took the task in hand; cleared by the supervisor and at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub locked_by: Option<String>,
+    /// The instance that made the last save. A writer that loses a race to itself has lost only the
+    /// answer to its own save, and carries out the effects again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub saved_by: Option<String>,
     /// By when the task as a whole must be done.
     #[serde(with = "millis::required")]
     pub complete_by: Timestamp,

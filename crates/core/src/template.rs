@@ -269,7 +269,7 @@ fn parse_expression(source: &str, reads: &mut Reads) -> Result<Expression, Inval
     }
     let program = ENVIRONMENT.compile(source).map_err(|errors| InvalidTemplate::Syntax {
         expression: source.to_owned(),
-        reason: errors.errors.first().map_or_else(String::new, |error| error.msg.clone()),
+        reason: errors.errors.first().map_or_else(String::new, |error| plain(&error.msg)),
     })?;
     Names { source, reads, bound: Vec::new() }.visit(program.expression())?;
     let code = match path(&program.expression().expr) {
@@ -277,6 +277,11 @@ fn parse_expression(source: &str, reads: &mut Reads) -> Result<Expression, Inval
         None => Code::Program(Arc::new(program)),
     };
     Ok(Expression { source: source.to_owned(), code })
+}
+
+/// The parser's message without its list of every token that would have done.
+fn plain(message: &str) -> String {
+    message.split(" expecting {").next().unwrap_or_default().to_owned()
 }
 
 /// The keys of a plain `a.b.c`.

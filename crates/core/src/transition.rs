@@ -1,22 +1,27 @@
 //! The one decision: given a task, its workflow and an event, what is the task next, and what must
 //! be told to whom? Pure: no clock, no I/O, no randomness.
 //!
-//! | state      | event                   | becomes    | and                                       |
-//! | ---------- | ----------------------- | ---------- | ----------------------------------------- |
-//! | Pending    | wake                    | Processing | first steps run; requests                 |
-//! | Pending    | swept, past due         | Pending    | due later; wake                           |
-//! | Pending    | reply                   | illegal    |                                           |
-//! | Processing | wake                    | Processing | waiting steps run again; requests         |
-//! | Processing | reply completed         | Processing | next steps run; requests                  |
-//! | Processing | reply completed, last   | Processed  | notice                                    |
-//! | Processing | reply failed            | Error      | alert, notice                             |
-//! | Processing | swept, step past due    | Processing | failure counted, step waits; wake         |
-//! | Processing | same, attempts used up  | Error      | alert, notice                             |
-//! | Processing | swept, task past due    | Error      | alert, notice                             |
-//! | Processing | swept, nothing past due | Processing | due moves on                              |
-//! | Error      | reply completed         | Error      | recorded, so that nothing is forgotten    |
-//! | Error      | swept, alert unsent     | Error      | alert, notice again                       |
-//! | Error      | alert sent              | Error      | no longer due                             |
+//! | state      | event                            | becomes    | and                                    |
+//! | ---------- | -------------------------------- | ---------- | -------------------------------------- |
+//! | Pending    | wake                             | Processing | first steps run; requests              |
+//! | Pending    | wake, request impossible         | Error      | alert, notice                          |
+//! | Pending    | swept, past due                  | Pending    | due later; wake                        |
+//! | Pending    | swept, task past due             | Error      | alert, notice                          |
+//! | Pending    | reply                            | illegal    |                                        |
+//! | Processing | wake                             | Processing | waiting steps run again; requests      |
+//! | Processing | reply completed                  | Processing | next steps run; requests               |
+//! | Processing | reply completed, last            | Processed  | notice                                 |
+//! | Processing | reply completed, next impossible | Error      | alert, notice                          |
+//! | Processing | reply completed, too large       | Error      | alert, notice                          |
+//! | Processing | reply failed                     | Error      | alert, notice                          |
+//! | Processing | swept, step past due             | Processing | failure counted, step waits; wake      |
+//! | Processing | same, attempts used up           | Error      | alert, notice                          |
+//! | Processing | swept, task past due             | Error      | alert, notice                          |
+//! | Processing | swept, nothing past due          | Processing | due moves on                           |
+//! | Error      | reply completed                  | Error      | recorded, so that nothing is forgotten |
+//! | Error      | reply failed                     | Error      | recorded                               |
+//! | Error      | swept, alert unsent              | Error      | alert, notice again                    |
+//! | Error      | alert sent                       | Error      | no longer due                          |
 //!
 //! A duplicate, a stale attempt, a reply after complete-by: ignored. If the ignored message was
 //! delivered before, the effects of its first delivery may have been lost with the process, so they
@@ -144,16 +149,10 @@ pub fn needs(
     event: &Event,
     context: Context<'_>,
 ) -> BTreeSet<DocumentKey> {
-    let (after, send) = match decide(workflow, task, event, context) {
-        Decision::Change(change) => (change.task, change.send),
-        Decision::Ignore { send, .. } => (task.clone(), send),
+    let (after, send, made) = match decide(workflow, task, event, context) {
+        Decision::Change(change) => (change.task, change.send, change.documents),
+        Decision::Ignore { send, .. } => (task.clone(), send, Vec::new()),
         Decision::Illegal(_) => return BTreeSet::new(),
-    };
-    let own = match event {
-        Event::Replied(StepReply { step, attempt, .. }) => {
-            Some(DocumentKey::Output { step: step.clone(), attempt: *attempt })
-        }
-        Event::Wake | Event::Swept | Event::AlertSent => None,
     };
     let mut keys: BTreeSet<_> = send
         .iter()
@@ -165,8 +164,9 @@ pub fn needs(
             outputs.chain(reads.input.then_some(DocumentKey::Submission))
         })
         .collect();
-    if let Some(own) = own {
-        keys.remove(&own);
+    // What this very event brings along need not be read.
+    for document in made {
+        keys.remove(&document.key);
     }
     keys
 }
@@ -250,12 +250,13 @@ fn decide(workflow: &Workflow, task: &Task, event: &Event, context: Context<'_>)
             Event::AlertSent => Decision::Illegal("no alert was raised".to_owned()),
         },
         ProcessState::Processed => match event {
-            Event::Wake | Event::Swept => ignore(Ignored::Ended),
+            Event::Wake => ended(workflow, task, context),
+            Event::Swept => ignore(Ignored::Ended),
             Event::Replied(reply) => replied(workflow, task, reply, context),
             Event::AlertSent => Decision::Illegal("no alert was raised".to_owned()),
         },
         ProcessState::Error => match event {
-            Event::Wake => ignore(Ignored::Ended),
+            Event::Wake => ended(workflow, task, context),
             Event::Replied(reply) => replied(workflow, task, reply, context),
             Event::Swept => sweep_error(task, context),
             Event::AlertSent => alert_sent(task),
@@ -263,14 +264,28 @@ fn decide(workflow: &Workflow, task: &Task, event: &Event, context: Context<'_>)
     }
 }
 
+/// A wake of a task that has ended. It may itself have ended it: by a request that cannot be made.
+fn ended(workflow: &Workflow, task: &Task, context: Context<'_>) -> Decision {
+    let tell = match task.process_state {
+        ProcessState::Error if context.redelivered => ending(task, workflow),
+        ProcessState::Pending
+        | ProcessState::Processing
+        | ProcessState::Processed
+        | ProcessState::Error => Vec::new(),
+    };
+    Decision::Ignore { reason: Ignored::Ended, send: Vec::new(), tell }
+}
+
 /// Starts what can start: steps whose predecessors completed, and steps that waited long enough.
 fn run_ready(workflow: &Workflow, task: &Task, context: Context<'_>) -> Decision {
+    let again = if context.redelivered { running(task, |_| true) } else { Vec::new() };
     let mut change = Change::of(task);
     change.start_ready(workflow, context);
     if change.send.is_empty() {
-        let send = if context.redelivered { running(task, |_| true) } else { Vec::new() };
-        return Decision::Ignore { reason: Ignored::NothingReady, send, tell: Vec::new() };
+        return Decision::Ignore { reason: Ignored::NothingReady, send: again, tell: Vec::new() };
     }
+    // What has become ready since must not hide what the first delivery may have lost.
+    change.send.extend(again);
     change.task.process_state = ProcessState::Processing;
     Decision::Change(change)
 }

@@ -38,14 +38,16 @@ impl EventSource {
             let (client, queue, handler) = (client.clone(), self.queue_url.clone(), handler.clone());
             tasks.spawn(async move {
                 loop {
-                    poll(&client, &queue, &*handler).await;
+                    poll(&client, &queue, POLL_SECONDS, &*handler).await;
                 }
             });
         }
     }
 }
 
-async fn poll<H, F>(client: &Client, queue: &str, handler: &H)
+/// One poll: receives up to ten messages, waiting for the first at most `wait_seconds`; invokes the
+/// handler; deletes what it did. Returns how many were received.
+pub async fn poll<H, F>(client: &Client, queue: &str, wait_seconds: i32, handler: &H) -> usize
 where
     H: Fn(SqsEvent) -> F,
     F: Future<Output = SqsBatchResponse> + Send + 'static,
@@ -54,32 +56,34 @@ where
         .receive_message()
         .queue_url(queue)
         .max_number_of_messages(BATCH_SIZE)
-        .wait_time_seconds(POLL_SECONDS)
+        .wait_time_seconds(wait_seconds)
         .message_system_attribute_names(MessageSystemAttributeName::All)
         .message_attribute_names("All");
     let messages = match request.send().await {
         Ok(answer) => answer.messages.unwrap_or_default(),
         Err(error) => {
-            tracing::warn!(queue, %error, "poll failed");
+            tracing::warn!(queue, error = %aws_sdk_sqs::error::DisplayErrorContext(&error), "poll failed");
             tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-            return;
+            return 0;
         }
     };
-    if messages.is_empty() {
-        return;
+    let received = messages.len();
+    if received == 0 {
+        return 0;
     }
     let receipts: Vec<_> =
         messages.iter().map(|m| (m.message_id.clone(), m.receipt_handle.clone())).collect();
     let mut event = SqsEvent::default();
     event.records = messages.into_iter().map(record).collect();
     // A task of its own, as an invocation is: a panic loses this batch's answer and nothing else.
-    let Ok(response) = tokio::spawn(handler(event)).await else { return };
+    let Ok(response) = tokio::spawn(handler(event)).await else { return received };
     let failed = |id: &Option<String>| {
         let failures = &response.batch_item_failures;
         failures.iter().any(|failure| Some(&failure.item_identifier) == id.as_ref())
     };
     let done = receipts.into_iter().filter(|(id, _)| !failed(id)).map(|(_, receipt)| receipt);
     delete(client, queue, done.flatten()).await;
+    received
 }
 
 async fn delete(client: &Client, queue: &str, receipts: impl Iterator<Item = String>) {

@@ -1,16 +1,16 @@
 //! Single submissions over HTTP, and a task's status: what `steward local` serves, and what a
 //! function URL will.
 //!
-//! `POST /tasks` answers 202 with the task's address, 400 and 409 as problem documents (RFC 9457).
-//! `GET /tasks/{id}` answers the task. A caller who is refused hears it at once, so nothing is kept
-//! or alerted.
+//! `POST /tasks` answers 202 with the task's address, `GET /tasks/{id}` the task; what went wrong is
+//! a problem document (RFC 9457), with 503 if the same request again may succeed. A caller who is
+//! refused hears it at once, so nothing is kept or alerted.
 
 use std::sync::Arc;
 
 use axum::{
     Json, Router,
     body::Bytes,
-    extract::{DefaultBodyLimit, Path, State},
+    extract::{DefaultBodyLimit, Path, State, rejection::BytesRejection},
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
     routing::{get, post},
@@ -41,11 +41,18 @@ type Deps<P> = State<(Arc<P>, Arc<ReplyQueues>)>;
 async fn submit<P: Ports>(
     State((ports, reply_queues)): Deps<P>,
     headers: HeaderMap,
-    body: Bytes,
+    body: Result<Bytes, BytesRejection>,
 ) -> Response {
+    let body = match body {
+        Ok(body) => body,
+        Err(rejection) => return problem(rejection.status(), "Body not read", &rejection.body_text()),
+    };
+    let Ok(text) = std::str::from_utf8(&body) else {
+        let detail = "not a submission: not UTF-8";
+        return problem(StatusCode::BAD_REQUEST, "Malformed submission", detail);
+    };
     let traceparent = headers.get("traceparent").and_then(|value| value.to_str().ok());
-    let text = String::from_utf8_lossy(&body);
-    let receipt = match receive(&*ports, &reply_queues, &text, traceparent.map(str::to_owned)).await {
+    let receipt = match receive(&*ports, &reply_queues, text, traceparent.map(str::to_owned)).await {
         Ok(receipt) => receipt,
         Err(error) => return unavailable(&error),
     };

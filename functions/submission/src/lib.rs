@@ -20,7 +20,7 @@ use steward_core::{
     },
     names::TaskId,
     ports::{Clock, Created, Definitions, DocumentKey, PortError, Ports, StateStore},
-    submission::{Refusal, ReplyQueues, accept, is_same, parse, readable_id},
+    submission::{Readable, Refusal, ReplyQueues, accept, is_same, is_traceparent, parse},
 };
 
 pub mod http;
@@ -90,11 +90,16 @@ pub async fn receive<P: Ports>(
     text: &str,
     traceparent: Option<String>,
 ) -> Result<Receipt, PortError> {
+    let traceparent = traceparent.filter(|text| is_traceparent(text));
+    let allowed = |url: &String| reply_queues.allow(url);
     let submission = match parse(text) {
         Ok(submission) => submission,
-        Err(refusal) => return Ok(refused(ports, refusal, text, readable_id(text), None, traceparent)),
+        Err(refusal) => {
+            let Readable { task_id, reply_to } = Readable::of(text);
+            return Ok(refused(ports, refusal, text, task_id, reply_to.filter(allowed), traceparent));
+        }
     };
-    let reply_to = submission.reply_to.clone().filter(|url| reply_queues.allow(url));
+    let reply_to = submission.reply_to.clone().filter(allowed);
     match record(ports, &submission, reply_to.as_ref(), traceparent.clone()).await? {
         Ok(()) => Ok(accepted(ports, &submission, reply_to, traceparent)),
         Err(refusal) => {

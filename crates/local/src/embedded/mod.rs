@@ -24,7 +24,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use aws_config::{BehaviorVersion, Region, SdkConfig};
+use aws_config::{BehaviorVersion, Region, SdkConfig, stalled_stream_protection::StalledStreamProtectionConfig};
 use aws_sdk_dynamodb::config::{Credentials, SharedCredentialsProvider};
 use bytes::Bytes;
 use dynoxide::DynoxideError;
@@ -150,6 +150,8 @@ impl EmbeddedAws {
             .region(Region::from_static(REGION))
             .credentials_provider(SharedCredentialsProvider::new(credentials))
             .http_client(connector::InProcess::new(self.clone()))
+            // There is no stream that could stall; a long poll would be taken for one.
+            .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
             .build()
     }
 

@@ -1,0 +1,170 @@
+//! Documents: written once, read many at a time.
+
+use serde_json::{Value, json};
+use steward_core::{
+    limits,
+    ports::{Document, DocumentKey, Ports, Put, StateStore},
+    task::Task,
+};
+
+use super::{
+    samples::{at, id, new_task, output, step, submission},
+    tasks::race,
+    worlds::World,
+};
+
+async fn put<P: Ports>(ports: &P, task: &Task, document: &Document) {
+    assert_eq!(
+        ports.store().put_document(task, document).await.unwrap(),
+        Put::Stored
+    );
+}
+
+/// Reads documents, in the order of their keys: the port promises none.
+async fn read<P: Ports>(ports: &P, task_id: &str, keys: &[DocumentKey]) -> Vec<Document> {
+    let mut documents = ports.store().documents(&id(task_id), keys).await.unwrap();
+    documents.sort_by(|a, b| a.key.cmp(&b.key));
+    documents
+}
+
+pub(super) async fn a_document_reads_as_it_was_written(world: impl World) {
+    let (ports, task) = (world.ports(), new_task("t"));
+    let bodies = [
+        Value::Null,
+        json!(""),
+        json!({}),
+        json!({ "z": 1, "a": [true, null, -1.5e-7, 0.1, u64::MAX, i64::MIN], "": "" }),
+        json!("Ünïcödé \u{1f4e6} \u{0} \u{7f} \u{ffff} \u{2028} \"\\/\n"),
+        json!("x".repeat(limits::DOCUMENT_BYTES_MAX - 2)),
+    ];
+    for (attempt, body) in (1..).zip(bodies) {
+        let document = output("charge", attempt, body);
+        put(ports, &task, &document).await;
+        let back = read(ports, "t", std::slice::from_ref(&document.key)).await;
+        assert_eq!(back, std::slice::from_ref(&document));
+        // Equal, and in the same order.
+        assert_eq!(back[0].body.to_string(), document.body.to_string());
+    }
+}
+
+pub(super) async fn a_document_is_written_once(world: impl World) {
+    let (ports, task) = (world.ports(), new_task("t"));
+    let first = output("charge", 1, json!({ "charge": "c-1" }));
+    put(ports, &task, &first).await;
+    for body in [json!({ "charge": "c-2" }), first.body.clone()] {
+        let again = Document {
+            at: at(99),
+            body,
+            ..first.clone()
+        };
+        let existing = ports.store().put_document(&task, &again).await.unwrap();
+        assert_eq!(existing, Put::Existing(first.body.clone()));
+    }
+    assert_eq!(
+        read(ports, "t", std::slice::from_ref(&first.key)).await,
+        [first]
+    );
+}
+
+pub(super) async fn of_sixteen_writes_of_one_document_the_first_stays<W: World>(world: W) {
+    let attempts = race(world.ports(), |ports, n| async move {
+        let document = output("charge", 1, n.into());
+        (
+            document.body.clone(),
+            ports
+                .store()
+                .put_document(&new_task("t"), &document)
+                .await
+                .unwrap(),
+        )
+    });
+    let (stored, existing): (Vec<_>, Vec<_>) = attempts
+        .await
+        .into_iter()
+        .partition(|(_, put)| *put == Put::Stored);
+    assert_eq!(stored.len(), 1);
+    let first = &stored[0].0;
+    assert!(
+        existing
+            .iter()
+            .all(|(_, put)| *put == Put::Existing(first.clone())),
+        "{existing:?}"
+    );
+    let key = output("charge", 1, Value::Null).key;
+    assert_eq!(&read(world.ports(), "t", &[key]).await[0].body, first);
+}
+
+pub(super) async fn any_number_of_documents_is_read(world: impl World) {
+    let (ports, task) = (world.ports(), new_task("t"));
+    let mut documents: Vec<_> = (1..=120)
+        .map(|attempt| output("charge", attempt, json!({ "attempt": attempt })))
+        .collect();
+    for document in &documents {
+        put(ports, &task, document).await;
+    }
+    documents.sort_by(|a, b| a.key.cmp(&b.key));
+    let keys: Vec<_> = documents
+        .iter()
+        .map(|document| document.key.clone())
+        .collect();
+    for count in [0, 1, 3, 99, 100, 101, 120] {
+        assert_eq!(read(ports, "t", &keys[..count]).await, documents[..count]);
+    }
+}
+
+pub(super) async fn missing_documents_are_left_out(world: impl World) {
+    let (ports, task) = (world.ports(), new_task("t"));
+    let there = output("charge", 2, "there".into());
+    put(ports, &task, &there).await;
+    let key = |attempt| output("charge", attempt, Value::Null).key;
+    assert_eq!(read(ports, "t", &[key(1)]).await, []);
+    assert_eq!(read(ports, "t", &[key(1), key(3)]).await, []);
+    assert_eq!(read(ports, "t", &[key(1), key(2), key(3)]).await, [there]);
+    assert_eq!(read(ports, "no-such-task", &[key(2)]).await, []);
+}
+
+pub(super) async fn a_document_belongs_to_its_task(world: impl World) {
+    let ports = world.ports();
+    let failure = DocumentKey::Failure {
+        step: step("charge"),
+        attempt: 1,
+    };
+    let mut keys = vec![
+        output("charge", 1, Value::Null).key,
+        failure,
+        DocumentKey::Submission,
+    ];
+    keys.sort();
+    let of = |task_id: &str| -> Vec<_> {
+        let each = keys.iter().map(|key| Document {
+            key: key.clone(),
+            at: at(1),
+            body: format!("{task_id} {key}").into(),
+        });
+        each.collect()
+    };
+    for task_id in ["t", "t2", "T"] {
+        for document in of(task_id) {
+            put(ports, &new_task(task_id), &document).await;
+        }
+    }
+    for task_id in ["t", "t2", "T"] {
+        assert_eq!(read(ports, task_id, &keys).await, of(task_id));
+    }
+}
+
+pub(super) async fn the_submission_is_a_document_like_any_other(world: impl World) {
+    let (ports, task) = (world.ports(), new_task("t"));
+    let first = submission(&task);
+    ports.store().create(&task, &first).await.unwrap();
+    assert_eq!(
+        read(ports, "t", &[DocumentKey::Submission]).await,
+        std::slice::from_ref(&first)
+    );
+    let again = Document {
+        body: "other".into(),
+        ..first.clone()
+    };
+    let existing = ports.store().put_document(&task, &again).await.unwrap();
+    assert_eq!(existing, Put::Existing(first.body));
+}

@@ -1,0 +1,228 @@
+//! The due index: who must be looked after, shard by shard and page by page.
+
+use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
+
+use jiff::Timestamp;
+use steward_core::{
+    ports::{Created, Ports, Saved, StateStore, shard_of},
+    task::{ProcessState, Task},
+};
+
+use super::{
+    samples::{at, id, ids_in, new_task, next, submission, task_due},
+    worlds::World,
+};
+
+async fn create<P: Ports>(ports: &P, task: &Task) {
+    let created = ports.store().create(task, &submission(task)).await.unwrap();
+    assert_eq!(created, Created::Created);
+}
+
+async fn save<P: Ports>(ports: &P, task: &Task) {
+    assert_eq!(ports.store().save(task).await.unwrap(), Saved::Saved);
+}
+
+/// The ids of all pages of one shard.
+async fn due_in<P: Ports>(ports: &P, shard: u32, until: Timestamp) -> Vec<String> {
+    let (mut ids, mut after) = (Vec::new(), None);
+    loop {
+        let page = ports
+            .store()
+            .due(shard, until, after.as_ref())
+            .await
+            .unwrap();
+        ids.extend(page.task_ids.iter().map(ToString::to_string));
+        after = page.next;
+        if after.is_none() {
+            return ids;
+        }
+        assert!(!page.task_ids.is_empty(), "an empty page before the last");
+    }
+}
+
+/// The ids of all shards, sorted.
+async fn due<P: Ports>(ports: &P, until: Timestamp) -> Vec<String> {
+    let mut ids = Vec::new();
+    for shard in 0..ports.store().shards() {
+        ids.extend(due_in(ports, shard, until).await);
+    }
+    ids.sort();
+    ids
+}
+
+pub(super) async fn a_task_is_found_when_it_is_due_and_not_before(world: impl World) {
+    let ports = world.ports();
+    create(ports, &task_due("t", Some(at(10)))).await;
+    let millisecond = Duration::from_millis(1);
+    assert_eq!(due(ports, at(10) - millisecond).await, [""; 0]);
+    assert_eq!(due(ports, at(10)).await, ["t"]);
+    assert_eq!(due(ports, at(10) + millisecond).await, ["t"]);
+    assert_eq!(due(ports, at(10_000)).await, ["t"]);
+}
+
+pub(super) async fn due_tasks_are_found_earliest_first(world: impl World) {
+    let ports = world.ports();
+    let ids = ids_in(1, ports.store().shards(), 5);
+    // 9 s and 100 s: as texts they would be in the other order.
+    for (task_id, seconds) in ids.iter().zip([100, 9, 0, 50, 200]) {
+        create(ports, &task_due(task_id, Some(at(seconds)))).await;
+    }
+    let expected = [&ids[2], &ids[1], &ids[3], &ids[0]];
+    assert_eq!(
+        due_in(ports, 1, at(199)).await,
+        expected.map(String::as_str)
+    );
+}
+
+pub(super) async fn a_task_without_a_due_time_is_never_found(world: impl World) {
+    let ports = world.ports();
+    create(ports, &task_due("t", None)).await;
+    save(ports, &next(&task_due("t", None))).await;
+    assert_eq!(due(ports, at(1_000_000)).await, [""; 0]);
+}
+
+pub(super) async fn a_task_that_ends_is_found_no_more(world: impl World) {
+    let (ports, task) = (world.ports(), new_task("t"));
+    create(ports, &task).await;
+    create(ports, &new_task("other")).await;
+    let ended = Task {
+        due: None,
+        process_state: ProcessState::Processed,
+        ..next(&task)
+    };
+    save(ports, &ended).await;
+    assert_eq!(due(ports, at(1_000)).await, ["other"]);
+}
+
+pub(super) async fn a_task_that_is_moved_is_found_at_its_new_time(world: impl World) {
+    let (ports, task) = (world.ports(), task_due("t", Some(at(10))));
+    create(ports, &task).await;
+    let later = Task {
+        due: Some(at(50)),
+        ..next(&task)
+    };
+    save(ports, &later).await;
+    assert_eq!(due(ports, at(49)).await, [""; 0]);
+    assert_eq!(due(ports, at(50)).await, ["t"]);
+    let sooner = Task {
+        due: Some(at(20)),
+        ..next(&later)
+    };
+    save(ports, &sooner).await;
+    assert_eq!(due(ports, at(19)).await, [""; 0]);
+    assert_eq!(due(ports, at(1_000)).await, ["t"], "once, at its new time");
+    let unmoved = Task {
+        failure_count: 1,
+        ..next(&sooner)
+    };
+    save(ports, &unmoved).await;
+    assert_eq!(due(ports, at(20)).await, ["t"]);
+}
+
+pub(super) async fn a_task_that_ended_can_be_due_again(world: impl World) {
+    let (ports, task) = (world.ports(), task_due("t", None));
+    create(ports, &task).await;
+    save(
+        ports,
+        &Task {
+            due: Some(at(30)),
+            ..next(&task)
+        },
+    )
+    .await;
+    assert_eq!(due(ports, at(30)).await, ["t"]);
+}
+
+pub(super) async fn a_save_that_is_lost_moves_nothing(world: impl World) {
+    let (ports, task) = (world.ports(), task_due("t", Some(at(10))));
+    create(ports, &task).await;
+    for due in [None, Some(at(99))] {
+        let stale = Task {
+            due,
+            ..task.clone()
+        };
+        let saved = ports.store().save(&stale).await.unwrap();
+        assert!(matches!(saved, Saved::Conflict(Some(_))), "{saved:?}");
+    }
+    let missing = ports.store().save(&new_task("missing")).await.unwrap();
+    assert_eq!(missing, Saved::Conflict(None));
+    assert_eq!(due(ports, at(10)).await, ["t"]);
+    assert_eq!(due(ports, at(1_000)).await, ["t"]);
+}
+
+pub(super) async fn every_task_is_found_in_its_one_shard(world: impl World) {
+    let ports = world.ports();
+    let shards = NonZeroU32::new(ports.store().shards()).unwrap();
+    let ids: BTreeSet<_> = (0..60).map(|n| format!("order-{n}")).collect();
+    for task_id in &ids {
+        create(ports, &new_task(task_id)).await;
+    }
+    let mut found = BTreeSet::new();
+    for shard in 0..shards.get() {
+        let here = due_in(ports, shard, at(1_000)).await;
+        assert!(!here.is_empty(), "nothing in shard {shard}");
+        for task_id in here {
+            assert_eq!(shard_of(&id(&task_id), shards), shard, "{task_id}");
+            assert!(found.insert(task_id.clone()), "{task_id} twice");
+        }
+    }
+    assert_eq!(found, ids);
+}
+
+pub(super) async fn pages_show_each_task_once(world: impl World) {
+    let ports = world.ports();
+    let ids = ids_in(2, ports.store().shards(), 250);
+    for (seconds, task_id) in (0..).zip(&ids) {
+        create(ports, &task_due(task_id, Some(at(seconds)))).await;
+    }
+    assert_eq!(due_in(ports, 2, at(1_000)).await, ids);
+    assert_eq!(due_in(ports, 2, at(149)).await, ids[..150]);
+    // The last page is full: whether an empty one follows is left open.
+    assert_eq!(due_in(ports, 2, at(99)).await, ids[..100]);
+}
+
+pub(super) async fn pages_of_tasks_due_at_the_same_time_show_each_once(world: impl World) {
+    let ports = world.ports();
+    let mut ids = ids_in(0, ports.store().shards(), 250);
+    for task_id in &ids {
+        create(ports, &task_due(task_id, Some(at(5)))).await;
+    }
+    let mut found = due_in(ports, 0, at(5)).await;
+    found.sort();
+    ids.sort();
+    assert_eq!(found, ids);
+}
+
+/// As the supervisor does it: each task that a page shows is moved before the next page is read.
+pub(super) async fn tasks_that_are_moved_between_pages_do_not_hide_others(world: impl World) {
+    let ports = world.ports();
+    let mut ids = ids_in(0, ports.store().shards(), 250);
+    for task_id in &ids {
+        create(ports, &task_due(task_id, Some(at(5)))).await;
+    }
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let page = ports.store().due(0, at(5), after.as_ref()).await.unwrap();
+        for (n, task_id) in page.task_ids.into_iter().enumerate() {
+            let task = ports.store().load(&task_id).await.unwrap().unwrap();
+            let due = (n % 2 == 0).then(|| at(60));
+            save(ports, &Task { due, ..next(&task) }).await;
+            found.push(task_id.to_string());
+        }
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    found.sort();
+    ids.sort();
+    assert_eq!(found, ids);
+    assert_eq!(due_in(ports, 0, at(59)).await, [""; 0]);
+}
+
+pub(super) async fn an_empty_shard_has_one_empty_page(world: impl World) {
+    let ports = world.ports();
+    create(ports, &new_task(&ids_in(0, ports.store().shards(), 1)[0])).await;
+    let page = ports.store().due(1, at(1_000), None).await.unwrap();
+    assert_eq!(page, Default::default());
+}

@@ -1,0 +1,179 @@
+//! Tasks, documents and definitions for the contract's clauses.
+
+use std::{num::NonZeroU32, time::Duration};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use steward_core::{
+    names::{StepName, TaskId},
+    ports::{Document, DocumentKey, shard_of},
+    task::{ProcessState, StepRecord, StepState, Task},
+    workflow::Workflow,
+};
+
+/// This many seconds after a day in 2026.
+pub(super) fn at(seconds: u64) -> Timestamp {
+    "2026-06-01T12:00:00Z".parse::<Timestamp>().unwrap() + Duration::from_secs(seconds)
+}
+
+pub(super) fn id(text: &str) -> TaskId {
+    text.parse().unwrap()
+}
+
+pub(super) fn step(name: &str) -> StepName {
+    name.parse().unwrap()
+}
+
+/// A task that was just submitted, due after ten seconds.
+pub(super) fn new_task(task_id: &str) -> Task {
+    Task {
+        task_id: id(task_id),
+        workflow: "order".parse().unwrap(),
+        version: 1,
+        process_state: ProcessState::Pending,
+        revision: 1,
+        locked_by: None,
+        saved_by: None,
+        complete_by: at(3_600),
+        failure_count: 0,
+        submitted_at: at(0),
+        ended_at: None,
+        due: Some(at(10)),
+        reply_to: None,
+        traceparent: None,
+        error: None,
+        steps: [].into(),
+    }
+}
+
+/// A task that was just submitted and is due at this time, or never.
+pub(super) fn task_due(task_id: &str, due: Option<Timestamp>) -> Task {
+    Task {
+        due,
+        ..new_task(task_id)
+    }
+}
+
+/// A task with something in every field, and a step in every state.
+pub(super) fn full_task(task_id: &str) -> Task {
+    let record = |state, failure_count, error: Option<&str>| StepRecord {
+        state,
+        failure_count,
+        error: error.map(str::to_owned),
+    };
+    let (complete_by, until) = (at(90), at(95));
+    Task {
+        version: u32::MAX,
+        process_state: ProcessState::Error,
+        // More than a double can tell apart.
+        revision: 9_007_199_254_740_993,
+        locked_by: Some("scheduler-0badcafe".to_owned()),
+        saved_by: Some("supervisor-0ddba115".to_owned()),
+        failure_count: 7,
+        ended_at: Some(at(100) + Duration::from_millis(1)),
+        due: Some(at(110) + Duration::from_millis(999)),
+        reply_to: Some("https://sqs.eu-west-1.amazonaws.com/000000000000/client-x".to_owned()),
+        traceparent: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned()),
+        error: Some("step `charge`: Zahlung \"abgelehnt\" \u{1f4b3}\n…".to_owned()),
+        steps: [
+            (
+                step("book"),
+                record(
+                    StepState::Running {
+                        attempt: 1,
+                        complete_by,
+                    },
+                    0,
+                    None,
+                ),
+            ),
+            (
+                step("charge"),
+                record(StepState::Failed { attempt: 3 }, 3, Some("declined")),
+            ),
+            (
+                step("notify"),
+                record(
+                    StepState::Waiting { attempt: 2, until },
+                    2,
+                    Some("503, later"),
+                ),
+            ),
+            (
+                step("pack"),
+                record(
+                    StepState::Running {
+                        attempt: 100,
+                        complete_by,
+                    },
+                    99,
+                    Some(""),
+                ),
+            ),
+            (
+                step("reserve"),
+                record(StepState::Completed { attempt: 2 }, 1, Some("timed out")),
+            ),
+        ]
+        .into(),
+        ..new_task(task_id)
+    }
+}
+
+/// The task as the next decision would save it.
+pub(super) fn next(task: &Task) -> Task {
+    Task {
+        revision: task.revision + 1,
+        ..task.clone()
+    }
+}
+
+/// The document that goes with a new task.
+pub(super) fn submission(task: &Task) -> Document {
+    let body = json!({ "task_id": task.task_id, "workflow": "order", "input": { "sku": "s-1" } });
+    Document {
+        key: DocumentKey::Submission,
+        at: at(0),
+        body,
+    }
+}
+
+/// What an attempt at a step returned.
+pub(super) fn output(name: &str, attempt: u32, body: Value) -> Document {
+    Document {
+        key: DocumentKey::Output {
+            step: step(name),
+            attempt,
+        },
+        at: at(1),
+        body,
+    }
+}
+
+/// The ids of this many tasks, all in one shard.
+pub(super) fn ids_in(shard: u32, shards: u32, count: usize) -> Vec<String> {
+    let shards = NonZeroU32::new(shards).unwrap();
+    let ids = (0..)
+        .map(|n| format!("t-{n}"))
+        .filter(|text| shard_of(&id(text), shards) == shard);
+    ids.take(count).collect()
+}
+
+/// A definition that runs, with something in every field.
+pub(super) fn workflow(name: &str, version: u32) -> Workflow {
+    serde_json::from_value(json!({
+        "name": name, "version": version, "description": "Reserves, then charges — twice “quoted”.",
+        "complete_within": "1d 12h", "lifecycle_events": true,
+        "steps": {
+            "reserve": { "agent": "inventory", "request": { "path": "/reservations" } },
+            "charge": {
+                "agent": "payment", "after": ["reserve"], "complete_within": "1m 30s 5ms", "attempts": 5,
+                "request": {
+                    "method": "PUT", "path": "/charges/${ input.id }",
+                    "body": { "z": "${ steps.reserve.output.id }", "a": [1, 2.5, null, true] },
+                },
+            },
+        },
+    }))
+    .unwrap()
+}

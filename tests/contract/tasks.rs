@@ -1,0 +1,324 @@
+//! Tasks: created once, saved on the condition that no one else saved first.
+
+use std::sync::Arc;
+
+use steward_core::{
+    ports::{Created, DocumentKey, Ports, Saved, StateStore},
+    task::{ProcessState, Task},
+};
+use tokio::sync::Barrier;
+
+use super::{
+    samples::{at, full_task, id, ids_in, new_task, next, output, submission},
+    worlds::World,
+};
+
+/// Writers of a race.
+const WRITERS: usize = 16;
+
+async fn create<P: Ports>(ports: &P, task: &Task) {
+    let created = ports.store().create(task, &submission(task)).await.unwrap();
+    assert_eq!(created, Created::Created);
+}
+
+async fn load<P: Ports>(ports: &P, task_id: &str) -> Option<Task> {
+    ports.store().load(&id(task_id)).await.unwrap()
+}
+
+pub(super) async fn a_created_task_loads_as_it_was(world: impl World) {
+    let ports = world.ports();
+    create(ports, &full_task("t")).await;
+    assert_eq!(load(ports, "t").await, Some(full_task("t")));
+}
+
+pub(super) async fn what_a_task_does_not_have_it_does_not_have_when_loaded(world: impl World) {
+    let (ports, task) = (
+        world.ports(),
+        Task {
+            due: None,
+            ..new_task("t")
+        },
+    );
+    create(ports, &task).await;
+    assert_eq!(load(ports, "t").await, Some(task));
+}
+
+pub(super) async fn a_time_keeps_its_milliseconds_and_no_more(world: impl World) {
+    let ports = world.ports();
+    let precise = "2026-06-01T12:00:00.123456789Z".parse().unwrap();
+    let kept = "2026-06-01T12:00:00.123Z".parse().unwrap();
+    let of = |time| Task {
+        submitted_at: time,
+        due: Some(time),
+        ..new_task("t")
+    };
+    let mut document = submission(&of(precise));
+    document.at = precise;
+    ports.store().create(&of(precise), &document).await.unwrap();
+    assert_eq!(load(ports, "t").await, Some(of(kept)));
+    document.at = kept;
+    let read = ports
+        .store()
+        .documents(&id("t"), &[DocumentKey::Submission])
+        .await;
+    assert_eq!(read.unwrap(), [document]);
+}
+
+pub(super) async fn a_task_that_was_not_created_is_not_there(world: impl World) {
+    assert_eq!(load(world.ports(), "t").await, None);
+}
+
+pub(super) async fn a_task_created_twice_exists_and_stays_as_it_was(world: impl World) {
+    let (ports, first) = (world.ports(), full_task("t"));
+    create(ports, &first).await;
+    let mut other = submission(&first);
+    other.body = "other".into();
+    for task in [first.clone(), new_task("t")] {
+        let again = ports.store().create(&task, &other).await.unwrap();
+        assert_eq!(again, Created::Exists);
+    }
+    assert_eq!(load(ports, "t").await.as_ref(), Some(&first));
+    let read = ports
+        .store()
+        .documents(&first.task_id, &[DocumentKey::Submission])
+        .await;
+    assert_eq!(read.unwrap(), [submission(&first)]);
+}
+
+pub(super) async fn a_task_is_not_created_without_its_document(world: impl World) {
+    let ports = world.ports();
+    let shards = ports.store().shards();
+    let task = new_task(&ids_in(0, shards, 1)[0]);
+    let mut first = submission(&task);
+    first.body = "first".into();
+    ports.store().put_document(&task, &first).await.unwrap();
+    let created = ports
+        .store()
+        .create(&task, &submission(&task))
+        .await
+        .unwrap();
+    assert_eq!(created, Created::Exists);
+    assert_eq!(ports.store().load(&task.task_id).await.unwrap(), None);
+    let read = ports
+        .store()
+        .documents(&task.task_id, &[DocumentKey::Submission])
+        .await;
+    assert_eq!(read.unwrap(), [first]);
+    let due = ports.store().due(0, at(1_000), None).await.unwrap();
+    assert!(due.task_ids.is_empty(), "{due:?}");
+}
+
+pub(super) async fn a_document_is_not_created_without_its_task(world: impl World) {
+    let (ports, task) = (world.ports(), new_task("t"));
+    create(ports, &task).await;
+    let late = output("charge", 1, "late".into());
+    let created = ports.store().create(&task, &late).await.unwrap();
+    assert_eq!(created, Created::Exists);
+    assert_eq!(
+        ports
+            .store()
+            .documents(&task.task_id, &[late.key])
+            .await
+            .unwrap(),
+        []
+    );
+}
+
+pub(super) async fn of_sixteen_creations_of_one_task_one_wins<W: World>(world: W) {
+    let attempts = race(world.ports(), |ports, n| async move {
+        let task = Task {
+            version: n,
+            ..new_task("t")
+        };
+        let mut document = submission(&task);
+        document.body = n.into();
+        (n, ports.store().create(&task, &document).await)
+    });
+    let (mut winners, mut losers) = (Vec::new(), 0);
+    for (n, created) in attempts.await {
+        match created {
+            Ok(Created::Created) => winners.push(n),
+            Ok(Created::Exists) => losers += 1,
+            // DynamoDB may also say that another transaction is in the way.
+            Err(error) if error.retryable => losers += 1,
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+    assert_eq!((winners.len(), losers), (1, WRITERS - 1));
+    let task = load(world.ports(), "t").await.unwrap();
+    assert_eq!(task.version, winners[0]);
+    let read = world
+        .ports()
+        .store()
+        .documents(&id("t"), &[DocumentKey::Submission])
+        .await
+        .unwrap();
+    assert_eq!(
+        read[0].body, winners[0],
+        "the document of one, the task of another"
+    );
+}
+
+pub(super) async fn a_save_replaces_the_whole_task(world: impl World) {
+    let (ports, before) = (world.ports(), full_task("t"));
+    create(ports, &before).await;
+    let after = Task {
+        revision: before.revision + 1,
+        due: None,
+        ..new_task("t")
+    };
+    assert_eq!(ports.store().save(&after).await.unwrap(), Saved::Saved);
+    assert_eq!(load(ports, "t").await, Some(after));
+}
+
+pub(super) async fn a_task_is_saved_revision_after_revision(world: impl World) {
+    let (ports, mut task) = (world.ports(), new_task("t"));
+    create(ports, &task).await;
+    for failure_count in 1..=20 {
+        task = Task {
+            failure_count,
+            ..next(&task)
+        };
+        assert_eq!(ports.store().save(&task).await.unwrap(), Saved::Saved);
+    }
+    assert_eq!(load(ports, "t").await.as_ref(), Some(&task));
+    assert_eq!(task.revision, 21);
+}
+
+pub(super) async fn a_save_of_an_old_revision_is_a_conflict(world: impl World) {
+    let (ports, first) = (world.ports(), full_task("t"));
+    create(ports, &first).await;
+    let second = Task {
+        locked_by: Some("second".to_owned()),
+        ..next(&first)
+    };
+    let third = Task {
+        locked_by: Some("third".to_owned()),
+        ..next(&second)
+    };
+    for task in [&second, &third] {
+        assert_eq!(ports.store().save(task).await.unwrap(), Saved::Saved);
+    }
+    for revision in [first.revision, second.revision, third.revision, 0] {
+        let stale = Task {
+            revision,
+            process_state: ProcessState::Processed,
+            ..first.clone()
+        };
+        let saved = ports.store().save(&stale).await.unwrap();
+        assert_eq!(
+            saved,
+            Saved::Conflict(Some(Box::new(third.clone()))),
+            "{revision}"
+        );
+    }
+    assert_eq!(load(ports, "t").await, Some(third));
+}
+
+pub(super) async fn a_save_of_a_revision_to_come_is_a_conflict(world: impl World) {
+    let (ports, task) = (world.ports(), new_task("t"));
+    create(ports, &task).await;
+    let early = next(&next(&task));
+    let saved = ports.store().save(&early).await.unwrap();
+    assert_eq!(saved, Saved::Conflict(Some(Box::new(task.clone()))));
+    assert_eq!(load(ports, "t").await, Some(task));
+}
+
+/// Whoever repeats a save whose answer was lost finds its own work.
+pub(super) async fn a_save_repeated_is_a_conflict_with_itself(world: impl World) {
+    let (ports, task) = (world.ports(), full_task("t"));
+    create(ports, &task).await;
+    let saved = next(&task);
+    assert_eq!(ports.store().save(&saved).await.unwrap(), Saved::Saved);
+    let again = ports.store().save(&saved).await.unwrap();
+    assert_eq!(again, Saved::Conflict(Some(Box::new(saved))));
+}
+
+pub(super) async fn a_save_of_a_missing_task_is_a_conflict_with_nothing(world: impl World) {
+    let ports = world.ports();
+    for revision in [0, 1, 2] {
+        let task = Task {
+            revision,
+            ..new_task("t")
+        };
+        let saved = ports.store().save(&task).await.unwrap();
+        assert_eq!(saved, Saved::Conflict(None), "{revision}");
+    }
+    assert_eq!(load(ports, "t").await, None);
+}
+
+pub(super) async fn of_sixteen_saves_of_one_revision_one_wins<W: World>(world: W) {
+    let task = full_task("t");
+    create(world.ports(), &task).await;
+    for round in 1..=10_u64 {
+        let revision = task.revision + round;
+        let attempts = race(world.ports(), |ports, n| async move {
+            let task = Task {
+                revision,
+                failure_count: n,
+                ..full_task("t")
+            };
+            let saved = ports.store().save(&task).await.unwrap();
+            (task, saved)
+        });
+        let (won, lost): (Vec<_>, Vec<_>) = attempts
+            .await
+            .into_iter()
+            .partition(|(_, saved)| *saved == Saved::Saved);
+        assert_eq!(won.len(), 1);
+        let winner = &won[0].0;
+        for (_, saved) in lost {
+            assert_eq!(saved, Saved::Conflict(Some(Box::new(winner.clone()))));
+        }
+        assert_eq!(load(world.ports(), "t").await.as_ref(), Some(winner));
+    }
+}
+
+pub(super) async fn what_one_instance_wrote_another_reads_at_once(world: impl World) {
+    let (one, another) = (world.ports(), world.another());
+    let mut task = new_task("t");
+    create(one, &task).await;
+    for attempt in 1..=50 {
+        task = next(&task);
+        let document = output("charge", attempt, attempt.into());
+        one.store().put_document(&task, &document).await.unwrap();
+        one.store().save(&task).await.unwrap();
+        assert_eq!(load(&another, "t").await.as_ref(), Some(&task));
+        let keys = [document.key.clone(), DocumentKey::Submission];
+        let read = another
+            .store()
+            .documents(&task.task_id, &keys[..1])
+            .await
+            .unwrap();
+        assert_eq!(read, std::slice::from_ref(&document));
+        let read = another
+            .store()
+            .documents(&task.task_id, &keys)
+            .await
+            .unwrap();
+        assert!(read.contains(&document), "{read:?}");
+    }
+}
+
+/// Lets sixteen writers go at once, each with its number; returns what came of each.
+pub(super) async fn race<P, F, T>(ports: &P, writer: impl Fn(P, u32) -> F) -> Vec<T>
+where
+    P: Ports + Clone + 'static,
+    F: Future<Output = T> + Send + 'static,
+    T: Send + 'static,
+{
+    let start = Arc::new(Barrier::new(WRITERS));
+    let writers = (1..).take(WRITERS).map(|n| {
+        let (start, writing) = (start.clone(), writer(ports.clone(), n));
+        tokio::spawn(async move {
+            start.wait().await;
+            writing.await
+        })
+    });
+    let writers: Vec<_> = writers.collect();
+    let mut results = Vec::new();
+    for writer in writers {
+        results.push(writer.await.unwrap());
+    }
+    results
+}

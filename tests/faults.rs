@@ -1,0 +1,262 @@
+//! The rows of DESIGN.md's failure table that need more than the core: processes that die, calls that
+//! fail before or after they took effect. Real handlers and real adapters on embedded AWS; a fault is
+//! cut into the SDK's own call.
+
+use jiff::Timestamp;
+use steward_core::task::{ProcessState, StepState};
+
+use crate::support::{
+    Cut, Deployment, Sabotage, TestPorts, completed, event, failed, line, submission, wake,
+};
+
+fn ids(count: usize) -> Vec<String> {
+    (0..count).map(|n| format!("t-{n}")).collect()
+}
+
+/// A deployment in which task `t` was submitted, and its wake taken from the queue.
+async fn submitted() -> Deployment {
+    let deployment = Deployment::new(&line(2)).await;
+    deployment.submit(&deployment.ports("submission"), &["t".to_owned()]).await;
+    assert_eq!(deployment.to_scheduler().await, [wake("t")]);
+    deployment
+}
+
+/// Runs a scheduler that may die; `None` if it did.
+async fn schedule(ports: TestPorts, bodies: Vec<String>, receives: u32) -> Option<Vec<String>> {
+    let run = async move { scheduler::handle(&ports, event(bodies, receives)).await };
+    let answer = tokio::spawn(run).await.ok()?;
+    Some(failed(&answer).into_iter().map(str::to_owned).collect())
+}
+
+#[tokio::test]
+async fn scheduler_that_dies_before_the_save_has_decided_nothing() {
+    let deployment = submitted().await;
+    let sabotage = Sabotage::once("PutItem", "steward-tasks", Cut::DieBefore);
+    let ports = deployment.sabotaged("scheduler", sabotage.clone());
+    // The panic is kept to its own message, which comes back.
+    assert_eq!(schedule(ports, vec![wake("t")], 1).await, Some(vec!["m-0".to_owned()]));
+    assert!(sabotage.is_done());
+    assert_eq!(deployment.task("t").await.process_state, ProcessState::Pending);
+    assert_eq!(deployment.requests().await.len(), 0);
+
+    assert_eq!(schedule(deployment.ports("scheduler"), vec![wake("t")], 2).await, Some(vec![]));
+    assert_eq!(deployment.requests().await.len(), 1);
+}
+
+#[tokio::test]
+async fn scheduler_that_dies_between_save_and_send_sends_at_once_when_redelivered() {
+    for cut in [Cut::DieBefore, Cut::FailBefore] {
+        let deployment = submitted().await;
+        let ports = deployment.sabotaged("scheduler", Sabotage::once("SendMessageBatch", "", cut));
+        let came_back = schedule(ports, vec![wake("t")], 1).await;
+        assert!(came_back.is_none_or(|failed| failed == ["m-0"]));
+        assert_eq!(deployment.task("t").await.process_state, ProcessState::Processing);
+        assert_eq!(deployment.requests().await.len(), 0);
+
+        // The same clock: nothing waited for complete-by.
+        assert_eq!(schedule(deployment.ports("another"), vec![wake("t")], 2).await, Some(vec![]));
+        let requests = deployment.requests().await;
+        assert_eq!(requests.len(), 1);
+        assert_eq!(requests[0].attempt, 1, "the same attempt, not another");
+        assert_eq!(deployment.task("t").await.failure_count, 0);
+    }
+}
+
+#[tokio::test]
+async fn reply_whose_successor_was_not_sent_sends_it_at_once_when_redelivered() {
+    let deployment = submitted().await;
+    schedule(deployment.ports("scheduler"), vec![wake("t")], 1).await;
+    let reply = completed(&deployment.requests().await[0]);
+    let ports = deployment.sabotaged("scheduler", Sabotage::once("SendMessageBatch", "", Cut::DieBefore));
+    assert_eq!(schedule(ports, vec![reply.clone()], 1).await, None);
+    assert_eq!(deployment.requests().await.len(), 0);
+
+    assert_eq!(schedule(deployment.ports("another"), vec![reply], 2).await, Some(vec![]));
+    let requests = deployment.requests().await;
+    assert_eq!(requests.len(), 1);
+    assert_eq!(requests[0].step.as_str(), "step_2");
+    assert_eq!(requests[0].body.as_ref().unwrap()["before"], "step_1-1");
+}
+
+#[tokio::test]
+async fn save_whose_answer_is_lost_is_recognised_as_our_own() {
+    let deployment = submitted().await;
+    // The save took effect, the message comes back, and the same instance decides again.
+    let sabotage = Sabotage::once("PutItem", "steward-tasks", Cut::FailAfter);
+    let ports = deployment.sabotaged("scheduler", sabotage);
+    assert_eq!(schedule(ports, vec![wake("t")], 1).await, Some(vec!["m-0".to_owned()]));
+    assert_eq!(deployment.task("t").await.process_state, ProcessState::Processing);
+    assert_eq!(schedule(deployment.ports("scheduler"), vec![wake("t")], 2).await, Some(vec![]));
+    assert_eq!(deployment.requests().await.len(), 1);
+    assert_eq!(deployment.task("t").await.revision, 2);
+}
+
+#[tokio::test]
+async fn document_without_its_save_is_taken_up_by_the_next_delivery() {
+    let deployment = submitted().await;
+    schedule(deployment.ports("scheduler"), vec![wake("t")], 1).await;
+    let request = deployment.requests().await.remove(0);
+    let sabotage = Sabotage::once("PutItem", "steward-tasks", Cut::DieBefore);
+    let reply = completed(&request);
+    let died = schedule(deployment.sabotaged("scheduler", sabotage), vec![reply.clone()], 1).await;
+    assert_eq!(died, Some(vec!["m-0".to_owned()]));
+
+    // A second reply to the same attempt says otherwise; what was written first stands.
+    let other = reply.replace("step_1-1", "other");
+    assert_eq!(schedule(deployment.ports("another"), vec![other], 1).await, Some(vec![]));
+    let requests = deployment.requests().await;
+    assert_eq!(requests[0].body.as_ref().unwrap()["before"], "step_1-1");
+}
+
+#[tokio::test]
+async fn scheduler_that_dies_for_good_leaves_the_task_to_the_supervisor() {
+    let deployment = submitted().await;
+    let ports = deployment.sabotaged("scheduler", Sabotage::once("SendMessageBatch", "", Cut::DieBefore));
+    assert_eq!(schedule(ports, vec![wake("t")], 1).await, None);
+    // Its message is lost too. After the complete-by, the supervisor finds the task.
+    deployment.clock.advance(31);
+    supervisor::sweep(&deployment.ports("supervisor"), 0, Timestamp::MAX).await.unwrap();
+    let wakes = deployment.to_scheduler().await;
+    assert_eq!(wakes.len(), 1);
+    schedule(deployment.ports("another"), wakes, 1).await;
+    let requests = deployment.requests().await;
+    assert_eq!((requests.len(), requests[0].attempt), (1, 2));
+}
+
+#[tokio::test]
+async fn wake_that_is_lost_only_delays_the_task() {
+    let deployment = submitted().await;
+    deployment.clock.advance(9);
+    let supervisor = deployment.ports("supervisor");
+    assert_eq!(supervisor::sweep(&supervisor, 0, Timestamp::MAX).await.unwrap().due, 0);
+    deployment.clock.advance(1);
+    assert_eq!(supervisor::sweep(&supervisor, 0, Timestamp::MAX).await.unwrap().due, 1);
+    assert_eq!(deployment.to_scheduler().await.len(), 1);
+}
+
+#[tokio::test]
+async fn submission_that_dies_after_recording_is_made_good_by_redelivery() {
+    for cut in [Cut::DieBefore, Cut::FailBefore, Cut::FailAfter] {
+        let deployment = Deployment::new(&line(1)).await;
+        let queues = deployment.config.reply_queues.clone();
+        let ports = deployment.sabotaged("submission", Sabotage::once("SendMessageBatch", "", cut));
+        let first_queues = queues.clone();
+        let first =
+            tokio::spawn(async move { submission::handle(&ports, &first_queues, event([submission("t")], 1)).await });
+        assert!(first.await.is_ok_and(|answer| failed(&answer) == ["m-0"]) || cut == Cut::DieBefore);
+        deployment.to_scheduler().await;
+
+        let ports = deployment.ports("submission");
+        let again = submission::handle(&ports, &queues, event([submission("t")], 2)).await;
+        assert_eq!(failed(&again), Vec::<&str>::new());
+        assert_eq!(deployment.to_scheduler().await, [wake("t")]);
+        assert_eq!(deployment.task("t").await.revision, 1);
+    }
+}
+
+#[tokio::test]
+async fn supervisor_that_dies_after_counting_leaves_the_rest_to_the_next_run() {
+    let deployment = submitted().await;
+    schedule(deployment.ports("scheduler"), vec![wake("t")], 1).await;
+    deployment.clock.advance(31);
+    let ports = deployment.sabotaged("supervisor", Sabotage::once("SendMessageBatch", "", Cut::DieBefore));
+    let died = tokio::spawn(async move { supervisor::sweep(&ports, 0, Timestamp::MAX).await });
+    assert!(died.await.is_err());
+    assert_eq!(deployment.task("t").await.failure_count, 1);
+
+    // The failure is counted; the wake was lost with the process. The next run makes it good.
+    deployment.clock.advance(11);
+    supervisor::sweep(&deployment.ports("supervisor"), 0, Timestamp::MAX).await.unwrap();
+    assert_eq!(deployment.to_scheduler().await.len(), 1);
+    assert_eq!(deployment.task("t").await.failure_count, 1, "counted once");
+}
+
+#[tokio::test]
+async fn alert_that_dies_with_the_supervisor_is_sent_by_the_next_run() {
+    let deployment = Deployment::new(&line(1)).await;
+    deployment.submit(&deployment.ports("submission"), &["t".to_owned()]).await;
+    schedule(deployment.ports("scheduler"), vec![wake("t")], 1).await;
+    for _ in 0..2 {
+        deployment.clock.advance(31);
+        supervisor::sweep(&deployment.ports("supervisor"), 0, Timestamp::MAX).await.unwrap();
+        if deployment.task("t").await.process_state == ProcessState::Error {
+            break;
+        }
+        let ports = deployment.ports("scheduler");
+        schedule(ports, vec![wake("t")], 1).await;
+        deployment.clock.advance(31);
+        let ports = deployment.sabotaged("supervisor", Sabotage::once("PutEvents", "", Cut::DieBefore));
+        assert!(tokio::spawn(async move { supervisor::sweep(&ports, 0, Timestamp::MAX).await }).await.is_err());
+    }
+    assert_eq!(deployment.task("t").await.process_state, ProcessState::Error);
+    let alerts = deployment.alerts().await;
+    assert_eq!(alerts.len(), 1);
+    assert_eq!(alerts[0]["detail-type"], "Task In Error");
+    assert_eq!(deployment.task("t").await.due, None, "the alert is out, and nothing is due");
+}
+
+#[tokio::test]
+async fn panic_over_one_task_disturbs_no_other_of_its_batch() {
+    let deployment = Deployment::new(&line(1)).await;
+    deployment.submit(&deployment.ports("submission"), &ids(10)).await;
+    let ports = deployment.sabotaged("scheduler", Sabotage::always("GetItem", "\"t-3\"", Cut::DieBefore));
+    let wakes = ids(10).iter().map(|id| wake(id)).collect();
+    assert_eq!(schedule(ports, wakes, 1).await, Some(vec!["m-3".to_owned()]));
+    assert_eq!(deployment.requests().await.len(), 9);
+    assert_eq!(deployment.task("t-3").await.process_state, ProcessState::Pending);
+}
+
+#[tokio::test]
+async fn nothing_is_acknowledged_while_dynamodb_is_down() {
+    let deployment = submitted().await;
+    let ports = deployment.sabotaged("scheduler", Sabotage::always("GetItem", "", Cut::FailBefore));
+    assert_eq!(schedule(ports, vec![wake("t")], 1).await, Some(vec!["m-0".to_owned()]));
+    let ports = deployment.sabotaged("submission", Sabotage::always("TransactWriteItems", "", Cut::FailBefore));
+    let answer = submission::handle(&ports, &deployment.config.reply_queues, event([submission("u")], 1));
+    assert_eq!(failed(&answer.await), ["m-0"]);
+}
+
+#[tokio::test]
+async fn corrupt_messages_come_back_and_are_alerted_once() {
+    let deployment = submitted().await;
+    let nonsense = || vec!["{".to_owned(), wake("unknown"), wake("t")];
+    let foreign = completed_for_a_step_that_never_started();
+    let mut first = nonsense();
+    first.push(foreign.clone());
+    let mut came_back = schedule(deployment.ports("scheduler"), first.clone(), 1).await.unwrap();
+    came_back.sort();
+    assert_eq!(came_back, ["m-0", "m-1", "m-3"]);
+    assert_eq!(deployment.requests().await.len(), 1, "the good one was done");
+    let alerts = deployment.alerts().await;
+    assert_eq!(alerts.len(), 3, "{alerts:#?}");
+    schedule(deployment.ports("scheduler"), vec!["{".to_owned()], 2).await;
+    assert_eq!(deployment.alerts().await.len(), 0, "alerted on the first delivery only");
+}
+
+fn completed_for_a_step_that_never_started() -> String {
+    serde_json::json!({
+        "type": "reply", "task_id": "t", "step": "step_2", "attempt": 1,
+        "outcome": { "status": "completed", "output": null },
+    })
+    .to_string()
+}
+
+#[tokio::test]
+async fn agent_that_stays_silent_is_repeated_and_its_late_reply_ignored() {
+    let deployment = submitted().await;
+    schedule(deployment.ports("scheduler"), vec![wake("t")], 1).await;
+    let first = deployment.requests().await.remove(0);
+    deployment.clock.advance(31);
+    supervisor::sweep(&deployment.ports("supervisor"), 0, Timestamp::MAX).await.unwrap();
+    schedule(deployment.ports("scheduler"), deployment.to_scheduler().await, 1).await;
+    let second = deployment.requests().await.remove(0);
+    assert_eq!((first.attempt, second.attempt), (1, 2));
+    assert_eq!(first.idempotency_key, second.idempotency_key);
+    // The first agent wakes up and answers after all.
+    schedule(deployment.ports("scheduler"), vec![completed(&first)], 1).await;
+    let task = deployment.task("t").await;
+    let step = task.steps.values().next().unwrap();
+    assert!(matches!(step.state, StepState::Running { attempt: 2, .. }), "{step:?}");
+    schedule(deployment.ports("scheduler"), vec![completed(&second)], 1).await;
+    assert_eq!(deployment.requests().await[0].step.as_str(), "step_2");
+}

@@ -1,0 +1,108 @@
+//! Two schedulers, two supervisors, two submissions at once: one wins, and the other's loss is a
+//! value. On the real adapters.
+
+use std::collections::BTreeSet;
+
+use futures_util::future::join;
+use jiff::Timestamp;
+use steward_core::{
+    drive::{Delivery, drive},
+    task::{ProcessState, StepState},
+    transition::Event,
+};
+
+use crate::support::{Deployment, event, failed, line, submission, wake};
+
+const TASKS: usize = 1_000;
+
+fn ids() -> Vec<String> {
+    (0..TASKS).map(|n| format!("t-{n}")).collect()
+}
+
+fn deliveries(event: &Event) -> Vec<Delivery> {
+    let delivery = |id: String| Delivery {
+        task_id: id.parse().unwrap(),
+        event: event.clone(),
+        redelivered: false,
+    };
+    ids().into_iter().map(delivery).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn two_schedulers_claim_each_of_a_thousand_tasks_exactly_once() {
+    let deployment = Deployment::new(&line(1)).await;
+    deployment.submit(&deployment.ports("submission"), &ids()).await;
+    let (first, second) = (deployment.ports("first"), deployment.ports("second"));
+
+    let (one, other) = join(
+        async { drive(&first, deliveries(&Event::Wake)).await },
+        async { drive(&second, deliveries(&Event::Wake)).await },
+    )
+    .await;
+
+    assert!(one.iter().chain(&other).all(Result::is_ok));
+    let requests = deployment.requests().await;
+    assert_eq!(requests.len(), TASKS, "each task was sent once");
+    assert!(requests.iter().all(|request| request.attempt == 1));
+    let claimed: BTreeSet<_> = requests.iter().map(|request| request.task_id.clone()).collect();
+    assert_eq!(claimed.len(), TASKS);
+    for id in ids() {
+        let task = deployment.task(&id).await;
+        assert_eq!((task.revision, task.process_state), (2, ProcessState::Processing));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn two_supervisors_count_each_of_a_thousand_expiries_exactly_once() {
+    let deployment = Deployment::new(&line(1)).await;
+    deployment.submit(&deployment.ports("submission"), &ids()).await;
+    drive(&deployment.ports("scheduler"), deliveries(&Event::Wake)).await;
+    deployment.to_scheduler().await;
+    deployment.clock.advance(31);
+    let (first, second) = (deployment.ports("first"), deployment.ports("second"));
+
+    let (one, other) = join(
+        async { supervisor::sweep(&first, 0, Timestamp::MAX).await.unwrap() },
+        async { supervisor::sweep(&second, 2, Timestamp::MAX).await.unwrap() },
+    )
+    .await;
+
+    assert_eq!((one.failed, other.failed), (0, 0));
+    for id in ids() {
+        let task = deployment.task(&id).await;
+        assert_eq!(task.failure_count, 1, "{id}");
+        let step = task.steps.values().next().unwrap();
+        assert!(matches!(step.state, StepState::Waiting { attempt: 1, .. }), "{step:?}");
+    }
+    assert_eq!(deployment.to_scheduler().await.len(), TASKS, "each task was asked for once");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_same_submission_to_two_instances_is_one_task() {
+    let deployment = Deployment::new(&line(1)).await;
+    let (first, second) = (deployment.ports("first"), deployment.ports("second"));
+    let batch = || event((0..100).map(|n| submission(&format!("t-{n}"))), 1);
+    let queues = &deployment.config.reply_queues;
+
+    let (one, other) = join(
+        submission::handle(&first, queues, batch()),
+        submission::handle(&second, queues, batch()),
+    )
+    .await;
+
+    assert_eq!((failed(&one), failed(&other)), (vec![], vec![]));
+    for n in 0..100 {
+        assert_eq!(deployment.task(&format!("t-{n}")).await.revision, 1);
+    }
+    assert_eq!(deployment.alerts().await, Vec::<serde_json::Value>::new(), "nothing was refused");
+}
+
+#[tokio::test]
+async fn events_of_one_task_in_one_batch_are_folded_into_one_save() {
+    let deployment = Deployment::new(&line(1)).await;
+    deployment.submit(&deployment.ports("submission"), &["t".to_owned()]).await;
+    let answer = scheduler::handle(&deployment.ports("scheduler"), event([wake("t"), wake("t")], 1)).await;
+    assert_eq!(failed(&answer), Vec::<&str>::new());
+    assert_eq!(deployment.task("t").await.revision, 2);
+    assert_eq!(deployment.requests().await.len(), 1);
+}

@@ -1,0 +1,37 @@
+# The client hears how its task ended, on the queue that it named; nothing in between, and nothing
+# if it named none.
+timing   clock skew 2s, pickup within 30s
+workflow within 10m
+  reserve: within 60s
+  charge:  after reserve, within 60s, attempts 1
+
+submit reply_to shop         => Pending; due 30s
+wake                         => Processing; request reserve #1 by 60s
+agent completes reserve #1   => reserve completed (output kept); request charge #1 by 60s
+agent completes charge #1    => Processed; charge completed (output kept); no longer due;
+                                notice to shop: processed
+
+submit reply_to shop         => Pending; due 30s
+wake                         => Processing; request reserve #1 by 60s
+agent completes reserve #1   => reserve completed (output kept); request charge #1 by 60s
+clock +1s
+agent fails charge #1 "card declined"
+                             => Error; charge failed (failures 1, reason kept); due 31s;
+                                notice to shop: error "step charge: card declined";
+                                alert charge "step charge: card declined"
+
+# Also if the supervisor ends it.
+submit reply_to shop         => Pending; due 31s
+wake                         => Processing; request reserve #1 by 61s
+agent completes reserve #1   => reserve completed (output kept); request charge #1 by 61s
+clock +62s
+sweep                        => Error; charge failed (failures 1, reason kept); due 93s;
+                                notice to shop: error
+                                "step charge: no reply by complete-by, after 1 attempts";
+                                alert charge
+                                "step charge: no reply by complete-by, after 1 attempts"
+
+submit                       => Pending; due 93s
+wake                         => Processing; request reserve #1 by 123s
+agent completes reserve #1   => reserve completed (output kept); request charge #1 by 123s
+agent completes charge #1    => Processed; charge completed (output kept); no longer due

@@ -1,0 +1,31 @@
+# Each sweep moves the due time, so that a second supervisor, right after the first, finds nothing
+# to count, to move or to tell.
+timing   clock skew 2s, pickup within 30s
+workflow within 10m
+  reserve: within 40s, attempts 2
+  invoice: within 90s
+
+submit                       => Pending; due 30s
+clock +32s
+sweep                        => due 62s; wake scheduler
+sweep                        => ignored: NotDue
+wake                         => Processing; request reserve #1 by 72s; request invoice #1 by 122s
+clock +32s
+sweep                        => due 72s
+sweep                        => ignored: NotDue
+clock +10s
+sweep                        => reserve waiting (failures 1, reason kept); unlocked; due 104s;
+                                wake scheduler
+sweep                        => ignored: NotDue
+wake                         => request reserve #2 by 114s
+sweep                        => ignored: NotDue
+clock +42s
+sweep                        => Error; reserve failed (failures 2, reason kept); due 146s;
+                                alert reserve
+                                "step reserve: no reply by complete-by, after 2 attempts"
+sweep                        => ignored: NotDue
+clock +32s
+sweep                        => due 178s;
+                                alert reserve
+                                "step reserve: no reply by complete-by, after 2 attempts"
+sweep                        => ignored: NotDue
