@@ -168,12 +168,14 @@ fn bad(text: impl ToString, id: impl Into<Option<&'static str>>, reason: &str, t
 /// One of each kind. Task `taken` must be there already, with other content.
 fn all_kinds(client: &str, stranger: &str) -> Vec<Bad> {
     let to_client = |submission: Value| with(submission, "reply_to", json!(client));
-    let not_an_id = "a letter or digit, then letters, digits, `-`, `_`, `.` and `:`, at most 128 characters";
+    let not_an_id =
+        "a letter or digit, then letters, digits, `-`, `_`, `.` and `:`, at most 128 characters";
     let mut no_id = to_client(order_of("x"));
     no_id.as_object_mut().unwrap().shift_remove("task_id");
     let slash = to_client(order_of("shop/7")).to_string();
     let slash_at = slash.find("shop/7").unwrap() + "shop/7".len() + 1;
-    let large = to_client(with(order_of("large"), "input", json!("x".repeat(limits::DOCUMENT_BYTES_MAX))));
+    let large =
+        to_client(with(order_of("large"), "input", json!("x".repeat(limits::DOCUMENT_BYTES_MAX))));
     let large_bytes = large.to_string().len();
     let unknown_key = to_client(with(order_of("unknown-key"), "inputs", json!({})));
     let unknown_key_at = unknown_key.to_string().find("\"inputs\"").unwrap() + "\"inputs\"".len();
@@ -206,7 +208,10 @@ fn all_kinds(client: &str, stranger: &str) -> Vec<Bad> {
         bad(
             &no_id,
             None,
-            &format!("not a submission: missing field `task_id` at line 1 column {}", no_id.to_string().len()),
+            &format!(
+                "not a submission: missing field `task_id` at line 1 column {}",
+                no_id.to_string().len()
+            ),
             true,
         ),
         bad(
@@ -300,7 +305,8 @@ async fn the_good_of_a_batch_are_recorded_and_the_bad_kept_alerted_and_told() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_contents_for_one_id_in_a_batch_one_is_recorded_and_the_other_kept() {
     let door = Door::open().await;
-    let contents = [20, 21].map(|amount| with(order_of("x"), "input", json!({ "amount": amount })).to_string());
+    let contents = [20, 21]
+        .map(|amount| with(order_of("x"), "input", json!({ "amount": amount })).to_string());
     assert_eq!(door.hand_in(&contents).await, SqsBatchResponse::default());
     let recorded = door.submitted("x").await.unwrap().to_string();
     let other = contents.iter().find(|text| **text != recorded).unwrap().clone();
@@ -319,7 +325,10 @@ async fn a_text_that_quotes_itself_into_its_reason_is_refused_like_any_other() {
     let texts = [quotes, key];
     assert_eq!(door.hand_in(&texts).await, SqsBatchResponse::default());
     let rejected = door.rejected().await;
-    assert_eq!(rejected.iter().map(|(text, _)| text.clone()).collect::<Vec<_>>(), sorted(texts.to_vec()));
+    assert_eq!(
+        rejected.iter().map(|(text, _)| text.clone()).collect::<Vec<_>>(),
+        sorted(texts.to_vec())
+    );
     for (_, reason) in &rejected {
         assert!(reason.chars().count() <= limits::REASON_CHARS_MAX, "{}", reason.len());
         assert!(!reason.contains(char::is_control), "an attribute cannot hold it");
@@ -424,7 +433,8 @@ async fn post(tasks: &str, text: impl ToString) -> reqwest::Response {
 async fn assert_problem(answer: reqwest::Response, status: u16, title: &str, detail: &str) {
     assert_eq!(answer.headers()[CONTENT_TYPE], "application/problem+json");
     assert_eq!(answer.status().as_u16(), status);
-    let expected = json!({ "type": "about:blank", "title": title, "status": status, "detail": detail });
+    let expected =
+        json!({ "type": "about:blank", "title": title, "status": status, "detail": detail });
     assert_eq!(answer.text().await.unwrap(), expected.to_string());
 }
 
@@ -453,7 +463,8 @@ async fn over_http_a_submission_is_accepted_with_its_address_however_often_it_co
 async fn over_http_the_refused_hears_why_and_nothing_is_kept_or_alerted() {
     let (host, tasks) = host().await;
     assert_eq!(post(&tasks, order_of("taken")).await.status(), StatusCode::ACCEPTED);
-    let client = resources::create_queue(&host.aws.sdk_config(), "client-shop", false).await.unwrap();
+    let client =
+        resources::create_queue(&host.aws.sdk_config(), "client-shop", false).await.unwrap();
     for bad in all_kinds(&client, "https://stranger") {
         let (status, title) = match bad.reason.as_str() {
             reason if reason.starts_with("not a submission") => (400, "Malformed submission"),
@@ -464,9 +475,12 @@ async fn over_http_the_refused_hears_why_and_nothing_is_kept_or_alerted() {
         };
         assert_problem(post(&tasks, &bad.text).await, status, title, &bad.reason).await;
     }
-    let not_text = Client::new().post(&tasks).body(b"{\"input\":\"\xff\"}".to_vec()).send().await.unwrap();
+    let not_text =
+        Client::new().post(&tasks).body(b"{\"input\":\"\xff\"}".to_vec()).send().await.unwrap();
     assert_problem(not_text, 400, "Malformed submission", "not a submission: not UTF-8").await;
-    for queue in [host.queue_url(resources::REJECTED_QUEUE), host.queue_url(resources::ALERTS_QUEUE), client] {
+    for queue in
+        [host.queue_url(resources::REJECTED_QUEUE), host.queue_url(resources::ALERTS_QUEUE), client]
+    {
         let answer = host.sqs().receive_message().queue_url(&queue).send().await.unwrap();
         assert_eq!(answer.messages(), [], "{queue}");
     }
@@ -476,7 +490,8 @@ async fn over_http_the_refused_hears_why_and_nothing_is_kept_or_alerted() {
 async fn over_http_a_task_is_asked_for_by_its_id() {
     let (_host, tasks) = host().await;
     let ask = |id: &'static str| Client::new().get(format!("{tasks}/{id}")).send();
-    assert_problem(ask("none").await.unwrap(), 404, "No such task", "there is no task `none`").await;
+    assert_problem(ask("none").await.unwrap(), 404, "No such task", "there is no task `none`")
+        .await;
     let detail = "task id `a/b` is not valid: a letter or digit, then letters, digits, `-`, `_`, `.` and `:`, \
                   at most 128 characters";
     assert_problem(ask("a%2Fb").await.unwrap(), 400, "Malformed task id", detail).await;
@@ -487,7 +502,9 @@ async fn over_http_a_body_that_no_submission_can_have_is_not_read() {
     let (host, _) = host().await;
     let mut socket = TcpStream::connect(host.address.unwrap()).await.unwrap();
     let bytes = limits::MESSAGE_BYTES_MAX + 1;
-    let head = format!("POST /tasks HTTP/1.1\r\nhost: x\r\ncontent-length: {bytes}\r\nconnection: close\r\n\r\n");
+    let head = format!(
+        "POST /tasks HTTP/1.1\r\nhost: x\r\ncontent-length: {bytes}\r\nconnection: close\r\n\r\n"
+    );
     // The body is announced and never sent: the answer must come without it.
     socket.write_all(head.as_bytes()).await.unwrap();
     let mut answer = String::new();

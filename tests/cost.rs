@@ -33,7 +33,11 @@ async fn cost(steps: usize) -> Cost {
     let deployment = Deployment::new(&line(steps)).await;
     let meter = Meter::default();
     let ports = |role| deployment.watched(role, vec![SharedInterceptor::new(meter.clone())]);
-    let roles = Roles { submission: ports("submission"), scheduler: ports("scheduler"), agent: ports("agent") };
+    let roles = Roles {
+        submission: ports("submission"),
+        scheduler: ports("scheduler"),
+        agent: ports("agent"),
+    };
     roles.run(&deployment, "warm-up", 1).await;
     let before = meter.read();
     let invocations = roles.run(&deployment, "task", TASKS).await;
@@ -63,7 +67,8 @@ impl Roles {
         let ids: Vec<_> = (0..count).map(|n| format!("{name}-{n:04}")).collect();
         for batch in ids.chunks(BATCH) {
             let event = event(batch.iter().map(|id| submission(id)), 1);
-            let answer = submission::handle(&self.submission, &deployment.config.reply_queues, event);
+            let answer =
+                submission::handle(&self.submission, &deployment.config.reply_queues, event);
             assert_eq!(answer.await, SqsBatchResponse::default());
             invocations += 1;
         }
@@ -96,7 +101,10 @@ impl Roles {
 #[tokio::test]
 async fn a_task_of_one_step() {
     let cost = cost(1).await;
-    assert_eq!(cost, Cost { write_units: 9.0, read_units: 3.0, sqs_requests: 1.1, invocations: 0.4 });
+    assert_eq!(
+        cost,
+        Cost { write_units: 9.0, read_units: 3.0, sqs_requests: 1.1, invocations: 0.4 }
+    );
 }
 
 #[tokio::test]

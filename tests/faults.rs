@@ -67,7 +67,8 @@ async fn reply_whose_successor_was_not_sent_sends_it_at_once_when_redelivered() 
     let deployment = submitted().await;
     schedule(deployment.ports("scheduler"), vec![wake("t")], 1).await;
     let reply = completed(&deployment.requests().await[0]);
-    let ports = deployment.sabotaged("scheduler", Sabotage::once("SendMessageBatch", "", Cut::DieBefore));
+    let ports =
+        deployment.sabotaged("scheduler", Sabotage::once("SendMessageBatch", "", Cut::DieBefore));
     assert_eq!(schedule(ports, vec![reply.clone()], 1).await, None);
     assert_eq!(deployment.requests().await.len(), 0);
 
@@ -111,7 +112,8 @@ async fn document_without_its_save_is_taken_up_by_the_next_delivery() {
 #[tokio::test]
 async fn scheduler_that_dies_for_good_leaves_the_task_to_the_supervisor() {
     let deployment = submitted().await;
-    let ports = deployment.sabotaged("scheduler", Sabotage::once("SendMessageBatch", "", Cut::DieBefore));
+    let ports =
+        deployment.sabotaged("scheduler", Sabotage::once("SendMessageBatch", "", Cut::DieBefore));
     assert_eq!(schedule(ports, vec![wake("t")], 1).await, None);
     // Its message is lost too. After the complete-by, the supervisor finds the task.
     deployment.clock.advance(31);
@@ -141,9 +143,12 @@ async fn submission_that_dies_after_recording_is_made_good_by_redelivery() {
         let queues = deployment.config.reply_queues.clone();
         let ports = deployment.sabotaged("submission", Sabotage::once("SendMessageBatch", "", cut));
         let first_queues = queues.clone();
-        let first =
-            tokio::spawn(async move { submission::handle(&ports, &first_queues, event([submission("t")], 1)).await });
-        assert!(first.await.is_ok_and(|answer| failed(&answer) == ["m-0"]) || cut == Cut::DieBefore);
+        let first = tokio::spawn(async move {
+            submission::handle(&ports, &first_queues, event([submission("t")], 1)).await
+        });
+        assert!(
+            first.await.is_ok_and(|answer| failed(&answer) == ["m-0"]) || cut == Cut::DieBefore
+        );
         deployment.to_scheduler().await;
 
         let ports = deployment.ports("submission");
@@ -159,7 +164,8 @@ async fn supervisor_that_dies_after_counting_leaves_the_rest_to_the_next_run() {
     let deployment = submitted().await;
     schedule(deployment.ports("scheduler"), vec![wake("t")], 1).await;
     deployment.clock.advance(31);
-    let ports = deployment.sabotaged("supervisor", Sabotage::once("SendMessageBatch", "", Cut::DieBefore));
+    let ports =
+        deployment.sabotaged("supervisor", Sabotage::once("SendMessageBatch", "", Cut::DieBefore));
     let died = tokio::spawn(async move { supervisor::sweep(&ports, 0, Timestamp::MAX).await });
     assert!(died.await.is_err());
     assert_eq!(deployment.task("t").await.failure_count, 1);
@@ -185,8 +191,13 @@ async fn alert_that_dies_with_the_supervisor_is_sent_by_the_next_run() {
         let ports = deployment.ports("scheduler");
         schedule(ports, vec![wake("t")], 1).await;
         deployment.clock.advance(31);
-        let ports = deployment.sabotaged("supervisor", Sabotage::once("PutEvents", "", Cut::DieBefore));
-        assert!(tokio::spawn(async move { supervisor::sweep(&ports, 0, Timestamp::MAX).await }).await.is_err());
+        let ports =
+            deployment.sabotaged("supervisor", Sabotage::once("PutEvents", "", Cut::DieBefore));
+        assert!(
+            tokio::spawn(async move { supervisor::sweep(&ports, 0, Timestamp::MAX).await })
+                .await
+                .is_err()
+        );
     }
     assert_eq!(deployment.task("t").await.process_state, ProcessState::Error);
     let alerts = deployment.alerts().await;
@@ -199,7 +210,8 @@ async fn alert_that_dies_with_the_supervisor_is_sent_by_the_next_run() {
 async fn panic_over_one_task_disturbs_no_other_of_its_batch() {
     let deployment = Deployment::new(&line(1)).await;
     deployment.submit(&deployment.ports("submission"), &ids(10)).await;
-    let ports = deployment.sabotaged("scheduler", Sabotage::always("GetItem", "\"t-3\"", Cut::DieBefore));
+    let ports =
+        deployment.sabotaged("scheduler", Sabotage::always("GetItem", "\"t-3\"", Cut::DieBefore));
     let wakes = ids(10).iter().map(|id| wake(id)).collect();
     assert_eq!(schedule(ports, wakes, 1).await, Some(vec!["m-3".to_owned()]));
     assert_eq!(deployment.requests().await.len(), 9);
@@ -211,8 +223,10 @@ async fn nothing_is_acknowledged_while_dynamodb_is_down() {
     let deployment = submitted().await;
     let ports = deployment.sabotaged("scheduler", Sabotage::always("GetItem", "", Cut::FailBefore));
     assert_eq!(schedule(ports, vec![wake("t")], 1).await, Some(vec!["m-0".to_owned()]));
-    let ports = deployment.sabotaged("submission", Sabotage::always("TransactWriteItems", "", Cut::FailBefore));
-    let answer = submission::handle(&ports, &deployment.config.reply_queues, event([submission("u")], 1));
+    let ports = deployment
+        .sabotaged("submission", Sabotage::always("TransactWriteItems", "", Cut::FailBefore));
+    let answer =
+        submission::handle(&ports, &deployment.config.reply_queues, event([submission("u")], 1));
     assert_eq!(failed(&answer.await), ["m-0"]);
 }
 

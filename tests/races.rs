@@ -34,10 +34,9 @@ async fn two_schedulers_claim_each_of_a_thousand_tasks_exactly_once() {
     deployment.submit(&deployment.ports("submission"), &ids()).await;
     let (first, second) = (deployment.ports("first"), deployment.ports("second"));
 
-    let (one, other) = join(
-        async { drive(&first, deliveries(&Event::Wake)).await },
-        async { drive(&second, deliveries(&Event::Wake)).await },
-    )
+    let (one, other) = join(async { drive(&first, deliveries(&Event::Wake)).await }, async {
+        drive(&second, deliveries(&Event::Wake)).await
+    })
     .await;
 
     assert!(one.iter().chain(&other).all(Result::is_ok));
@@ -61,11 +60,11 @@ async fn two_supervisors_count_each_of_a_thousand_expiries_exactly_once() {
     deployment.clock.advance(31);
     let (first, second) = (deployment.ports("first"), deployment.ports("second"));
 
-    let (one, other) = join(
-        async { supervisor::sweep(&first, 0, Timestamp::MAX).await.unwrap() },
-        async { supervisor::sweep(&second, 2, Timestamp::MAX).await.unwrap() },
-    )
-    .await;
+    let (one, other) =
+        join(async { supervisor::sweep(&first, 0, Timestamp::MAX).await.unwrap() }, async {
+            supervisor::sweep(&second, 2, Timestamp::MAX).await.unwrap()
+        })
+        .await;
 
     assert_eq!((one.failed, other.failed), (0, 0));
     for id in ids() {
@@ -101,7 +100,8 @@ async fn the_same_submission_to_two_instances_is_one_task() {
 async fn events_of_one_task_in_one_batch_are_folded_into_one_save() {
     let deployment = Deployment::new(&line(1)).await;
     deployment.submit(&deployment.ports("submission"), &["t".to_owned()]).await;
-    let answer = scheduler::handle(&deployment.ports("scheduler"), event([wake("t"), wake("t")], 1)).await;
+    let answer =
+        scheduler::handle(&deployment.ports("scheduler"), event([wake("t"), wake("t")], 1)).await;
     assert_eq!(failed(&answer), Vec::<&str>::new());
     assert_eq!(deployment.task("t").await.revision, 2);
     assert_eq!(deployment.requests().await.len(), 1);

@@ -73,12 +73,15 @@ stories! {
     lifecycle_event_if_wanted
     lost_recovery_wake_is_made_good
     lost_wake_is_made_good_by_the_supervisor
+    nothing_starts_past_the_tasks_complete_by
     oversized_output_is_a_failure
     oversized_request_is_a_failure
     permanent_failure_alerts_at_once
     redelivered_wake_alerts_again
     redelivered_wake_sends_its_effects_again
     request_that_cannot_be_made_fails_its_step
+    request_that_cannot_be_made_starts_no_other_branch
+    scheduler_with_a_clock_behind_repeats_the_step_at_once
     second_supervisor_counts_nothing
     silent_agent_is_repeated_then_error_and_alert
     stale_attempt_is_fenced

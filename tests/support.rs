@@ -163,14 +163,22 @@ impl Deployment {
     /// The requests waiting for agent `a`.
     pub(crate) async fn requests(&self) -> Vec<StepRequest> {
         let queue = self.config.agent_queue_url.of(&"a".parse().unwrap());
-        bodies(self.take(&queue).await).iter().map(|body| serde_json::from_str(body).unwrap()).collect()
+        bodies(self.take(&queue).await)
+            .iter()
+            .map(|body| serde_json::from_str(body).unwrap())
+            .collect()
     }
 
     /// The events that the bus has passed on.
     pub(crate) async fn alerts(&self) -> Vec<Value> {
-        let queue =
-            self.config.scheduler_queue_url.replace(resources::SCHEDULER_QUEUE, resources::ALERTS_QUEUE);
-        bodies(self.take(&queue).await).iter().map(|body| serde_json::from_str(body).unwrap()).collect()
+        let queue = self
+            .config
+            .scheduler_queue_url
+            .replace(resources::SCHEDULER_QUEUE, resources::ALERTS_QUEUE);
+        bodies(self.take(&queue).await)
+            .iter()
+            .map(|body| serde_json::from_str(body).unwrap())
+            .collect()
     }
 }
 
@@ -278,7 +286,9 @@ use aws_smithy_runtime_api::{
     client::{
         interceptors::{
             Intercept,
-            context::{BeforeDeserializationInterceptorContextRef, BeforeTransmitInterceptorContextRef},
+            context::{
+                BeforeDeserializationInterceptorContextRef, BeforeTransmitInterceptorContextRef,
+            },
         },
         orchestrator::Metadata,
         runtime_components::RuntimeComponents,

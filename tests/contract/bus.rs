@@ -36,11 +36,7 @@ pub(super) async fn an_event_is_published_with_its_kind_and_content(world: impl 
             reason: reason.clone(),
             at,
         }),
-        BusEvent::Alert(Alert::SubmissionRefused {
-            task_id: None,
-            reason: reason.clone(),
-            at,
-        }),
+        BusEvent::Alert(Alert::SubmissionRefused { task_id: None, reason: reason.clone(), at }),
         BusEvent::Alert(Alert::MessageCorrupt {
             role: "scheduler".to_owned(),
             message_id: "m-1".to_owned(),
@@ -84,10 +80,7 @@ pub(super) async fn an_event_is_published_with_its_kind_and_content(world: impl 
             }),
         ),
     ];
-    assert_eq!(
-        published(&world).await,
-        expected.map(|(kind, content)| (kind.to_owned(), content))
-    );
+    assert_eq!(published(&world).await, expected.map(|(kind, content)| (kind.to_owned(), content)));
     assert_eq!(published(&world).await, [], "taken once");
 }
 

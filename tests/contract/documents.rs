@@ -14,10 +14,7 @@ use super::{
 };
 
 async fn put<P: Ports>(ports: &P, task: &Task, document: &Document) {
-    assert_eq!(
-        ports.store().put_document(task, document).await.unwrap(),
-        Put::Stored
-    );
+    assert_eq!(ports.store().put_document(task, document).await.unwrap(), Put::Stored);
 }
 
 /// Reads documents, in the order of their keys: the port promises none.
@@ -52,18 +49,11 @@ pub(super) async fn a_document_is_written_once(world: impl World) {
     let first = output("charge", 1, json!({ "charge": "c-1" }));
     put(ports, &task, &first).await;
     for body in [json!({ "charge": "c-2" }), first.body.clone()] {
-        let again = Document {
-            at: at(99),
-            body,
-            ..first.clone()
-        };
+        let again = Document { at: at(99), body, ..first.clone() };
         let existing = ports.store().put_document(&task, &again).await.unwrap();
         assert_eq!(existing, Put::Existing(first.body.clone()));
     }
-    assert_eq!(
-        read(ports, "t", std::slice::from_ref(&first.key)).await,
-        [first]
-    );
+    assert_eq!(read(ports, "t", std::slice::from_ref(&first.key)).await, [first]);
 }
 
 pub(super) async fn of_sixteen_writes_of_one_document_the_first_stays<W: World>(world: W) {
@@ -71,42 +61,27 @@ pub(super) async fn of_sixteen_writes_of_one_document_the_first_stays<W: World>(
         let document = output("charge", 1, n.into());
         (
             document.body.clone(),
-            ports
-                .store()
-                .put_document(&new_task("t"), &document)
-                .await
-                .unwrap(),
+            ports.store().put_document(&new_task("t"), &document).await.unwrap(),
         )
     });
-    let (stored, existing): (Vec<_>, Vec<_>) = attempts
-        .await
-        .into_iter()
-        .partition(|(_, put)| *put == Put::Stored);
+    let (stored, existing): (Vec<_>, Vec<_>) =
+        attempts.await.into_iter().partition(|(_, put)| *put == Put::Stored);
     assert_eq!(stored.len(), 1);
     let first = &stored[0].0;
-    assert!(
-        existing
-            .iter()
-            .all(|(_, put)| *put == Put::Existing(first.clone())),
-        "{existing:?}"
-    );
+    assert!(existing.iter().all(|(_, put)| *put == Put::Existing(first.clone())), "{existing:?}");
     let key = output("charge", 1, Value::Null).key;
     assert_eq!(&read(world.ports(), "t", &[key]).await[0].body, first);
 }
 
 pub(super) async fn any_number_of_documents_is_read(world: impl World) {
     let (ports, task) = (world.ports(), new_task("t"));
-    let mut documents: Vec<_> = (1..=120)
-        .map(|attempt| output("charge", attempt, json!({ "attempt": attempt })))
-        .collect();
+    let mut documents: Vec<_> =
+        (1..=120).map(|attempt| output("charge", attempt, json!({ "attempt": attempt }))).collect();
     for document in &documents {
         put(ports, &task, document).await;
     }
     documents.sort_by(|a, b| a.key.cmp(&b.key));
-    let keys: Vec<_> = documents
-        .iter()
-        .map(|document| document.key.clone())
-        .collect();
+    let keys: Vec<_> = documents.iter().map(|document| document.key.clone()).collect();
     for count in [0, 1, 3, 99, 100, 101, 120] {
         assert_eq!(read(ports, "t", &keys[..count]).await, documents[..count]);
     }
@@ -125,15 +100,8 @@ pub(super) async fn missing_documents_are_left_out(world: impl World) {
 
 pub(super) async fn a_document_belongs_to_its_task(world: impl World) {
     let ports = world.ports();
-    let failure = DocumentKey::Failure {
-        step: step("charge"),
-        attempt: 1,
-    };
-    let mut keys = vec![
-        output("charge", 1, Value::Null).key,
-        failure,
-        DocumentKey::Submission,
-    ];
+    let failure = DocumentKey::Failure { step: step("charge"), attempt: 1 };
+    let mut keys = vec![output("charge", 1, Value::Null).key, failure, DocumentKey::Submission];
     keys.sort();
     let of = |task_id: &str| -> Vec<_> {
         let each = keys.iter().map(|key| Document {
@@ -157,14 +125,8 @@ pub(super) async fn the_submission_is_a_document_like_any_other(world: impl Worl
     let (ports, task) = (world.ports(), new_task("t"));
     let first = submission(&task);
     ports.store().create(&task, &first).await.unwrap();
-    assert_eq!(
-        read(ports, "t", &[DocumentKey::Submission]).await,
-        std::slice::from_ref(&first)
-    );
-    let again = Document {
-        body: "other".into(),
-        ..first.clone()
-    };
+    assert_eq!(read(ports, "t", &[DocumentKey::Submission]).await, std::slice::from_ref(&first));
+    let again = Document { body: "other".into(), ..first.clone() };
     let existing = ports.store().put_document(&task, &again).await.unwrap();
     assert_eq!(existing, Put::Existing(first.body));
 }

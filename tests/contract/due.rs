@@ -26,11 +26,7 @@ async fn save<P: Ports>(ports: &P, task: &Task) {
 async fn due_in<P: Ports>(ports: &P, shard: u32, until: Timestamp) -> Vec<String> {
     let (mut ids, mut after) = (Vec::new(), None);
     loop {
-        let page = ports
-            .store()
-            .due(shard, until, after.as_ref())
-            .await
-            .unwrap();
+        let page = ports.store().due(shard, until, after.as_ref()).await.unwrap();
         ids.extend(page.task_ids.iter().map(ToString::to_string));
         after = page.next;
         if after.is_none() {
@@ -68,10 +64,7 @@ pub(super) async fn due_tasks_are_found_earliest_first(world: impl World) {
         create(ports, &task_due(task_id, Some(at(seconds)))).await;
     }
     let expected = [&ids[2], &ids[1], &ids[3], &ids[0]];
-    assert_eq!(
-        due_in(ports, 1, at(199)).await,
-        expected.map(String::as_str)
-    );
+    assert_eq!(due_in(ports, 1, at(199)).await, expected.map(String::as_str));
 }
 
 pub(super) async fn a_task_without_a_due_time_is_never_found(world: impl World) {
@@ -85,11 +78,7 @@ pub(super) async fn a_task_that_ends_is_found_no_more(world: impl World) {
     let (ports, task) = (world.ports(), new_task("t"));
     create(ports, &task).await;
     create(ports, &new_task("other")).await;
-    let ended = Task {
-        due: None,
-        process_state: ProcessState::Processed,
-        ..next(&task)
-    };
+    let ended = Task { due: None, process_state: ProcessState::Processed, ..next(&task) };
     save(ports, &ended).await;
     assert_eq!(due(ports, at(1_000)).await, ["other"]);
 }
@@ -97,24 +86,15 @@ pub(super) async fn a_task_that_ends_is_found_no_more(world: impl World) {
 pub(super) async fn a_task_that_is_moved_is_found_at_its_new_time(world: impl World) {
     let (ports, task) = (world.ports(), task_due("t", Some(at(10))));
     create(ports, &task).await;
-    let later = Task {
-        due: Some(at(50)),
-        ..next(&task)
-    };
+    let later = Task { due: Some(at(50)), ..next(&task) };
     save(ports, &later).await;
     assert_eq!(due(ports, at(49)).await, [""; 0]);
     assert_eq!(due(ports, at(50)).await, ["t"]);
-    let sooner = Task {
-        due: Some(at(20)),
-        ..next(&later)
-    };
+    let sooner = Task { due: Some(at(20)), ..next(&later) };
     save(ports, &sooner).await;
     assert_eq!(due(ports, at(19)).await, [""; 0]);
     assert_eq!(due(ports, at(1_000)).await, ["t"], "once, at its new time");
-    let unmoved = Task {
-        failure_count: 1,
-        ..next(&sooner)
-    };
+    let unmoved = Task { failure_count: 1, ..next(&sooner) };
     save(ports, &unmoved).await;
     assert_eq!(due(ports, at(20)).await, ["t"]);
 }
@@ -122,14 +102,7 @@ pub(super) async fn a_task_that_is_moved_is_found_at_its_new_time(world: impl Wo
 pub(super) async fn a_task_that_ended_can_be_due_again(world: impl World) {
     let (ports, task) = (world.ports(), task_due("t", None));
     create(ports, &task).await;
-    save(
-        ports,
-        &Task {
-            due: Some(at(30)),
-            ..next(&task)
-        },
-    )
-    .await;
+    save(ports, &Task { due: Some(at(30)), ..next(&task) }).await;
     assert_eq!(due(ports, at(30)).await, ["t"]);
 }
 
@@ -137,10 +110,7 @@ pub(super) async fn a_save_that_is_lost_moves_nothing(world: impl World) {
     let (ports, task) = (world.ports(), task_due("t", Some(at(10))));
     create(ports, &task).await;
     for due in [None, Some(at(99))] {
-        let stale = Task {
-            due,
-            ..task.clone()
-        };
+        let stale = Task { due, ..task.clone() };
         let saved = ports.store().save(&stale).await.unwrap();
         assert!(matches!(saved, Saved::Conflict(Some(_))), "{saved:?}");
     }

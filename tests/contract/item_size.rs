@@ -25,20 +25,10 @@ fn task_of_twenty_steps(running: u32) -> Task {
     let steps = (0..20).map(|n| {
         let (attempt, complete_by) = (1, time(60));
         let state = match n < running {
-            true => StepState::Running {
-                attempt,
-                complete_by,
-            },
+            true => StepState::Running { attempt, complete_by },
             false => StepState::Completed { attempt },
         };
-        (
-            step(&format!("step_name_{n:02}")),
-            StepRecord {
-                state,
-                failure_count: 0,
-                error: None,
-            },
-        )
+        (step(&format!("step_name_{n:02}")), StepRecord { state, failure_count: 0, error: None })
     });
     let scheduler = Some("scheduler-0badcafe".to_owned());
     Task {
@@ -62,9 +52,7 @@ fn task_of_twenty_steps(running: u32) -> Task {
 /// each of its fields.
 /// <https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html>
 fn size(item: &HashMap<String, AttributeValue>) -> usize {
-    item.iter()
-        .map(|(name, value)| name.len() + value_size(value))
-        .sum()
+    item.iter().map(|(name, value)| name.len() + value_size(value)).sum()
 }
 
 fn value_size(value: &AttributeValue) -> usize {
@@ -83,10 +71,7 @@ fn value_size(value: &AttributeValue) -> usize {
 /// save, which leaves `due` as it is.
 async fn stored_size(world: &Embedded, task: &Task) -> (usize, f64) {
     let store = world.ports().store();
-    assert_eq!(
-        store.create(task, &submission(task)).await.unwrap(),
-        Created::Created
-    );
+    assert_eq!(store.create(task, &submission(task)).await.unwrap(), Created::Created);
     let units = || total(&world.meter.read(), "DynamoDB.PutItem").write_units;
     let before = units();
     assert_eq!(store.save(&next(task)).await.unwrap(), Saved::Saved);
@@ -104,9 +89,6 @@ async fn a_task_of_twenty_steps_costs_one_write_unit_a_save() {
         let world = Embedded::open().await;
         let (bytes, units) = stored_size(&world, &task_of_twenty_steps(running)).await;
         assert!(bytes <= UNIT_BYTES, "{running} running: {bytes} bytes");
-        assert!(
-            (units - 1.0).abs() < f64::EPSILON,
-            "{running} running: {units} units"
-        );
+        assert!((units - 1.0).abs() < f64::EPSILON, "{running} running: {units} units");
     }
 }

@@ -48,10 +48,7 @@ pub(super) fn new_task(task_id: &str) -> Task {
 
 /// A task that was just submitted and is due at this time, or never.
 pub(super) fn task_due(task_id: &str, due: Option<Timestamp>) -> Task {
-    Task {
-        due,
-        ..new_task(task_id)
-    }
+    Task { due, ..new_task(task_id) }
 }
 
 /// A task with something in every field, and a step in every state.
@@ -76,44 +73,14 @@ pub(super) fn full_task(task_id: &str) -> Task {
         traceparent: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned()),
         error: Some("step `charge`: Zahlung \"abgelehnt\" \u{1f4b3}\n…".to_owned()),
         steps: [
-            (
-                step("book"),
-                record(
-                    StepState::Running {
-                        attempt: 1,
-                        complete_by,
-                    },
-                    0,
-                    None,
-                ),
-            ),
-            (
-                step("charge"),
-                record(StepState::Failed { attempt: 3 }, 3, Some("declined")),
-            ),
+            (step("book"), record(StepState::Running { attempt: 1, complete_by }, 0, None)),
+            (step("charge"), record(StepState::Failed { attempt: 3 }, 3, Some("declined"))),
             (
                 step("notify"),
-                record(
-                    StepState::Waiting { attempt: 2, until },
-                    2,
-                    Some("503, later"),
-                ),
+                record(StepState::Waiting { attempt: 2, until }, 2, Some("503, later")),
             ),
-            (
-                step("pack"),
-                record(
-                    StepState::Running {
-                        attempt: 100,
-                        complete_by,
-                    },
-                    99,
-                    Some(""),
-                ),
-            ),
-            (
-                step("reserve"),
-                record(StepState::Completed { attempt: 2 }, 1, Some("timed out")),
-            ),
+            (step("pack"), record(StepState::Running { attempt: 100, complete_by }, 99, Some(""))),
+            (step("reserve"), record(StepState::Completed { attempt: 2 }, 1, Some("timed out"))),
         ]
         .into(),
         ..new_task(task_id)
@@ -122,40 +89,24 @@ pub(super) fn full_task(task_id: &str) -> Task {
 
 /// The task as the next decision would save it.
 pub(super) fn next(task: &Task) -> Task {
-    Task {
-        revision: task.revision + 1,
-        ..task.clone()
-    }
+    Task { revision: task.revision + 1, ..task.clone() }
 }
 
 /// The document that goes with a new task.
 pub(super) fn submission(task: &Task) -> Document {
     let body = json!({ "task_id": task.task_id, "workflow": "order", "input": { "sku": "s-1" } });
-    Document {
-        key: DocumentKey::Submission,
-        at: at(0),
-        body,
-    }
+    Document { key: DocumentKey::Submission, at: at(0), body }
 }
 
 /// What an attempt at a step returned.
 pub(super) fn output(name: &str, attempt: u32, body: Value) -> Document {
-    Document {
-        key: DocumentKey::Output {
-            step: step(name),
-            attempt,
-        },
-        at: at(1),
-        body,
-    }
+    Document { key: DocumentKey::Output { step: step(name), attempt }, at: at(1), body }
 }
 
 /// The ids of this many tasks, all in one shard.
 pub(super) fn ids_in(shard: u32, shards: u32, count: usize) -> Vec<String> {
     let shards = NonZeroU32::new(shards).unwrap();
-    let ids = (0..)
-        .map(|n| format!("t-{n}"))
-        .filter(|text| shard_of(&id(text), shards) == shard);
+    let ids = (0..).map(|n| format!("t-{n}")).filter(|text| shard_of(&id(text), shards) == shard);
     ids.take(count).collect()
 }
 

@@ -32,13 +32,7 @@ pub(super) async fn a_created_task_loads_as_it_was(world: impl World) {
 }
 
 pub(super) async fn what_a_task_does_not_have_it_does_not_have_when_loaded(world: impl World) {
-    let (ports, task) = (
-        world.ports(),
-        Task {
-            due: None,
-            ..new_task("t")
-        },
-    );
+    let (ports, task) = (world.ports(), Task { due: None, ..new_task("t") });
     create(ports, &task).await;
     assert_eq!(load(ports, "t").await, Some(task));
 }
@@ -47,20 +41,13 @@ pub(super) async fn a_time_keeps_its_milliseconds_and_no_more(world: impl World)
     let ports = world.ports();
     let precise = "2026-06-01T12:00:00.123456789Z".parse().unwrap();
     let kept = "2026-06-01T12:00:00.123Z".parse().unwrap();
-    let of = |time| Task {
-        submitted_at: time,
-        due: Some(time),
-        ..new_task("t")
-    };
+    let of = |time| Task { submitted_at: time, due: Some(time), ..new_task("t") };
     let mut document = submission(&of(precise));
     document.at = precise;
     ports.store().create(&of(precise), &document).await.unwrap();
     assert_eq!(load(ports, "t").await, Some(of(kept)));
     document.at = kept;
-    let read = ports
-        .store()
-        .documents(&id("t"), &[DocumentKey::Submission])
-        .await;
+    let read = ports.store().documents(&id("t"), &[DocumentKey::Submission]).await;
     assert_eq!(read.unwrap(), [document]);
 }
 
@@ -78,10 +65,7 @@ pub(super) async fn a_task_created_twice_exists_and_stays_as_it_was(world: impl 
         assert_eq!(again, Created::Exists);
     }
     assert_eq!(load(ports, "t").await.as_ref(), Some(&first));
-    let read = ports
-        .store()
-        .documents(&first.task_id, &[DocumentKey::Submission])
-        .await;
+    let read = ports.store().documents(&first.task_id, &[DocumentKey::Submission]).await;
     assert_eq!(read.unwrap(), [submission(&first)]);
 }
 
@@ -92,17 +76,10 @@ pub(super) async fn a_task_is_not_created_without_its_document(world: impl World
     let mut first = submission(&task);
     first.body = "first".into();
     ports.store().put_document(&task, &first).await.unwrap();
-    let created = ports
-        .store()
-        .create(&task, &submission(&task))
-        .await
-        .unwrap();
+    let created = ports.store().create(&task, &submission(&task)).await.unwrap();
     assert_eq!(created, Created::Exists);
     assert_eq!(ports.store().load(&task.task_id).await.unwrap(), None);
-    let read = ports
-        .store()
-        .documents(&task.task_id, &[DocumentKey::Submission])
-        .await;
+    let read = ports.store().documents(&task.task_id, &[DocumentKey::Submission]).await;
     assert_eq!(read.unwrap(), [first]);
     let due = ports.store().due(0, at(1_000), None).await.unwrap();
     assert!(due.task_ids.is_empty(), "{due:?}");
@@ -114,22 +91,12 @@ pub(super) async fn a_document_is_not_created_without_its_task(world: impl World
     let late = output("charge", 1, "late".into());
     let created = ports.store().create(&task, &late).await.unwrap();
     assert_eq!(created, Created::Exists);
-    assert_eq!(
-        ports
-            .store()
-            .documents(&task.task_id, &[late.key])
-            .await
-            .unwrap(),
-        []
-    );
+    assert_eq!(ports.store().documents(&task.task_id, &[late.key]).await.unwrap(), []);
 }
 
 pub(super) async fn of_sixteen_creations_of_one_task_one_wins<W: World>(world: W) {
     let attempts = race(world.ports(), |ports, n| async move {
-        let task = Task {
-            version: n,
-            ..new_task("t")
-        };
+        let task = Task { version: n, ..new_task("t") };
         let mut document = submission(&task);
         document.body = n.into();
         (n, ports.store().create(&task, &document).await)
@@ -147,26 +114,14 @@ pub(super) async fn of_sixteen_creations_of_one_task_one_wins<W: World>(world: W
     assert_eq!((winners.len(), losers), (1, WRITERS - 1));
     let task = load(world.ports(), "t").await.unwrap();
     assert_eq!(task.version, winners[0]);
-    let read = world
-        .ports()
-        .store()
-        .documents(&id("t"), &[DocumentKey::Submission])
-        .await
-        .unwrap();
-    assert_eq!(
-        read[0].body, winners[0],
-        "the document of one, the task of another"
-    );
+    let read = world.ports().store().documents(&id("t"), &[DocumentKey::Submission]).await.unwrap();
+    assert_eq!(read[0].body, winners[0], "the document of one, the task of another");
 }
 
 pub(super) async fn a_save_replaces_the_whole_task(world: impl World) {
     let (ports, before) = (world.ports(), full_task("t"));
     create(ports, &before).await;
-    let after = Task {
-        revision: before.revision + 1,
-        due: None,
-        ..new_task("t")
-    };
+    let after = Task { revision: before.revision + 1, due: None, ..new_task("t") };
     assert_eq!(ports.store().save(&after).await.unwrap(), Saved::Saved);
     assert_eq!(load(ports, "t").await, Some(after));
 }
@@ -175,10 +130,7 @@ pub(super) async fn a_task_is_saved_revision_after_revision(world: impl World) {
     let (ports, mut task) = (world.ports(), new_task("t"));
     create(ports, &task).await;
     for failure_count in 1..=20 {
-        task = Task {
-            failure_count,
-            ..next(&task)
-        };
+        task = Task { failure_count, ..next(&task) };
         assert_eq!(ports.store().save(&task).await.unwrap(), Saved::Saved);
     }
     assert_eq!(load(ports, "t").await.as_ref(), Some(&task));
@@ -188,29 +140,15 @@ pub(super) async fn a_task_is_saved_revision_after_revision(world: impl World) {
 pub(super) async fn a_save_of_an_old_revision_is_a_conflict(world: impl World) {
     let (ports, first) = (world.ports(), full_task("t"));
     create(ports, &first).await;
-    let second = Task {
-        locked_by: Some("second".to_owned()),
-        ..next(&first)
-    };
-    let third = Task {
-        locked_by: Some("third".to_owned()),
-        ..next(&second)
-    };
+    let second = Task { locked_by: Some("second".to_owned()), ..next(&first) };
+    let third = Task { locked_by: Some("third".to_owned()), ..next(&second) };
     for task in [&second, &third] {
         assert_eq!(ports.store().save(task).await.unwrap(), Saved::Saved);
     }
     for revision in [first.revision, second.revision, third.revision, 0] {
-        let stale = Task {
-            revision,
-            process_state: ProcessState::Processed,
-            ..first.clone()
-        };
+        let stale = Task { revision, process_state: ProcessState::Processed, ..first.clone() };
         let saved = ports.store().save(&stale).await.unwrap();
-        assert_eq!(
-            saved,
-            Saved::Conflict(Some(Box::new(third.clone()))),
-            "{revision}"
-        );
+        assert_eq!(saved, Saved::Conflict(Some(Box::new(third.clone()))), "{revision}");
     }
     assert_eq!(load(ports, "t").await, Some(third));
 }
@@ -237,10 +175,7 @@ pub(super) async fn a_save_repeated_is_a_conflict_with_itself(world: impl World)
 pub(super) async fn a_save_of_a_missing_task_is_a_conflict_with_nothing(world: impl World) {
     let ports = world.ports();
     for revision in [0, 1, 2] {
-        let task = Task {
-            revision,
-            ..new_task("t")
-        };
+        let task = Task { revision, ..new_task("t") };
         let saved = ports.store().save(&task).await.unwrap();
         assert_eq!(saved, Saved::Conflict(None), "{revision}");
     }
@@ -253,18 +188,12 @@ pub(super) async fn of_sixteen_saves_of_one_revision_one_wins<W: World>(world: W
     for round in 1..=10_u64 {
         let revision = task.revision + round;
         let attempts = race(world.ports(), |ports, n| async move {
-            let task = Task {
-                revision,
-                failure_count: n,
-                ..full_task("t")
-            };
+            let task = Task { revision, failure_count: n, ..full_task("t") };
             let saved = ports.store().save(&task).await.unwrap();
             (task, saved)
         });
-        let (won, lost): (Vec<_>, Vec<_>) = attempts
-            .await
-            .into_iter()
-            .partition(|(_, saved)| *saved == Saved::Saved);
+        let (won, lost): (Vec<_>, Vec<_>) =
+            attempts.await.into_iter().partition(|(_, saved)| *saved == Saved::Saved);
         assert_eq!(won.len(), 1);
         let winner = &won[0].0;
         for (_, saved) in lost {
@@ -285,17 +214,9 @@ pub(super) async fn what_one_instance_wrote_another_reads_at_once(world: impl Wo
         one.store().save(&task).await.unwrap();
         assert_eq!(load(&another, "t").await.as_ref(), Some(&task));
         let keys = [document.key.clone(), DocumentKey::Submission];
-        let read = another
-            .store()
-            .documents(&task.task_id, &keys[..1])
-            .await
-            .unwrap();
+        let read = another.store().documents(&task.task_id, &keys[..1]).await.unwrap();
         assert_eq!(read, std::slice::from_ref(&document));
-        let read = another
-            .store()
-            .documents(&task.task_id, &keys)
-            .await
-            .unwrap();
+        let read = another.store().documents(&task.task_id, &keys).await.unwrap();
         assert!(read.contains(&document), "{read:?}");
     }
 }

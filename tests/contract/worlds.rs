@@ -63,14 +63,9 @@ impl World for Memory {
     type Ports = MemoryPorts;
 
     async fn open() -> Self {
-        let timing = Timing {
-            pickup_within: Duration::from_secs(60),
-            clock_skew: Duration::ZERO,
-        };
+        let timing = Timing { pickup_within: Duration::from_secs(60), clock_skew: Duration::ZERO };
         let ports = MemoryPorts::new(timing, NonZeroU32::new(4).unwrap());
-        ports
-            .channel()
-            .delete_queue(&Queue::Client("gone".to_owned()));
+        ports.channel().delete_queue(&Queue::Client("gone".to_owned()));
         Self { ports }
     }
 
@@ -97,14 +92,10 @@ impl World for Memory {
     async fn sent(&self, queue: &Queue) -> Vec<Sent> {
         let sent = self.ports.channel().take(queue).into_iter().map(|message| {
             let attributes = message.attributes.into_iter();
-            let mut attributes: Vec<_> = attributes
-                .map(|(name, text)| (name.to_owned(), text))
-                .collect();
+            let mut attributes: Vec<_> =
+                attributes.map(|(name, text)| (name.to_owned(), text)).collect();
             attributes.sort();
-            Sent {
-                body: message.body,
-                attributes,
-            }
+            Sent { body: message.body, attributes }
         });
         sent.collect()
     }
@@ -112,12 +103,7 @@ impl World for Memory {
     async fn published(&self) -> Vec<(String, Value)> {
         let events = self.ports.bus().take().into_iter();
         events
-            .map(|event| {
-                (
-                    event.detail_type().to_owned(),
-                    serde_json::to_value(&event).unwrap(),
-                )
-            })
+            .map(|event| (event.detail_type().to_owned(), serde_json::to_value(&event).unwrap()))
             .collect()
     }
 }
@@ -150,27 +136,14 @@ impl World for Embedded {
     async fn open() -> Self {
         let aws = EmbeddedAws::in_memory().unwrap();
         let events = Mutex::new(aws.subscribe_events());
-        let config = resources::create(&aws, &["a".parse().unwrap()])
-            .await
-            .unwrap();
+        let config = resources::create(&aws, &["a".parse().unwrap()]).await.unwrap();
         let sdk = aws.sdk_config();
-        let client_queue_url = resources::create_queue(&sdk, "client-x", false)
-            .await
-            .unwrap();
+        let client_queue_url = resources::create_queue(&sdk, "client-x", false).await.unwrap();
         let meter = Meter::default();
-        let interceptors = vec![
-            SharedInterceptor::new(meter.clone()),
-            SharedInterceptor::new(BatchLimits),
-        ];
+        let interceptors =
+            vec![SharedInterceptor::new(meter.clone()), SharedInterceptor::new(BatchLimits)];
         let ports = AwsPorts::observed(&sdk, &config, "contract", interceptors);
-        Self {
-            ports,
-            meter,
-            aws,
-            config,
-            client_queue_url,
-            events,
-        }
+        Self { ports, meter, aws, config, client_queue_url, events }
     }
 
     fn ports(&self) -> &AwsPorts {
@@ -194,37 +167,22 @@ impl World for Embedded {
     }
 
     async fn sent(&self, queue: &Queue) -> Vec<Sent> {
-        let (sqs, url) = (
-            aws_sdk_sqs::Client::new(&self.aws.sdk_config()),
-            self.queue_url(queue),
-        );
+        let (sqs, url) = (aws_sdk_sqs::Client::new(&self.aws.sdk_config()), self.queue_url(queue));
         let mut sent = Vec::new();
         loop {
-            let receive = sqs
-                .receive_message()
-                .queue_url(&url)
-                .max_number_of_messages(10);
+            let receive = sqs.receive_message().queue_url(&url).max_number_of_messages(10);
             let received = receive.message_attribute_names("All").send().await.unwrap();
             if received.messages().is_empty() {
                 return sent;
             }
             for message in received.messages.unwrap() {
                 let receipt = message.receipt_handle.unwrap();
-                sqs.delete_message()
-                    .queue_url(&url)
-                    .receipt_handle(receipt)
-                    .send()
-                    .await
-                    .unwrap();
+                sqs.delete_message().queue_url(&url).receipt_handle(receipt).send().await.unwrap();
                 let attributes = message.message_attributes.unwrap_or_default().into_iter();
-                let mut attributes: Vec<_> = attributes
-                    .map(|(name, value)| (name, value.string_value.unwrap()))
-                    .collect();
+                let mut attributes: Vec<_> =
+                    attributes.map(|(name, value)| (name, value.string_value.unwrap())).collect();
                 attributes.sort();
-                sent.push(Sent {
-                    body: message.body.unwrap(),
-                    attributes,
-                });
+                sent.push(Sent { body: message.body.unwrap(), attributes });
             }
         }
     }
@@ -233,10 +191,7 @@ impl World for Embedded {
         let mut events = self.events.lock().unwrap();
         let taken = std::iter::from_fn(|| events.try_recv().ok()).map(|event| {
             assert_eq!(event["source"], steward_aws::bus::SOURCE);
-            (
-                event["detail-type"].as_str().unwrap().to_owned(),
-                event["detail"].clone(),
-            )
+            (event["detail-type"].as_str().unwrap().to_owned(), event["detail"].clone())
         });
         taken.collect()
     }

@@ -27,9 +27,9 @@ agent completes reserve #1   => reserve completed (output kept); request charge 
 clock +62s
 sweep                        => Error; charge failed (failures 1, reason kept); due 93s;
                                 notice to shop: error
-                                "step charge: no reply by complete-by, after 1 attempts";
+                                "step charge: no reply by complete-by, attempt 1 of 1";
                                 alert charge
-                                "step charge: no reply by complete-by, after 1 attempts"
+                                "step charge: no reply by complete-by, attempt 1 of 1"
 
 submit                       => Pending; due 93s
 wake                         => Processing; request reserve #1 by 123s

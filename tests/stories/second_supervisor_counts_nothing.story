@@ -22,10 +22,10 @@ sweep                        => ignored: NotDue
 clock +42s
 sweep                        => Error; reserve failed (failures 2, reason kept); due 146s;
                                 alert reserve
-                                "step reserve: no reply by complete-by, after 2 attempts"
+                                "step reserve: no reply by complete-by, attempt 2 of 2"
 sweep                        => ignored: NotDue
 clock +32s
 sweep                        => due 178s;
                                 alert reserve
-                                "step reserve: no reply by complete-by, after 2 attempts"
+                                "step reserve: no reply by complete-by, attempt 2 of 2"
 sweep                        => ignored: NotDue

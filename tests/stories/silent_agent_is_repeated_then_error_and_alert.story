@@ -19,5 +19,5 @@ wake                         => due 65s; request reserve #3 by 65s
 clock +22s
 sweep                        => Error; reserve failed (failures 3, reason kept); due 97s;
                                 alert reserve
-                                "step reserve: no reply by complete-by, after 3 attempts"
+                                "step reserve: no reply by complete-by, attempt 3 of 3"
 alert sent                   => no longer due

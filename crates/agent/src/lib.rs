@@ -196,7 +196,9 @@ mod tests {
             (Duration::ZERO, busy(None)),
             (Duration::ZERO, Ok(json!({ "id": 1 }))),
         ]);
-        let Attempted::Reply(reply) = run(&script, 30 * SECOND, 60 * SECOND).await else { panic!() };
+        let Attempted::Reply(reply) = run(&script, 30 * SECOND, 60 * SECOND).await else {
+            panic!()
+        };
         assert_eq!(reply.outcome, Outcome::Completed { output: json!({ "id": 1 }) });
         assert_eq!(script.called_at.lock().unwrap().len(), 3);
     }
@@ -216,7 +218,9 @@ mod tests {
     async fn a_permanent_fault_is_reported_at_once() {
         let refused = Err(Fault::Permanent { reason: "402".into() });
         let script = Script::new(vec![(Duration::ZERO, refused)]);
-        let Attempted::Reply(reply) = run(&script, 30 * SECOND, 60 * SECOND).await else { panic!() };
+        let Attempted::Reply(reply) = run(&script, 30 * SECOND, 60 * SECOND).await else {
+            panic!()
+        };
         assert_eq!(reply.outcome, Outcome::Failed { reason: "402".into() });
     }
 

@@ -91,7 +91,9 @@ pub fn judge(received: &Received, error: &DriveError) -> Option<Corrupt> {
         DriveError::Illegal { .. } | DriveError::Missing { .. } => {
             Some(received.corrupt(error.chain()))
         }
-        DriveError::Port { .. } | DriveError::Contended { .. } | DriveError::Panicked { .. } => None,
+        DriveError::Port { .. } | DriveError::Contended { .. } | DriveError::Panicked { .. } => {
+            None
+        }
     }
 }
 
@@ -137,6 +139,9 @@ mod tests {
     #[test]
     fn the_answer_names_only_what_failed() {
         let answer = serde_json::to_value(response(["m-2".to_owned()])).unwrap();
-        assert_eq!(answer, serde_json::json!({ "batchItemFailures": [{ "itemIdentifier": "m-2" }] }));
+        assert_eq!(
+            answer,
+            serde_json::json!({ "batchItemFailures": [{ "itemIdentifier": "m-2" }] })
+        );
     }
 }

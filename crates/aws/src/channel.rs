@@ -72,7 +72,8 @@ impl SqsChannel {
                 let each = |place: usize| match refused.get(place.to_string().as_str()) {
                     None => (place, Ok(())),
                     Some(failed) => {
-                        let source = format!("{}: {}", failed.code(), failed.message().unwrap_or("-"));
+                        let source =
+                            format!("{}: {}", failed.code(), failed.message().unwrap_or("-"));
                         let retryable = !failed.sender_fault();
                         let operation = operation();
                         (place, Err(PortError { operation, retryable, source: source.into() }))
@@ -146,7 +147,8 @@ impl Batch {
 
 /// What SQS counts: body, and names, types and values of attributes.
 fn size(message: &Outgoing) -> usize {
-    let attributes = message.attributes.iter().map(|(name, value)| name.len() + "String".len() + value.len());
+    let attributes =
+        message.attributes.iter().map(|(name, value)| name.len() + "String".len() + value.len());
     message.body.len() + attributes.sum::<usize>()
 }
 

@@ -130,7 +130,10 @@ mod tests {
         let config = Config::init_from_hashmap(&complete()).unwrap();
         assert_eq!(config.shards.get(), 8);
         assert_eq!(config.retention.0, Duration::from_secs(30 * 24 * 3600));
-        assert_eq!(config.agent_queue_url.of(&"payment".parse().unwrap()), "https://q/agent-payment");
+        assert_eq!(
+            config.agent_queue_url.of(&"payment".parse().unwrap()),
+            "https://q/agent-payment"
+        );
     }
 
     #[test]

@@ -6,9 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use aws_sdk_dynamodb::{
-    Client, operation::put_item::PutItemError, types::AttributeValue,
-};
+use aws_sdk_dynamodb::{Client, operation::put_item::PutItemError, types::AttributeValue};
 use steward_core::{
     limits,
     names::WorkflowName,
@@ -31,7 +29,9 @@ pub enum PublishError {
     #[error("{0}")]
     Invalid(String),
     /// The version exists with other content. Versions never change.
-    #[error("workflow `{0}` version {1} is published already, with other content: give it a new version")]
+    #[error(
+        "workflow `{0}` version {1} is published already, with other content: give it a new version"
+    )]
     Taken(WorkflowName, u32),
     /// The table could not be written.
     #[error(transparent)]
@@ -120,7 +120,11 @@ impl DynamoDefinitions {
         }
     }
 
-    async fn read_version(&self, name: &WorkflowName, version: u32) -> Result<Option<Workflow>, PortError> {
+    async fn read_version(
+        &self,
+        name: &WorkflowName,
+        version: u32,
+    ) -> Result<Option<Workflow>, PortError> {
         let operation = || format!("read workflow {name} version {version}");
         let request = self
             .client

@@ -24,8 +24,9 @@ use aws_smithy_runtime_api::{
         interceptors::{
             Intercept,
             context::{
-                BeforeDeserializationInterceptorContextRef, BeforeSerializationInterceptorContextMut,
-                BeforeTransmitInterceptorContextRef, FinalizerInterceptorContextRef, Output,
+                BeforeDeserializationInterceptorContextRef,
+                BeforeSerializationInterceptorContextMut, BeforeTransmitInterceptorContextRef,
+                FinalizerInterceptorContextRef, Output,
             },
         },
         orchestrator::Metadata,

@@ -10,7 +10,10 @@ use std::{collections::HashMap, num::NonZeroU32, time::Duration};
 pub use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::{
     operation::{put_item::PutItemError, transact_write_items::TransactWriteItemsError},
-    types::{AttributeValue, KeysAndAttributes, Put as PutItem, ReturnValuesOnConditionCheckFailure, TransactWriteItem},
+    types::{
+        AttributeValue, KeysAndAttributes, Put as PutItem, ReturnValuesOnConditionCheckFailure,
+        TransactWriteItem,
+    },
 };
 use jiff::Timestamp;
 use steward_core::{
@@ -76,7 +79,8 @@ impl DynamoStore {
         let mut documents = Vec::new();
         while let Some(item) = pages.next().await {
             let item = item.map_err(failed(format!("query documents of {id}")))?;
-            documents.push(read_document(&item).map_err(corrupt(format!("read document of {id}")))?);
+            documents
+                .push(read_document(&item).map_err(corrupt(format!("read document of {id}")))?);
         }
         Ok(documents)
     }
@@ -94,7 +98,8 @@ impl DynamoStore {
         let mut pages = self.client.scan().table_name(&self.tasks).into_paginator().items().send();
         let mut tasks = Vec::new();
         while let Some(item) = pages.next().await {
-            let task = read_task(item.map_err(failed("scan tasks"))?).map_err(corrupt("read task"))?;
+            let task =
+                read_task(item.map_err(failed("scan tasks"))?).map_err(corrupt("read task"))?;
             if wanted(&task) {
                 tasks.push(task);
             }
@@ -143,7 +148,8 @@ impl DynamoStore {
     async fn batch_get(&self, id: &TaskId, keys: &[DocumentKey]) -> Result<Vec<Item>, PortError> {
         let operation = || format!("read documents of {id}");
         let keys = keys.iter().map(|key| Self::document_id(id, key)).collect();
-        let wanted = KeysAndAttributes::builder().set_keys(Some(keys)).consistent_read(true).build();
+        let wanted =
+            KeysAndAttributes::builder().set_keys(Some(keys)).consistent_read(true).build();
         let wanted = wanted.map_err(|e| corrupt(operation())(e.into()))?;
         let mut unread = HashMap::from([(self.documents.clone(), wanted)]);
         let mut items = Vec::new();
@@ -190,7 +196,9 @@ impl StateStore for DynamoStore {
             .transact_items(put(&self.tasks, self.task_item(task)?)?);
         match request.send().await {
             Ok(_) => Ok(Created::Created),
-            Err(error) if error.as_service_error().is_some_and(exists_already) => Ok(Created::Exists),
+            Err(error) if error.as_service_error().is_some_and(exists_already) => {
+                Ok(Created::Exists)
+            }
             Err(error) => Err(failed(format!("create task {id}"))(error)),
         }
     }
@@ -236,7 +244,11 @@ impl StateStore for DynamoStore {
         }
     }
 
-    async fn documents(&self, id: &TaskId, keys: &[DocumentKey]) -> Result<Vec<Document>, PortError> {
+    async fn documents(
+        &self,
+        id: &TaskId,
+        keys: &[DocumentKey],
+    ) -> Result<Vec<Document>, PortError> {
         let operation = || format!("read documents of {id}");
         let items = if let [key] = keys {
             let request = self
@@ -286,7 +298,8 @@ impl StateStore for DynamoStore {
         let read = |item: &Item| read_cursor(item).map_err(corrupt("read the due index"));
         let next = answer.last_evaluated_key.as_ref().map(read).transpose()?;
         let items = answer.items.unwrap_or_default();
-        let task_ids = items.iter().map(|item| Ok(read(item)?.task_id)).collect::<Result<_, _>>()?;
+        let task_ids =
+            items.iter().map(|item| Ok(read(item)?.task_id)).collect::<Result<_, _>>()?;
         Ok(DuePage { task_ids, next })
     }
 
@@ -302,14 +315,18 @@ fn condition_refused<T>(answer: Refused<T>) -> Refused<Option<Option<Item>>> {
     match answer {
         Ok(_) => Ok(None),
         Err(error) => match error.as_service_error() {
-            Some(PutItemError::ConditionalCheckFailedException(refused)) => Ok(Some(refused.item.clone())),
+            Some(PutItemError::ConditionalCheckFailedException(refused)) => {
+                Ok(Some(refused.item.clone()))
+            }
             Some(_) | None => Err(error),
         },
     }
 }
 
 fn exists_already(error: &TransactWriteItemsError) -> bool {
-    let TransactWriteItemsError::TransactionCanceledException(canceled) = error else { return false };
+    let TransactWriteItemsError::TransactionCanceledException(canceled) = error else {
+        return false;
+    };
     canceled.cancellation_reasons().iter().any(|r| r.code() == Some("ConditionalCheckFailed"))
 }
 

@@ -43,7 +43,8 @@ impl Audit {
                 for service in Service::ALL {
                     let count = effects(service);
                     if count != 1 {
-                        self.findings.push(format!("{order}: Processed, with {count} effects in {service}"));
+                        self.findings
+                            .push(format!("{order}: Processed, with {count} effects in {service}"));
                     }
                 }
             }
@@ -51,7 +52,8 @@ impl Audit {
                 for service in Service::ALL {
                     let count = effects(service);
                     if count > 1 {
-                        self.findings.push(format!("{order}: Error, with {count} effects in {service}"));
+                        self.findings
+                            .push(format!("{order}: Error, with {count} effects in {service}"));
                     }
                 }
                 if !alerted.contains(order) {

@@ -139,7 +139,9 @@ impl Heard {
 
     /// A notice may come more than once; only the first end of an order counts.
     fn notice(&self, body: &str) {
-        let Ok(StatusNotice { task_id: Some(id), status, .. }) = serde_json::from_str(body) else { return };
+        let Ok(StatusNotice { task_id: Some(id), status, .. }) = serde_json::from_str(body) else {
+            return;
+        };
         match status {
             NoticeStatus::Received => {}
             NoticeStatus::Refused | NoticeStatus::Processed | NoticeStatus::Error => {
@@ -162,7 +164,8 @@ impl Heard {
 
 impl Client {
     async fn start(host: &Host, in_flight: usize) -> Result<Self> {
-        let reply_to = resources::create_queue(&host.aws.sdk_config(), "client-demo", false).await?;
+        let reply_to =
+            resources::create_queue(&host.aws.sdk_config(), "client-demo", false).await?;
         let inner = HeardInner {
             under_way: HashMap::new(),
             latencies: Histogram::new_with_max(LATENCY_MAX_US, 3)?,
@@ -283,7 +286,8 @@ async fn report(
     let orders: Vec<_> = (0..args.tasks).map(order_id).collect();
     let tasks = load_all(host, &orders).await?;
     let in_error = |task: &&Task| task.error.is_some();
-    wait_for_alerts(client, tasks.values().filter(in_error).map(|task| task.task_id.to_string())).await;
+    wait_for_alerts(client, tasks.values().filter(in_error).map(|task| task.task_id.to_string()))
+        .await;
     let mut audit = Audit::default();
     {
         let heard = client.heard.lock();
@@ -308,7 +312,11 @@ async fn report(
         ("faults_injected", "faults injected", faults),
         ("calls_retried", "calls retried by agents", counted(metrics::CALLS_RETRIED)),
         ("supervisor_recoveries", "steps recovered by the supervisor", recoveries),
-        ("duplicates_ignored", "duplicates and latecomers ignored", counted(metrics::EVENTS_IGNORED)),
+        (
+            "duplicates_ignored",
+            "duplicates and latecomers ignored",
+            counted(metrics::EVENTS_IGNORED),
+        ),
         ("calls_deduplicated", "repeats recognised by the services", ledger.deduplicated_total()),
         ("alerts", "tasks alerted", heard.alerted.len() as u64),
     ];
@@ -364,7 +372,8 @@ impl Report {
     fn json(&self) -> Value {
         let by_state: BTreeMap<_, _> =
             self.audit.by_state.iter().map(|(state, count)| (state.to_string(), count)).collect();
-        let counts: BTreeMap<_, _> = self.counts.iter().map(|(key, _, count)| (key, count)).collect();
+        let counts: BTreeMap<_, _> =
+            self.counts.iter().map(|(key, _, count)| (key, count)).collect();
         json!({
             "audit": { "passed": self.audit.passed(), "findings": self.audit.findings },
             "tasks": { "submitted": self.submitted, "by_state": by_state },

@@ -1,7 +1,7 @@
 //! `steward local`: the whole function set in this process, for the user's own workflows and
 //! services.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{io::Write, net::SocketAddr, path::PathBuf, time::Duration};
 
 use agent::http::BaseUrl;
 use anyhow::{Context, Result};
@@ -40,11 +40,12 @@ fn parse_agent(text: &str) -> Result<(AgentName, BaseUrl)> {
 }
 
 /// Hosts until Ctrl-C.
-#[expect(clippy::print_stdout, reason = "a command's output")]
 pub(crate) async fn run(args: LocalArgs) -> Result<()> {
     let workflows = read_dir(&args.workflows)?;
-    let published: Vec<_> =
-        workflows.iter().map(|workflow| format!("{} {}", workflow.name, workflow.version)).collect();
+    let published: Vec<_> = workflows
+        .iter()
+        .map(|workflow| format!("{} {}", workflow.name, workflow.version))
+        .collect();
     let agents: Vec<_> = args.agents.iter().map(|(name, url)| format!("{name} → {url}")).collect();
     let host = Host::start(HostOptions {
         data: args.data.clone(),
@@ -55,16 +56,24 @@ pub(crate) async fn run(args: LocalArgs) -> Result<()> {
         interceptors: Vec::new(),
     })
     .await?;
-    let address = host.address.map_or_else(|| args.listen.to_string(), |address| address.to_string());
+    let address =
+        host.address.map_or_else(|| args.listen.to_string(), |address| address.to_string());
     let state = args.data.map_or_else(|| "in memory".to_owned(), |dir| dir.display().to_string());
-    println!("workflows    {}", published.join(", "));
-    println!("agents       {}", agents.join(", "));
-    println!("state        {state}");
-    println!("submit       POST http://{address}/tasks, or queue {}", host.queue_url(resources::SUBMISSIONS_QUEUE));
-    println!("status       GET http://{address}/tasks/{{id}}");
-    println!("alerts       queue {}", host.queue_url(resources::ALERTS_QUEUE));
-    println!("reply queues {}", host.config.reply_queues);
-    println!("look inside  AWS_ENDPOINT_URL=http://{address} steward list");
-    println!("             aws --endpoint-url http://{address} dynamodb scan --table-name {}", host.config.tasks_table);
+    let base = format!("http://{address}");
+    let lines = [
+        format!("workflows    {}", published.join(", ")),
+        format!("agents       {}", agents.join(", ")),
+        format!("state        {state}"),
+        format!(
+            "submit       POST {base}/tasks, or queue {}",
+            host.queue_url(resources::SUBMISSIONS_QUEUE)
+        ),
+        format!("status       GET {base}/tasks/{{id}}"),
+        format!("alerts       queue {}", host.queue_url(resources::ALERTS_QUEUE)),
+        format!("reply queues {}", host.config.reply_queues),
+        format!("look inside  AWS_ENDPOINT_URL={base} steward list"),
+    ];
+    // A host goes on when nobody reads what it says.
+    let _ = writeln!(std::io::stdout(), "{}", lines.join("\n"));
     tokio::signal::ctrl_c().await.context("wait for Ctrl-C")
 }

@@ -27,8 +27,8 @@ pub(crate) async fn submit(files: &[std::path::PathBuf], deployment: &Deployment
     for file in files {
         for (n, value) in read_values(file)?.into_iter().enumerate() {
             let text = value.to_string();
-            let submission =
-                parse(&text).with_context(|| format!("{}, submission {}", file.display(), n + 1))?;
+            let submission = parse(&text)
+                .with_context(|| format!("{}, submission {}", file.display(), n + 1))?;
             submissions.push((submission.task_id, text));
         }
     }
@@ -97,7 +97,10 @@ pub(crate) async fn show(task: &str, as_json: bool, deployment: &Deployment) -> 
     if let Some(error) = &task.error {
         println!("error: {error}");
     }
-    println!("complete by {}, revision {}, failures {}", task.complete_by, task.revision, task.failure_count);
+    println!(
+        "complete by {}, revision {}, failures {}",
+        task.complete_by, task.revision, task.failure_count
+    );
     let mut table = table(&["at", "step", "attempt", "what"]);
     for line in lines {
         let Line { at, step, attempt, what } = line;

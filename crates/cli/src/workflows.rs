@@ -35,7 +35,8 @@ pub(crate) async fn run(command: WorkflowCommand) -> Result<()> {
             for file in &files {
                 match read_file(file) {
                     Ok(workflow) => {
-                        let (name, version, steps) = (&workflow.name, workflow.version, workflow.steps.len());
+                        let (name, version, steps) =
+                            (&workflow.name, workflow.version, workflow.steps.len());
                         println!("{}: {name} version {version}, {steps} steps: ok", file.display());
                     }
                     Err(error) => {

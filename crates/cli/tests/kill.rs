@@ -24,7 +24,9 @@ impl Steward {
     fn start(data: &Path, services: &MockServices) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_steward"));
         command.args(["local", "--listen", "127.0.0.1:0", "--supervise-every", "500ms"]);
-        command.arg("--workflows").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows"));
+        command
+            .arg("--workflows")
+            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows"));
         command.arg("--data").arg(data);
         for service in Service::ALL {
             command.arg("--agent").arg(format!("{service}={}", services.base_url(service)));
@@ -68,7 +70,8 @@ async fn state(client: &reqwest::Client, steward: &Steward, n: usize) -> String 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_in_the_middle_of_five_hundred_orders_it_loses_none_and_charges_none_twice() {
-    let services = MockServices::start(FaultPlan { latency_ms: 50, ..FaultPlan::none(1) }).await.unwrap();
+    let services =
+        MockServices::start(FaultPlan { latency_ms: 50, ..FaultPlan::none(1) }).await.unwrap();
     let data = tempfile::tempdir().unwrap();
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let shipped = || services.ledger().orders(Service::Shipping).count();

@@ -10,7 +10,12 @@
 //!             └─ task c ── load ─ panics ────────┘ (only its own fail)       └─ try again
 //! ```
 
-use std::{collections::BTreeMap, error::Error, panic::AssertUnwindSafe, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    error::Error,
+    panic::AssertUnwindSafe,
+    sync::Arc,
+};
 
 use futures_util::{FutureExt, StreamExt, future::join_all, stream};
 
@@ -108,7 +113,10 @@ impl DriveError {
 }
 
 /// Drives each delivery's task one decision further. Answers in the order given.
-pub async fn drive<P: Ports>(ports: &P, deliveries: Vec<Delivery>) -> Vec<Result<(), Arc<DriveError>>> {
+pub async fn drive<P: Ports>(
+    ports: &P,
+    deliveries: Vec<Delivery>,
+) -> Vec<Result<(), Arc<DriveError>>> {
     let mut answers: Vec<Result<(), Arc<DriveError>>> = deliveries.iter().map(|_| Ok(())).collect();
     let mut groups: BTreeMap<TaskId, Vec<(usize, Delivery)>> = BTreeMap::new();
     for (at, delivery) in deliveries.into_iter().enumerate() {
@@ -117,7 +125,8 @@ pub async fn drive<P: Ports>(ports: &P, deliveries: Vec<Delivery>) -> Vec<Result
     let decided: Vec<_> = stream::iter(groups)
         .map(|(task_id, group)| async move {
             let (places, group): (Vec<_>, Vec<_>) = group.into_iter().unzip();
-            let decision = AssertUnwindSafe(decide_group(ports, &task_id, &group)).catch_unwind().await;
+            let decision =
+                AssertUnwindSafe(decide_group(ports, &task_id, &group)).catch_unwind().await;
             let decision = decision.unwrap_or_else(|_| {
                 let task_id = task_id.clone();
                 Ruling { results: Err(DriveError::Panicked { task_id }), sends: Vec::new() }
@@ -147,19 +156,20 @@ pub async fn drive<P: Ports>(ports: &P, deliveries: Vec<Delivery>) -> Vec<Result
             }
         }
     }
-    let alerting: Vec<_> = owners.iter().zip(&sends).map(|(_, send)| send.is_task_alert()).collect();
+    let mut alerted: BTreeSet<_> = owners
+        .iter()
+        .zip(&sends)
+        .filter(|(_, send)| send.is_task_alert())
+        .map(|((id, _), _)| id.clone())
+        .collect();
     let sent = carry_out(ports, sends).await;
-    let mut alerted = Vec::new();
-    for (((task_id, places), result), alert) in owners.into_iter().zip(sent).zip(alerting) {
-        match result {
-            Ok(()) if alert => alerted.push(task_id),
-            Ok(()) => {}
-            Err(source) => {
-                let error = Arc::new(DriveError::Port { task_id, source: Arc::new(source) });
-                for place in places {
-                    set(&mut answers, place, Err(error.clone()));
-                }
-            }
+    for ((task_id, places), result) in owners.into_iter().zip(sent) {
+        let Err(source) = result else { continue };
+        // Whatever of the ending was not told, the notice too, is told again while the task is due.
+        alerted.remove(&task_id);
+        let error = Arc::new(DriveError::Port { task_id, source: Arc::new(source) });
+        for place in places {
+            set(&mut answers, place, Err(error.clone()));
         }
     }
     confirm_alerts(ports, alerted).await;
@@ -300,7 +310,8 @@ enum Written {
 
 /// Documents first, then the save that refers to them.
 async fn write<P: Ports>(ports: &P, fold: &Fold) -> Result<Written, PortError> {
-    let puts = fold.documents.iter().map(|document| ports.store().put_document(&fold.task, document));
+    let puts =
+        fold.documents.iter().map(|document| ports.store().put_document(&fold.task, document));
     let puts = join_all(puts).await;
     for (document, put) in fold.documents.iter().zip(puts) {
         match put? {
@@ -310,7 +321,9 @@ async fn write<P: Ports>(ports: &P, fold: &Fold) -> Result<Written, PortError> {
                     return Ok(Written::Document(document.key.clone(), body));
                 }
                 // Nothing is decided by why an attempt failed: the first reason written stays.
-                DocumentKey::Output { .. } | DocumentKey::Failure { .. } | DocumentKey::Submission => {}
+                DocumentKey::Output { .. }
+                | DocumentKey::Failure { .. }
+                | DocumentKey::Submission => {}
             },
         }
     }
@@ -331,9 +344,10 @@ fn adopt(delivery: &mut Delivery, key: &DocumentKey, body: &serde_json::Value) {
 
 /// A task in Error stays due until its alert is out. If this save is lost, the supervisor alerts
 /// again: at least once.
-async fn confirm_alerts<P: Ports>(ports: &P, alerted: Vec<TaskId>) {
+async fn confirm_alerts<P: Ports>(ports: &P, alerted: BTreeSet<TaskId>) {
     let confirmed = stream::iter(alerted).map(|task_id| async move {
-        let delivery = Delivery { task_id: task_id.clone(), event: Event::AlertSent, redelivered: false };
+        let delivery =
+            Delivery { task_id: task_id.clone(), event: Event::AlertSent, redelivered: false };
         if let Err(error) = try_decide_group(ports, &task_id, &[delivery]).await {
             tracing::warn!(error = error.chain(), "alert sent, but not recorded as sent");
         }
@@ -356,7 +370,8 @@ struct Line {
 
 impl Line {
     fn of(before: &Task, after: &Task, event: &Event) -> Self {
-        let (step, attempt) = event.step().map_or((None, 0), |(step, attempt)| (Some(step), attempt));
+        let (step, attempt) =
+            event.step().map_or((None, 0), |(step, attempt)| (Some(step), attempt));
         let state = |task: &Task| match step.and_then(|step| task.steps.get(step)) {
             Some(record) => record.state.name().to_owned(),
             None => task.process_state.to_string(),

@@ -77,9 +77,8 @@ pub async fn carry_out<P: Ports>(ports: &P, sends: Vec<Send>) -> Vec<Result<(), 
     let sending = async {
         if messages.is_empty() { Vec::new() } else { ports.channel().send(messages).await }
     };
-    let publishing = async {
-        if events.is_empty() { Vec::new() } else { ports.bus().publish(events).await }
-    };
+    let publishing =
+        async { if events.is_empty() { Vec::new() } else { ports.bus().publish(events).await } };
     let (sent, published) = join(sending, publishing).await;
     let places = message_places.into_iter().chain(event_places);
     for (place, answer) in places.zip(sent.into_iter().chain(published)) {
@@ -104,7 +103,9 @@ fn message(effect: Effect, traceparent: Option<String>) -> Message {
         Effect::Reply(reply) => {
             outgoing(Queue::Scheduler, &SchedulerMessage::Reply(reply), traceparent)
         }
-        Effect::Wake(wake) => outgoing(Queue::Scheduler, &SchedulerMessage::Wake(wake), traceparent),
+        Effect::Wake(wake) => {
+            outgoing(Queue::Scheduler, &SchedulerMessage::Wake(wake), traceparent)
+        }
         Effect::Notice { queue, notice } => outgoing(Queue::Client(queue), &notice, traceparent),
         Effect::Reject { submission, reason } => {
             let reason = ("reason", limits::shorten(&reason, limits::REASON_CHARS_MAX));
@@ -120,5 +121,9 @@ fn message(effect: Effect, traceparent: Option<String>) -> Message {
 fn outgoing<T: Serialize>(queue: Queue, message: &T, traceparent: Option<String>) -> Outgoing {
     // Our own messages always serialise: their keys are texts and no type of theirs can refuse.
     let body = serde_json::to_string(message).unwrap_or_default();
-    Outgoing { queue, body, attributes: traceparent.map(|t| ("traceparent", t)).into_iter().collect() }
+    Outgoing {
+        queue,
+        body,
+        attributes: traceparent.map(|t| ("traceparent", t)).into_iter().collect(),
+    }
 }

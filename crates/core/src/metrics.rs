@@ -3,10 +3,7 @@
 
 use metrics::counter;
 
-use crate::{
-    task::Task,
-    transition::Ignored,
-};
+use crate::{task::Task, transition::Ignored};
 
 /// Tasks that ended, by `state`: `Processed` or `Error`.
 pub const TASKS_ENDED: &str = "steward_tasks_ended_total";
@@ -36,9 +33,8 @@ pub(crate) fn saved(before: &Task, after: &Task) {
     }
     let failed = after.failure_count.saturating_sub(before.failure_count);
     counter!(ATTEMPTS_FAILED).increment(u64::from(failed));
-    let attempts = |task: &Task| {
-        task.steps.values().map(|step| u64::from(step.state.attempt())).sum::<u64>()
-    };
+    let attempts =
+        |task: &Task| task.steps.values().map(|step| u64::from(step.state.attempt())).sum::<u64>();
     counter!(ATTEMPTS_STARTED).increment(attempts(after).saturating_sub(attempts(before)));
 }
 

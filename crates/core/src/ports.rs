@@ -188,9 +188,10 @@ pub trait StateStore: Send + Sync {
 /// Which shard of the due index a task is in, by FNV-1a: stable over versions of everything.
 #[must_use]
 pub fn shard_of(id: &TaskId, shards: NonZeroU32) -> u32 {
-    let hash = id.as_str().bytes().fold(0x811c_9dc5_u32, |hash, byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-    });
+    let hash = id
+        .as_str()
+        .bytes()
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     hash % shards
 }
 

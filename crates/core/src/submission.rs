@@ -95,7 +95,9 @@ pub fn parse(text: &str) -> Result<Submission, Refusal> {
 /// The parser's message as a queue's attribute may hold it: it quotes keys, which may be of any
 /// length and have any character.
 fn plain(error: &serde_json::Error) -> String {
-    let visible = |c: char| if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') { '\u{fffd}' } else { c };
+    let visible = |c: char| {
+        if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') { '\u{fffd}' } else { c }
+    };
     let text: String = error.to_string().chars().map(visible).collect();
     limits::shorten(&text, limits::REASON_CHARS_MAX)
 }
@@ -124,7 +126,8 @@ impl Readable {
 /// cannot would keep all of a task's messages from being sent.
 #[must_use]
 pub fn is_traceparent(text: &str) -> bool {
-    (1..=limits::TRACEPARENT_CHARS_MAX).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic())
+    (1..=limits::TRACEPARENT_CHARS_MAX).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_graphic())
 }
 
 /// The new task and the document that goes with it.
@@ -184,7 +187,10 @@ mod tests {
     fn what_is_no_submission_is_refused_with_the_place() {
         for (text, reason) in [
             ("{", "not a submission: EOF while parsing an object at line 1 column 1"),
-            (r#"{"workflow":"order"}"#, "not a submission: missing field `task_id` at line 1 column 20"),
+            (
+                r#"{"workflow":"order"}"#,
+                "not a submission: missing field `task_id` at line 1 column 20",
+            ),
             (
                 r#"{"task_id":"a b","workflow":"order"}"#,
                 "not a submission: task id `a b` is not valid: a letter or digit, then letters, digits, \
@@ -197,11 +203,16 @@ mod tests {
 
     #[test]
     fn a_refusal_is_short_and_printable_whatever_it_quotes() {
-        let long = parse(&format!(r#"{{"{}\u0007\uffff":1}}"#, "x".repeat(10_000))).unwrap_err().to_string();
+        let long = parse(&format!(r#"{{"{}\u0007\uffff":1}}"#, "x".repeat(10_000)))
+            .unwrap_err()
+            .to_string();
         let start = "not a submission: unknown field `xxx";
         assert!(long.starts_with(start) && long.chars().count() <= 2_100, "{long}");
         let odd = parse(r#"{"a\u0007\uffff":1}"#).unwrap_err().to_string();
-        assert!(odd.starts_with("not a submission: unknown field `a\u{fffd}\u{fffd}`, expected"), "{odd}");
+        assert!(
+            odd.starts_with("not a submission: unknown field `a\u{fffd}\u{fffd}`, expected"),
+            "{odd}"
+        );
     }
 
     #[test]

@@ -23,7 +23,17 @@ mod millis {
 
 /// Where the task as a whole stands (the pattern's `ProcessState`).
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
 )]
 pub enum ProcessState {
     /// Recorded; no scheduler has taken it in hand yet.
@@ -213,7 +223,9 @@ impl Task {
     pub fn running(&self) -> impl Iterator<Item = (&StepName, u32, Timestamp)> {
         self.steps.iter().filter_map(|(name, record)| match record.state {
             StepState::Running { attempt, complete_by } => Some((name, attempt, complete_by)),
-            StepState::Waiting { .. } | StepState::Completed { .. } | StepState::Failed { .. } => None,
+            StepState::Waiting { .. } | StepState::Completed { .. } | StepState::Failed { .. } => {
+                None
+            }
         })
     }
 }

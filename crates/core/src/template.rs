@@ -44,7 +44,9 @@ pub enum InvalidTemplate {
     #[error("an expression of {0} characters; the limit is {max}", max = limits::EXPRESSION_CHARS_MAX)]
     TooLong(usize),
     /// The expression names something that does not exist.
-    #[error("expression `{expression}`: unknown name `{name}`; there are `input`, `steps` and `task`")]
+    #[error(
+        "expression `{expression}`: unknown name `{name}`; there are `input`, `steps` and `task`"
+    )]
     UnknownName {
         /// The expression as written.
         expression: String,
@@ -194,9 +196,9 @@ impl schemars::JsonSchema for Template {
 fn parse_node(source: &Value, reads: &mut Reads) -> Result<Node, InvalidTemplate> {
     Ok(match source {
         Value::String(text) => parse_text(text, reads)?,
-        Value::Array(items) => Node::Array(
-            items.iter().map(|item| parse_node(item, reads)).collect::<Result<_, _>>()?,
-        ),
+        Value::Array(items) => {
+            Node::Array(items.iter().map(|item| parse_node(item, reads)).collect::<Result<_, _>>()?)
+        }
         Value::Object(fields) => Node::Object(
             fields
                 .iter()
@@ -545,7 +547,8 @@ mod tests {
     fn render(template: Value) -> Result<Value, String> {
         let charge = json!({ "id": "ch-1" });
         let outputs = BTreeMap::from([("charge".parse().unwrap(), &charge)]);
-        let input = json!({ "amount": 20, "to": { "z": 1, "a": 2 }, "name": "Ada", "items": [1, 2] });
+        let input =
+            json!({ "amount": 20, "to": { "z": 1, "a": 2 }, "name": "Ada", "items": [1, 2] });
         let scope =
             Scope { input: &input, outputs: &outputs, task_id: "order-1", workflow: "order" };
         Template::parse(template)
@@ -558,14 +561,23 @@ mod tests {
     fn a_whole_expression_keeps_its_type_and_an_embedded_one_becomes_text() {
         assert_eq!(render(json!("${ input.amount }")), Ok(json!(20)));
         assert_eq!(render(json!("${ input.amount * 2 }")), Ok(json!(40)));
-        assert_eq!(render(json!("for ${ input.name }: ${ input.items }")), Ok(json!("for Ada: [1,2]")));
-        assert_eq!(render(json!("/charges/${ steps.charge.output.id }")), Ok(json!("/charges/ch-1")));
+        assert_eq!(
+            render(json!("for ${ input.name }: ${ input.items }")),
+            Ok(json!("for Ada: [1,2]"))
+        );
+        assert_eq!(
+            render(json!("/charges/${ steps.charge.output.id }")),
+            Ok(json!("/charges/ch-1"))
+        );
         assert_eq!(
             render(json!({ "order": "${ task.id }", "rest": [true, null, "${input.to}"] })),
             Ok(json!({ "order": "order-1", "rest": [true, null, { "z": 1, "a": 2 }] }))
         );
         assert_eq!(render(json!("${ input.items.map(i, i + 1) }")), Ok(json!([2, 3])));
-        assert_eq!(render(json!("${ {'a}': steps.charge.output.id} }")), Ok(json!({ "a}": "ch-1" })));
+        assert_eq!(
+            render(json!("${ {'a}': steps.charge.output.id} }")),
+            Ok(json!({ "a}": "ch-1" }))
+        );
         assert_eq!(render(json!("costs $${ and ${ 'x' }")), Ok(json!("costs ${ and x")));
     }
 
@@ -581,7 +593,8 @@ mod tests {
     #[test]
     fn what_it_reads_is_known_before_it_runs() {
         let template =
-            Template::parse(json!({ "a": "${ steps.charge.output.id }", "b": ["${ input.x }"] })).unwrap();
+            Template::parse(json!({ "a": "${ steps.charge.output.id }", "b": ["${ input.x }"] }))
+                .unwrap();
         let steps = BTreeSet::from(["charge".parse().unwrap()]);
         assert_eq!(template.reads(), &Reads { input: true, steps });
         let plain = Template::parse(json!({ "a": "${ task.id }", "b": 1 })).unwrap();
@@ -593,7 +606,10 @@ mod tests {
     #[test]
     fn a_broken_template_is_refused_with_the_reason() {
         for (template, reason) in [
-            (json!("${ input.x"), "`${ input.x`: `${` is never closed; write `$${` for a plain `${`"),
+            (
+                json!("${ input.x"),
+                "`${ input.x`: `${` is never closed; write `$${` for a plain `${`",
+            ),
             (
                 json!("${ inptu.x }"),
                 "expression `inptu.x`: unknown name `inptu`; there are `input`, `steps` and `task`",
@@ -610,14 +626,21 @@ mod tests {
             assert_eq!(render(template), Err(reason.to_owned()));
         }
         assert!(render(json!("${ 1 + }")).unwrap_err().starts_with("expression `1 +`: "));
-        assert!(render(json!(format!("${{ {} }}", "1+".repeat(600)))).unwrap_err().contains("the limit is"));
+        assert!(
+            render(json!(format!("${{ {} }}", "1+".repeat(600))))
+                .unwrap_err()
+                .contains("the limit is")
+        );
     }
 
     #[test]
     fn a_failing_expression_names_types_and_keys_but_no_values() {
         for (template, reason) in [
             (json!("${ input.missing }"), "expression `input.missing`: there is no `missing`"),
-            (json!("${ steps.other.output.x }"), "expression `steps.other.output.x`: there is no `other`"),
+            (
+                json!("${ steps.other.output.x }"),
+                "expression `steps.other.output.x`: there is no `other`",
+            ),
             (
                 json!("${ input.name + 1 }"),
                 "expression `input.name + 1`: `add` is not for string and int",

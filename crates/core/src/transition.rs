@@ -36,8 +36,8 @@ use crate::{
     effects::Effect,
     limits,
     messages::{
-        Alert, BusEvent, NoticeStatus, Outcome, StatusNotice, StepReply, StepRequest, TaskEnded, Wake,
-        WakeCause, idempotency_key,
+        Alert, BusEvent, NoticeStatus, Outcome, StatusNotice, StepReply, StepRequest, TaskEnded,
+        Wake, WakeCause, idempotency_key,
     },
     names::StepName,
     ports::{Document, DocumentKey, Timing},
@@ -182,7 +182,7 @@ pub fn transition(
 ) -> Transition {
     match decide(workflow, task, event, context) {
         Decision::Change(mut change) => {
-            change.render(workflow, documents, context);
+            change.render(task, workflow, documents, context);
             change.settle(task, workflow, context)
         }
         Decision::Ignore { reason, send, tell } => {
@@ -297,7 +297,9 @@ fn replied(workflow: &Workflow, task: &Task, reply: &StepReply, context: Context
     let newest = record.state.attempt();
     if reply.attempt > newest || reply.attempt == 0 {
         let (step, attempt) = (&reply.step, reply.attempt);
-        return Decision::Illegal(format!("a reply to attempt {attempt} at step `{step}`, of {newest}"));
+        return Decision::Illegal(format!(
+            "a reply to attempt {attempt} at step `{step}`, of {newest}"
+        ));
     }
     let ignore = |reason| Decision::Ignore { reason, send: Vec::new(), tell: Vec::new() };
     if reply.attempt < newest {
@@ -307,7 +309,9 @@ fn replied(workflow: &Workflow, task: &Task, reply: &StepReply, context: Context
         StepState::Running { complete_by, .. } if context.now > *complete_by => {
             ignore(Ignored::LateReply)
         }
-        StepState::Running { .. } => Decision::Change(Change::record(workflow, task, reply, context)),
+        StepState::Running { .. } => {
+            Decision::Change(Change::record(workflow, task, reply, context))
+        }
         // The supervisor has given this attempt up.
         StepState::Waiting { .. } => ignore(Ignored::StaleReply),
         StepState::Completed { .. } | StepState::Failed { .. } if !context.redelivered => {
@@ -366,7 +370,7 @@ fn sweep_processing(workflow: &Workflow, task: &Task, context: Context<'_>) -> D
             change.task.locked_by = None;
         } else {
             change.count_failure(&step, StepState::Failed { attempt }, reason, context);
-            change.fail_task(&format!("step {step}: {reason}, after {attempt} attempts"));
+            change.fail_task(&format!("step {step}: {reason}, attempt {attempt} of {attempts}"));
         }
     }
     if context.is_past(task.complete_by) {
@@ -403,7 +407,12 @@ impl Context<'_> {
 
 impl Change {
     /// Records an agent's answer and, if the task is being driven forward, starts what it allows.
-    fn record(workflow: &Workflow, task: &Task, reply: &StepReply, context: Context<'_>) -> Box<Self> {
+    fn record(
+        workflow: &Workflow,
+        task: &Task,
+        reply: &StepReply,
+        context: Context<'_>,
+    ) -> Box<Self> {
         let mut change = Self::of(task);
         let attempt = reply.attempt;
         match &reply.outcome {
@@ -436,7 +445,13 @@ impl Change {
         self.fail_task(&format!("step {step}: {reason}"));
     }
 
-    fn count_failure(&mut self, step: &StepName, next: StepState, reason: &str, context: Context<'_>) {
+    fn count_failure(
+        &mut self,
+        step: &StepName,
+        next: StepState,
+        reason: &str,
+        context: Context<'_>,
+    ) {
         let attempt = next.attempt();
         if let Some(record) = self.task.steps.get_mut(step) {
             record.state = next;
@@ -456,9 +471,15 @@ impl Change {
         }
     }
 
+    /// Starts nothing once the task's own complete-by has passed: nobody may act on it then.
     fn start_ready(&mut self, workflow: &Workflow, context: Context<'_>) {
+        if context.now >= self.task.complete_by {
+            return;
+        }
+        let soon = later(context.now, context.timing.clock_skew);
         let waited = self.task.steps.iter().filter_map(|(name, record)| match record.state {
-            StepState::Waiting { until, .. } if until <= context.now => Some(name),
+            // Whoever set `until` may have a clock that is ahead of this one.
+            StepState::Waiting { until, .. } if until <= soon => Some(name),
             StepState::Waiting { .. }
             | StepState::Running { .. }
             | StepState::Completed { .. }
@@ -484,23 +505,44 @@ impl Change {
         self.task.process_state == ProcessState::Processing
             && self.task.steps.values().any(|record| match record.state {
                 StepState::Waiting { until, .. } => until <= now,
-                StepState::Running { .. } | StepState::Completed { .. } | StepState::Failed { .. } => false,
+                StepState::Running { .. }
+                | StepState::Completed { .. }
+                | StepState::Failed { .. } => false,
             })
     }
 
     /// Makes the requests of the steps that start. One that cannot be made is a permanent failure of
-    /// its step.
-    fn render(&mut self, workflow: &Workflow, documents: &Documents, context: Context<'_>) {
+    /// its step, and then nothing else starts either: the task is in Error.
+    fn render(
+        &mut self,
+        before: &Task,
+        workflow: &Workflow,
+        documents: &Documents,
+        context: Context<'_>,
+    ) {
         let mut at_hand = documents.clone();
         at_hand.extend(self.documents.iter().map(|made| (made.key.clone(), made.body.clone())));
-        for step in std::mem::take(&mut self.send) {
-            match request(workflow, &self.task, &at_hand, &step) {
+        let send = std::mem::take(&mut self.send);
+        let mut impossible = Vec::new();
+        for step in &send {
+            match request(workflow, &self.task, &at_hand, step) {
                 Ok(request) => self.requests.push(request),
-                Err(reason) => {
-                    let attempt = self.task.steps.get(&step).map_or(1, |step| step.state.attempt());
-                    self.fail_step(&step, attempt, &reason, context);
-                }
+                Err(reason) => impossible.push((step, reason)),
             }
+        }
+        if impossible.is_empty() {
+            return;
+        }
+        self.requests.clear();
+        for step in send.iter().filter(|step| impossible.iter().all(|(failed, _)| failed != step)) {
+            match before.steps.get(step) {
+                Some(record) => self.task.steps.insert(step.clone(), record.clone()),
+                None => self.task.steps.remove(step),
+            };
+        }
+        for (step, reason) in impossible {
+            let attempt = self.task.steps.get(step).map_or(1, |record| record.state.attempt());
+            self.fail_step(step, attempt, &reason, context);
         }
     }
 
@@ -578,7 +620,9 @@ fn ending(task: &Task, workflow: &Workflow) -> Vec<Effect> {
 /// The key of what `step` returned, if it completed.
 fn output_key(task: &Task, step: &StepName) -> Option<DocumentKey> {
     match task.steps.get(step)?.state {
-        StepState::Completed { attempt } => Some(DocumentKey::Output { step: step.clone(), attempt }),
+        StepState::Completed { attempt } => {
+            Some(DocumentKey::Output { step: step.clone(), attempt })
+        }
         StepState::Running { .. } | StepState::Waiting { .. } | StepState::Failed { .. } => None,
     }
 }
@@ -625,7 +669,10 @@ fn request(
     };
     let bytes = request.body.as_ref().map_or(0, |body| body.to_string().len());
     if bytes + request.path.len() > limits::DOCUMENT_BYTES_MAX {
-        return Err(format!("a request of {bytes} bytes; the limit is {}", limits::DOCUMENT_BYTES_MAX));
+        return Err(format!(
+            "a request of {bytes} bytes; the limit is {}",
+            limits::DOCUMENT_BYTES_MAX
+        ));
     }
     Ok(request)
 }

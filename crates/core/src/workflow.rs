@@ -24,11 +24,16 @@ use crate::{
 mod friendly {
     use super::{Deserialize, Duration};
 
-    pub(super) fn serialize<S: serde::Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: serde::Serializer>(
+        duration: &Duration,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
         to.collect_str(&humantime::format_duration(*duration))
     }
 
-    pub(super) fn deserialize<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    pub(super) fn deserialize<'de, D: serde::Deserializer<'de>>(
+        from: D,
+    ) -> Result<Duration, D::Error> {
         let text = String::deserialize(from)?;
         humantime::parse_duration(&text)
             .map_err(|error| serde::de::Error::custom(format!("duration `{text}`: {error}")))
@@ -163,7 +168,9 @@ impl Workflow {
     /// The shortest time that any attempt may take: until then a new task cannot be past due.
     #[must_use]
     pub fn shortest_within(&self) -> Duration {
-        self.steps.values().fold(self.complete_within, |least, step| least.min(step.complete_within))
+        self.steps
+            .values()
+            .fold(self.complete_within, |least, step| least.min(step.complete_within))
     }
 
     /// Everything that is wrong with this definition beyond its syntax; empty if it can run.
@@ -226,7 +233,9 @@ impl Workflow {
             } else if !comes_before {
                 say(
                     at("request"),
-                    format!("`steps.{read}.output`: step `{read}` does not come before this one; name it in `after`"),
+                    format!(
+                        "`steps.{read}.output`: step `{read}` does not come before this one; name it in `after`"
+                    ),
                 );
             }
         }
@@ -242,7 +251,9 @@ impl Workflow {
                 let more: BTreeSet<_> = step
                     .after
                     .iter()
-                    .flat_map(|other| ancestors.get(other).into_iter().flatten().copied().chain([other]))
+                    .flat_map(|other| {
+                        ancestors.get(other).into_iter().flatten().copied().chain([other])
+                    })
                     .collect();
                 let known = ancestors.entry(name).or_default();
                 let count = known.len();
@@ -343,7 +354,9 @@ mod tests {
         let steps = json!({ "a": later, "b": step(&["a"]) });
         assert_eq!(
             problems(steps),
-            ["steps.a.request: `steps.b.output`: step `b` does not come before this one; name it in `after`"]
+            [
+                "steps.a.request: `steps.b.output`: step `b` does not come before this one; name it in `after`"
+            ]
         );
     }
 

@@ -175,7 +175,8 @@ fn malformed(path: &Path, text: &str, error: Error) -> DefinitionError {
     // both stand in front, once, as with every other error.
     let rendered = error.render_with_formatter(&Messages);
     let lines = rendered.lines().skip_while(|line| line.trim() != "|");
-    let lines = lines.map(|line| format!("\n{}", line.trim_end_matches(&message).trim_end())).collect();
+    let lines =
+        lines.map(|line| format!("\n{}", line.trim_end_matches(&message).trim_end())).collect();
     let place = error.location().filter(|location| *location != Location::UNKNOWN).map(Place::of);
     DefinitionError::Malformed { path: path.to_owned(), place, message, lines }
 }
@@ -200,9 +201,15 @@ impl MessageFormatter for Messages {
             Error::DuplicateMappingKey { key: Some(key), .. } => {
                 format!("key `{key}` is there twice").into()
             }
-            Error::InvalidScalar { ty: "u32", .. } => "expected a whole number, not negative".into(),
-            Error::Unexpected { expected: "mapping start", .. } => "expected keys with values".into(),
-            Error::Unexpected { expected: "sequence start", .. } => "expected a list, as `[a, b]`".into(),
+            Error::InvalidScalar { ty: "u32", .. } => {
+                "expected a whole number, not negative".into()
+            }
+            Error::Unexpected { expected: "mapping start", .. } => {
+                "expected keys with values".into()
+            }
+            Error::Unexpected { expected: "sequence start", .. } => {
+                "expected a list, as `[a, b]`".into()
+            }
             Error::Unexpected { expected: "string scalar", .. } => "expected a single value".into(),
             _ => UserMessageFormatter.format_message(error),
         }
@@ -369,18 +376,21 @@ steps:
 
     #[test]
     fn json_is_read_as_well() {
-        let json = serde_json::to_string_pretty(&parse(Path::new("x"), DEFINITION).unwrap()).unwrap();
+        let json =
+            serde_json::to_string_pretty(&parse(Path::new("x"), DEFINITION).unwrap()).unwrap();
         let tabbed = json.replace("  ", "\t");
         for text in [json.as_str(), tabbed.as_str()] {
-            assert_eq!(parse(Path::new("x"), text).unwrap(), parse(Path::new("x"), DEFINITION).unwrap());
+            assert_eq!(
+                parse(Path::new("x"), text).unwrap(),
+                parse(Path::new("x"), DEFINITION).unwrap()
+            );
         }
     }
 
     #[test]
     fn a_country_code_is_no_boolean() {
         let body = "{ country: NO, gift: true }";
-        let workflow =
-            parse(Path::new("x"), &DEFINITION.replace("${ task.id }", body)).unwrap();
+        let workflow = parse(Path::new("x"), &DEFINITION.replace("${ task.id }", body)).unwrap();
         let body = workflow.steps["charge"].request.body.as_ref().unwrap().source();
         assert_eq!(body["order"], serde_json::json!({ "country": "NO", "gift": true }));
     }
@@ -485,7 +495,10 @@ workflows/x.yaml:17:17: expression `inptu.amount`: unknown name `inptu`; there a
     fn a_template_that_is_wrong_as_a_whole_is_found_where_it_starts() {
         let deep = format!("{}{}", "[".repeat(33), "]".repeat(33));
         let told = told("${ input.amount }", &deep);
-        assert!(told.starts_with("workflows/x.yaml:16:9: nested deeper than 32 levels\n"), "{told}");
+        assert!(
+            told.starts_with("workflows/x.yaml:16:9: nested deeper than 32 levels\n"),
+            "{told}"
+        );
     }
 
     #[test]
@@ -510,7 +523,11 @@ workflows/x.yaml:12:15: expected a whole number, not negative
             ("[reserve]", "reserve", "11:12: expected a list, as `[a, b]`"),
             ("agent: payment", "agent: [payment]", "10:12: expected a single value"),
             ("agent: payment", "agent:", "10:10: null is not allowed here"),
-            ("path: /charges", "path: 5", "14:7: steps.charge.request.path: must be a text that starts with `/`"),
+            (
+                "path: /charges",
+                "path: 5",
+                "14:7: steps.charge.request.path: must be a text that starts with `/`",
+            ),
             (
                 "path: /charges",
                 "method: SEND",
@@ -547,7 +564,8 @@ workflows/x.yaml:6:22: duration `soon`: expected number at 0
             )
         );
         let without_unit = told("10s", "10");
-        let expected = "workflows/x.yaml:6:22: duration `10`: time unit needed, for example 10sec or 10ms\n";
+        let expected =
+            "workflows/x.yaml:6:22: duration `10`: time unit needed, for example 10sec or 10ms\n";
         assert!(without_unit.starts_with(expected), "{without_unit}");
     }
 
@@ -570,7 +588,8 @@ workflows/x.yaml:12:13: illegal placement of ':' indicator
         );
         assert_eq!(told_of(""), "workflows/x.yaml:1:1: unexpected end of file");
         let twice = told_of(&format!("{DEFINITION}---\n{DEFINITION}"));
-        let expected = "workflows/x.yaml:19:1: only single YAML document expected but multiple found\n";
+        let expected =
+            "workflows/x.yaml:19:1: only single YAML document expected but multiple found\n";
         assert!(twice.starts_with(expected), "{twice}");
     }
 
@@ -632,7 +651,10 @@ workflows/x.yaml:2:1: missing field `steps`
         let expected = "workflows/x.yaml:1:7: workflow name `\\u{1b}[31m` is not valid: ";
         assert!(escaped.starts_with(expected), "{escaped}");
         let raw = told("name: order", "name: order # \u{1b}[31m");
-        assert!(raw.starts_with("workflows/x.yaml:1:15: unexpected character: `\\u{1b}'\n"), "{raw}");
+        assert!(
+            raw.starts_with("workflows/x.yaml:1:15: unexpected character: `\\u{1b}'\n"),
+            "{raw}"
+        );
         assert!(!escaped.contains('\u{1b}') && !raw.contains('\u{1b}'), "{raw:?}");
     }
 }

@@ -35,7 +35,8 @@ impl EventSource {
     {
         let handler = Arc::new(handler);
         for _ in 0..self.concurrency {
-            let (client, queue, handler) = (client.clone(), self.queue_url.clone(), handler.clone());
+            let (client, queue, handler) =
+                (client.clone(), self.queue_url.clone(), handler.clone());
             tasks.spawn(async move {
                 loop {
                     poll(&client, &queue, POLL_SECONDS, &*handler).await;
@@ -90,7 +91,8 @@ async fn delete(client: &Client, queue: &str, receipts: impl Iterator<Item = Str
     let entries: Vec<_> = receipts
         .enumerate()
         .filter_map(|(n, receipt)| {
-            let entry = DeleteMessageBatchRequestEntry::builder().id(n.to_string()).receipt_handle(receipt);
+            let entry =
+                DeleteMessageBatchRequestEntry::builder().id(n.to_string()).receipt_handle(receipt);
             entry.build().ok()
         })
         .collect();

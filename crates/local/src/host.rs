@@ -9,7 +9,10 @@
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use agent::{Agent, http::{BaseUrl, Headers, HttpService}};
+use agent::{
+    Agent,
+    http::{BaseUrl, Headers, HttpService},
+};
 use anyhow::{Context, Result};
 use aws_smithy_runtime_api::client::interceptors::SharedInterceptor;
 use jiff::Timestamp;
@@ -91,14 +94,16 @@ impl Host {
         let names: Vec<_> = options.agents.iter().map(|(name, _)| name.clone()).collect();
         let config = resources::create(&aws, &names).await?;
         let sdk = aws.sdk_config();
-        let ports =
-            |role: &str| Arc::new(AwsPorts::observed(&sdk, &config, role, options.interceptors.clone()));
+        let ports = |role: &str| {
+            Arc::new(AwsPorts::observed(&sdk, &config, role, options.interceptors.clone()))
+        };
         let client = Arc::new(AwsPorts::new(&sdk, &config, "client"));
         for workflow in &options.workflows {
             use steward_core::ports::Ports;
             client.definitions().publish(workflow).await?;
         }
-        let mut host = Self { aws, config: config.clone(), ports: client, address, tasks: JoinSet::new() };
+        let mut host =
+            Self { aws, config: config.clone(), ports: client, address, tasks: JoinSet::new() };
         host.spawn_submission(ports("submission"));
         host.spawn_scheduler(ports("scheduler"));
         for (name, base_url) in options.agents {

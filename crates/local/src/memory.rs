@@ -64,19 +64,13 @@ impl MemoryPorts {
     /// The same world, as another instance sees it: `name` is what it writes in `locked_by`.
     #[must_use]
     pub fn with_instance(&self, name: &str) -> Self {
-        Self {
-            instance: name.to_owned(),
-            ..self.clone()
-        }
+        Self { instance: name.to_owned(), ..self.clone() }
     }
 
     /// The same world, read with this many tasks in a page of the due index, instead of 100.
     #[must_use]
     pub fn with_due_page(&self, tasks: NonZeroUsize) -> Self {
-        Self {
-            store: self.store.with_due_page(tasks),
-            ..self.clone()
-        }
+        Self { store: self.store.with_due_page(tasks), ..self.clone() }
     }
 }
 
@@ -138,20 +132,12 @@ impl MemoryDefinitions {
         let definition = to_text(workflow, operation)?;
         if definition.len() > limits::DEFINITION_BYTES_MAX {
             let (bytes, max) = (definition.len(), limits::DEFINITION_BYTES_MAX);
-            return Err(PublishError::Invalid(format!(
-                "{bytes} bytes; the limit is {max}"
-            )));
+            return Err(PublishError::Invalid(format!("{bytes} bytes; the limit is {max}")));
         }
         let read: Workflow = from_text(&definition, operation)?;
         let mut published = lock(&self.published);
-        let there = published
-            .entry((name.clone(), version))
-            .or_insert_with(|| Arc::new(read));
-        if **there == *workflow {
-            Ok(())
-        } else {
-            Err(PublishError::Taken(name.clone(), version))
-        }
+        let there = published.entry((name.clone(), version)).or_insert_with(|| Arc::new(read));
+        if **there == *workflow { Ok(()) } else { Err(PublishError::Taken(name.clone(), version)) }
     }
 }
 
@@ -202,17 +188,9 @@ impl Channel for MemoryChannel {
             if queues.deleted.contains(&message.queue) {
                 let operation = format!("send to {:?}", message.queue);
                 let source = "there is no such queue".into();
-                return Err(PortError {
-                    operation,
-                    retryable: false,
-                    source,
-                });
+                return Err(PortError { operation, retryable: false, source });
             }
-            queues
-                .waiting
-                .entry(message.queue.clone())
-                .or_default()
-                .push(message);
+            queues.waiting.entry(message.queue.clone()).or_default().push(message);
             Ok(())
         };
         messages.into_iter().map(send).collect()
@@ -294,9 +272,5 @@ fn corrupt<E>(operation: impl Fn() -> String, error: E) -> PortError
 where
     E: std::error::Error + Send + Sync + 'static,
 {
-    PortError {
-        operation: operation(),
-        retryable: false,
-        source: Box::new(error),
-    }
+    PortError { operation: operation(), retryable: false, source: Box::new(error) }
 }

@@ -53,8 +53,15 @@ pub async fn create(aws: &EmbeddedAws, agents: &[AgentName]) -> Result<Config> {
     let scheduler_queue_url = create_queue(&sdk, SCHEDULER_QUEUE, true).await?;
     let rejected_queue_url = create_queue(&sdk, REJECTED_QUEUE, false).await?;
     let alerts = create_queue(&sdk, ALERTS_QUEUE, false).await?;
-    aws.add_rule(EventRule { bus: EVENT_BUS.to_owned(), source: None, detail_type: None, queue_url: alerts });
-    let base = scheduler_queue_url.strip_suffix(SCHEDULER_QUEUE).context("a queue's URL ends in its name")?;
+    aws.add_rule(EventRule {
+        bus: EVENT_BUS.to_owned(),
+        source: None,
+        detail_type: None,
+        queue_url: alerts,
+    });
+    let base = scheduler_queue_url
+        .strip_suffix(SCHEDULER_QUEUE)
+        .context("a queue's URL ends in its name")?;
     Ok(Config {
         tasks_table: TASKS_TABLE.to_owned(),
         documents_table: DOCUMENTS_TABLE.to_owned(),
@@ -84,8 +91,10 @@ pub async fn create_queue(sdk: &SdkConfig, name: &str, dead_letters: bool) -> Re
     if dead_letters {
         let dead = format!("{name}-dead-letters");
         client.create_queue().queue_name(&dead).send().await?;
-        let arn = format!("arn:aws:sqs:{}:{}:{dead}", crate::embedded::REGION, crate::embedded::ACCOUNT);
-        let policy = serde_json::json!({ "deadLetterTargetArn": arn, "maxReceiveCount": RECEIVES_MAX });
+        let arn =
+            format!("arn:aws:sqs:{}:{}:{dead}", crate::embedded::REGION, crate::embedded::ACCOUNT);
+        let policy =
+            serde_json::json!({ "deadLetterTargetArn": arn, "maxReceiveCount": RECEIVES_MAX });
         request = request.attributes(QueueAttributeName::RedrivePolicy, policy.to_string());
     }
     let answer = request.send().await.with_context(|| format!("create queue {name}"))?;
@@ -122,7 +131,9 @@ async fn create_tables(client: &aws_sdk_dynamodb::Client) -> Result<()> {
             let index = GlobalSecondaryIndex::builder()
                 .index_name("due")
                 .set_key_schema(Some(key_schema(["shard", "due"].into_iter())?))
-                .projection(Projection::builder().projection_type(ProjectionType::KeysOnly).build());
+                .projection(
+                    Projection::builder().projection_type(ProjectionType::KeysOnly).build(),
+                );
             request = request
                 .attribute_definitions(definition("shard", ScalarAttributeType::N)?)
                 .attribute_definitions(definition("due", ScalarAttributeType::N)?)
@@ -130,7 +141,8 @@ async fn create_tables(client: &aws_sdk_dynamodb::Client) -> Result<()> {
         }
         request.send().await.with_context(|| format!("create table {name}"))?;
         if name != WORKFLOWS_TABLE {
-            let expiry = TimeToLiveSpecification::builder().attribute_name("expires_at").enabled(true);
+            let expiry =
+                TimeToLiveSpecification::builder().attribute_name("expires_at").enabled(true);
             client
                 .update_time_to_live()
                 .table_name(name)

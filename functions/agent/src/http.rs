@@ -35,7 +35,9 @@ impl FromStr for BaseUrl {
 
     fn from_str(text: &str) -> Result<Self, InvalidBaseUrl> {
         let url = Url::parse(text).ok().filter(|url| {
-            matches!(url.scheme(), "http" | "https") && url.query().is_none() && url.fragment().is_none()
+            matches!(url.scheme(), "http" | "https")
+                && url.query().is_none()
+                && url.fragment().is_none()
         });
         let url = url.ok_or_else(|| InvalidBaseUrl(text.to_owned()))?;
         Ok(Self(url.as_str().trim_end_matches('/').to_owned()))
@@ -72,7 +74,8 @@ impl FromStr for Headers {
         let mut headers = HeaderMap::new();
         for (name, value) in given {
             let invalid = |_| InvalidHeaders::Invalid(name.clone());
-            let key = HeaderName::from_str(&name).map_err(|_| InvalidHeaders::Invalid(name.clone()))?;
+            let key =
+                HeaderName::from_str(&name).map_err(|_| InvalidHeaders::Invalid(name.clone()))?;
             let mut value = HeaderValue::from_str(&value).map_err(invalid)?;
             value.set_sensitive(true);
             headers.insert(key, value);
@@ -86,7 +89,11 @@ impl HttpService {
     ///
     /// # Errors
     /// The TLS back end could not start.
-    pub fn new(base_url: BaseUrl, headers: Headers, call_timeout: Duration) -> reqwest::Result<Self> {
+    pub fn new(
+        base_url: BaseUrl,
+        headers: Headers,
+        call_timeout: Duration,
+    ) -> reqwest::Result<Self> {
         let client = Client::builder()
             .default_headers(headers.0)
             .timeout(call_timeout)
@@ -155,9 +162,8 @@ async fn output(response: Response) -> Result<Value, Fault> {
     if bytes.is_empty() {
         return Ok(Value::Null);
     }
-    let output: Value = serde_json::from_slice(&bytes).map_err(|error| {
-        permanent(&format!("the reply is not JSON: {error}"))
-    })?;
+    let output: Value = serde_json::from_slice(&bytes)
+        .map_err(|error| permanent(&format!("the reply is not JSON: {error}")))?;
     if limits::too_deep(&output) {
         let max = limits::JSON_DEPTH_MAX;
         return Err(permanent(&format!("the reply nests deeper than {max} levels")));

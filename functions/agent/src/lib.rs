@@ -120,7 +120,8 @@ async fn answer<P: Ports, S: RemoteService>(
         Err(corrupt) => return Answer::Corrupt(corrupt),
     };
     if request.agent != agent.name {
-        let reason = format!("a request for agent `{}`, on the queue of `{}`", request.agent, agent.name);
+        let reason =
+            format!("a request for agent `{}`, on the queue of `{}`", request.agent, agent.name);
         return Answer::Corrupt(message.corrupt(reason));
     }
     let traceparent = message.traceparent.as_deref();

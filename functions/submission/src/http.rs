@@ -45,21 +45,25 @@ async fn submit<P: Ports>(
 ) -> Response {
     let body = match body {
         Ok(body) => body,
-        Err(rejection) => return problem(rejection.status(), "Body not read", &rejection.body_text()),
+        Err(rejection) => {
+            return problem(rejection.status(), "Body not read", &rejection.body_text());
+        }
     };
     let Ok(text) = std::str::from_utf8(&body) else {
         let detail = "not a submission: not UTF-8";
         return problem(StatusCode::BAD_REQUEST, "Malformed submission", detail);
     };
     let traceparent = headers.get("traceparent").and_then(|value| value.to_str().ok());
-    let receipt = match receive(&*ports, &reply_queues, text, traceparent.map(str::to_owned)).await {
+    let receipt = match receive(&*ports, &reply_queues, text, traceparent.map(str::to_owned)).await
+    {
         Ok(receipt) => receipt,
         Err(error) => return unavailable(&error),
     };
     match receipt.result {
         Ok(task_id) => {
             // The task is recorded: if a wake or notice is lost here, the supervisor finds the task.
-            for error in carry_out(&*ports, receipt.sends).await.into_iter().filter_map(Result::err) {
+            for error in carry_out(&*ports, receipt.sends).await.into_iter().filter_map(Result::err)
+            {
                 tracing::warn!(%task_id, %error, "submitted, but not told");
             }
             let address = format!("/tasks/{task_id}");
@@ -72,7 +76,9 @@ async fn submit<P: Ports>(
                 Refusal::TooLarge(_) => (StatusCode::BAD_REQUEST, "Submission too large"),
                 Refusal::Malformed(_) => (StatusCode::BAD_REQUEST, "Malformed submission"),
                 Refusal::UnknownWorkflow(_) => (StatusCode::BAD_REQUEST, "Unknown workflow"),
-                Refusal::ReplyQueueNotAllowed => (StatusCode::BAD_REQUEST, "Reply queue not allowed"),
+                Refusal::ReplyQueueNotAllowed => {
+                    (StatusCode::BAD_REQUEST, "Reply queue not allowed")
+                }
             };
             problem(status, title, &refusal.to_string())
         }
@@ -89,7 +95,9 @@ async fn status<P: Ports>(State((ports, _)): Deps<P>, Path(id): Path<String>) ->
     };
     match ports.store().load(&id).await {
         Ok(Some(task)) => Json(TaskView::of(&task)).into_response(),
-        Ok(None) => problem(StatusCode::NOT_FOUND, "No such task", &format!("there is no task `{id}`")),
+        Ok(None) => {
+            problem(StatusCode::NOT_FOUND, "No such task", &format!("there is no task `{id}`"))
+        }
         Err(error) => unavailable(&error),
     }
 }

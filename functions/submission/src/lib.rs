@@ -15,9 +15,7 @@ use futures_util::{FutureExt, StreamExt, stream};
 use steward_aws::batch::{received, response};
 use steward_core::{
     effects::{Effect, Send, carry_out},
-    messages::{
-        Alert, BusEvent, NoticeStatus, StatusNotice, Submission, Wake, WakeCause,
-    },
+    messages::{Alert, BusEvent, NoticeStatus, StatusNotice, Submission, Wake, WakeCause},
     names::TaskId,
     ports::{Clock, Created, Definitions, DocumentKey, PortError, Ports, StateStore},
     submission::{Readable, Refusal, ReplyQueues, accept, is_same, is_traceparent, parse},
@@ -39,7 +37,11 @@ pub struct Receipt {
 }
 
 /// Handles a batch of messages from the submissions queue.
-pub async fn handle<P: Ports>(ports: &P, reply_queues: &ReplyQueues, event: SqsEvent) -> SqsBatchResponse {
+pub async fn handle<P: Ports>(
+    ports: &P,
+    reply_queues: &ReplyQueues,
+    event: SqsEvent,
+) -> SqsBatchResponse {
     let receipts: Vec<_> = stream::iter(received(event))
         .map(|message| async move {
             let traceparent = message.traceparent;
@@ -96,7 +98,14 @@ pub async fn receive<P: Ports>(
         Ok(submission) => submission,
         Err(refusal) => {
             let Readable { task_id, reply_to } = Readable::of(text);
-            return Ok(refused(ports, refusal, text, task_id, reply_to.filter(allowed), traceparent));
+            return Ok(refused(
+                ports,
+                refusal,
+                text,
+                task_id,
+                reply_to.filter(allowed),
+                traceparent,
+            ));
         }
     };
     let reply_to = submission.reply_to.clone().filter(allowed);
@@ -135,7 +144,8 @@ async fn record<P: Ports>(
             Ok(Ok(()))
         }
         Created::Exists => {
-            let stored = ports.store().documents(&submission.task_id, &[DocumentKey::Submission]).await?;
+            let stored =
+                ports.store().documents(&submission.task_id, &[DocumentKey::Submission]).await?;
             let same = stored.iter().any(|document| is_same(&document.body, submission));
             tracing::debug!(task_id = %submission.task_id, same, "submitted before");
             Ok(if same { Ok(()) } else { Err(Refusal::IdTaken(submission.task_id.to_string())) })
@@ -179,7 +189,12 @@ fn refused<P: Ports>(
     let alert = Alert::SubmissionRefused { task_id: task_id.clone(), reason: reason.clone(), at };
     let notice = reply_to.map(|queue| Effect::Notice {
         queue,
-        notice: StatusNotice { task_id, status: NoticeStatus::Refused, at, reason: Some(reason.clone()) },
+        notice: StatusNotice {
+            task_id,
+            status: NoticeStatus::Refused,
+            at,
+            reason: Some(reason.clone()),
+        },
     });
     let kept = Effect::Reject { submission: text.to_owned(), reason };
     let effects = [kept, Effect::Publish(BusEvent::Alert(alert))].into_iter().chain(notice);

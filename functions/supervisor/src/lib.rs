@@ -29,7 +29,11 @@ pub struct Swept {
 ///
 /// # Errors
 /// The due index could not be read.
-pub async fn sweep<P: Ports>(ports: &P, first_shard: u32, deadline: Timestamp) -> Result<Swept, PortError> {
+pub async fn sweep<P: Ports>(
+    ports: &P,
+    first_shard: u32,
+    deadline: Timestamp,
+) -> Result<Swept, PortError> {
     let shards = ports.store().shards();
     let mut swept = Swept { shards_left: shards, ..Swept::default() };
     for shard in (0..shards).map(|n| (first_shard.wrapping_add(n)) % shards) {

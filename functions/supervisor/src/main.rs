@@ -13,7 +13,12 @@ async fn main() -> Result<(), Error> {
     run(service_fn(|event: LambdaEvent<IgnoredAny>| async move {
         let first_shard = function::random();
         let swept = sweep(ports, first_shard, function::deadline(&event.context)).await?;
-        tracing::info!(due = swept.due, failed = swept.failed, shards_left = swept.shards_left, "swept");
+        tracing::info!(
+            due = swept.due,
+            failed = swept.failed,
+            shards_left = swept.shards_left,
+            "swept"
+        );
         Ok::<_, Error>(swept)
     }))
     .await

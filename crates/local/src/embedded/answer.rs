@@ -20,12 +20,7 @@ pub(super) struct Answer {
 impl Answer {
     /// Success with a JSON body.
     pub(super) fn ok(body: impl Into<Bytes>) -> Self {
-        Self {
-            status: 200,
-            body: body.into(),
-            error_type: None,
-            query_error: None,
-        }
+        Self { status: 200, body: body.into(), error_type: None, query_error: None }
     }
 
     /// An error the caller made, in AWS's shape.
@@ -37,12 +32,7 @@ impl Answer {
     /// An error with a body of its own; `error_type` may carry a namespace before a `#`.
     pub(super) fn error(status: u16, error_type: &str, body: impl Into<Bytes>) -> Self {
         let name = error_type.rsplit('#').next().unwrap_or(error_type);
-        Self {
-            status,
-            body: body.into(),
-            error_type: Some(name.to_owned()),
-            query_error: None,
-        }
+        Self { status, body: body.into(), error_type: Some(name.to_owned()), query_error: None }
     }
 
     /// The body is over [`REQUEST_BYTES_MAX`].
@@ -55,11 +45,7 @@ impl Answer {
     /// No such service or operation here.
     pub(super) fn unknown_operation(target: &str) -> Self {
         let message = format!("The embedded AWS has no operation '{target}'.");
-        Self::refused(
-            400,
-            "com.amazon.coral.service#UnknownOperationException",
-            &message,
-        )
+        Self::refused(400, "com.amazon.coral.service#UnknownOperationException", &message)
     }
 
     /// The headers of this answer, request id included.
@@ -67,12 +53,8 @@ impl Answer {
         [
             Some(("content-type", "application/x-amz-json-1.0".to_owned())),
             Some(("x-amzn-requestid", uuid::Uuid::new_v4().to_string())),
-            self.error_type
-                .clone()
-                .map(|name| ("x-amzn-errortype", name)),
-            self.query_error
-                .clone()
-                .map(|code| ("x-amzn-query-error", code)),
+            self.error_type.clone().map(|name| ("x-amzn-errortype", name)),
+            self.query_error.clone().map(|code| ("x-amzn-query-error", code)),
         ]
         .into_iter()
         .flatten()

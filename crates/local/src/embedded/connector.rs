@@ -41,11 +41,7 @@ impl HttpConnector for InProcess {
         HttpConnectorFuture::new(async move {
             let target = request.headers().get("x-amz-target").unwrap_or_default();
             // The JSON protocol's bodies are always in memory, never streams.
-            let body = request
-                .body()
-                .bytes()
-                .map(Bytes::copy_from_slice)
-                .unwrap_or_default();
+            let body = request.body().bytes().map(Bytes::copy_from_slice).unwrap_or_default();
             let answer = aws.answer(target, body, Door::Connector).await;
             response(answer).map_err(ConnectorError::user)
         })

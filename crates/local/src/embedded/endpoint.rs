@@ -26,15 +26,9 @@ impl EmbeddedAws {
 
 async fn serve(State(aws): State<EmbeddedAws>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let target = parts
-        .headers
-        .get("x-amz-target")
-        .and_then(|target| target.to_str().ok());
+    let target = parts.headers.get("x-amz-target").and_then(|target| target.to_str().ok());
     let answer = match to_bytes(body, REQUEST_BYTES_MAX).await {
-        Ok(body) => {
-            aws.answer(target.unwrap_or_default(), body, Door::Endpoint)
-                .await
-        }
+        Ok(body) => aws.answer(target.unwrap_or_default(), body, Door::Endpoint).await,
         // Also a client that hung up, which reads no answer.
         Err(_) => Answer::too_large(),
     };
@@ -49,9 +43,7 @@ fn response(answer: Answer) -> Response {
         StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     for (name, value) in headers {
         if let Ok(value) = HeaderValue::from_str(&value) {
-            response
-                .headers_mut()
-                .insert(HeaderName::from_static(name), value);
+            response.headers_mut().insert(HeaderName::from_static(name), value);
         }
     }
     *response.body_mut() = Body::from(answer.body);

@@ -79,10 +79,7 @@ type Refusal = (&'static str, &'static str);
 impl Events {
     /// No rules and no subscribers.
     pub(super) fn new() -> Self {
-        Self {
-            rules: RwLock::default(),
-            subscribers: broadcast::Sender::new(BACKLOG_MAX),
-        }
+        Self { rules: RwLock::default(), subscribers: broadcast::Sender::new(BACKLOG_MAX) }
     }
 
     /// See [`super::EmbeddedAws::subscribe_events`].
@@ -92,10 +89,7 @@ impl Events {
 
     /// See [`super::EmbeddedAws::add_rule`].
     pub(super) fn add_rule(&self, rule: EventRule) {
-        self.rules
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(rule);
+        self.rules.write().unwrap_or_else(PoisonError::into_inner).push(rule);
     }
 
     /// Answer one `PutEvents` request.
@@ -145,12 +139,7 @@ impl Events {
         for queue_url in targets {
             let answer = queues.send(&queue_url, &message).await;
             if let Some(error_type) = answer.error_type {
-                tracing::warn!(
-                    event_id = event.id,
-                    queue_url,
-                    error_type,
-                    "event not delivered"
-                );
+                tracing::warn!(event_id = event.id, queue_url, error_type, "event not delivered");
             }
         }
         // An error only says that nobody subscribed.
@@ -161,14 +150,8 @@ impl Events {
 impl EventRule {
     fn matches(&self, event: &Event) -> bool {
         self.bus == event.bus
-            && self
-                .source
-                .as_ref()
-                .is_none_or(|source| *source == event.source)
-            && self
-                .detail_type
-                .as_ref()
-                .is_none_or(|wanted| *wanted == event.detail_type)
+            && self.source.as_ref().is_none_or(|source| *source == event.source)
+            && self.detail_type.as_ref().is_none_or(|wanted| *wanted == event.detail_type)
     }
 }
 
@@ -176,30 +159,18 @@ impl Entry {
     /// The entry's size in bytes, counted as EventBridge's user guide does.
     fn size(&self) -> usize {
         let texts = [&self.source, &self.detail_type, &self.detail];
-        let texts = texts
-            .into_iter()
-            .flatten()
-            .chain(&self.resources)
-            .map(String::len);
+        let texts = texts.into_iter().flatten().chain(&self.resources).map(String::len);
         texts.sum::<usize>() + self.time.map_or(0, |_| 14)
     }
 
     fn accept(self) -> Result<Event, Refusal> {
         let missing = |message| ("InvalidArgument", message);
-        let source = self
-            .source
-            .filter(|source| !source.is_empty())
-            .ok_or_else(|| {
-                missing("Parameter Source is not valid. Reason: Source is a required argument.")
-            })?;
-        let detail_type = self
-            .detail_type
-            .filter(|name| !name.is_empty())
-            .ok_or_else(|| {
-                missing(
-                    "Parameter DetailType is not valid. Reason: DetailType is a required argument.",
-                )
-            })?;
+        let source = self.source.filter(|source| !source.is_empty()).ok_or_else(|| {
+            missing("Parameter Source is not valid. Reason: Source is a required argument.")
+        })?;
+        let detail_type = self.detail_type.filter(|name| !name.is_empty()).ok_or_else(|| {
+            missing("Parameter DetailType is not valid. Reason: DetailType is a required argument.")
+        })?;
         let detail = self.detail.ok_or_else(|| {
             missing("Parameter Detail is not valid. Reason: Detail is a required argument.")
         })?;
@@ -220,13 +191,7 @@ impl Entry {
             "resources": self.resources,
             "detail": detail,
         });
-        Ok(Event {
-            id,
-            bus,
-            source,
-            detail_type,
-            envelope,
-        })
+        Ok(Event { id, bus, source, detail_type, envelope })
     }
 }
 

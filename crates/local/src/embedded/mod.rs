@@ -24,7 +24,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use aws_config::{BehaviorVersion, Region, SdkConfig, stalled_stream_protection::StalledStreamProtectionConfig};
+use aws_config::{
+    BehaviorVersion, Region, SdkConfig, stalled_stream_protection::StalledStreamProtectionConfig,
+};
 use aws_sdk_dynamodb::config::{Credentials, SharedCredentialsProvider};
 use bytes::Bytes;
 use dynoxide::DynoxideError;
@@ -129,11 +131,7 @@ impl EmbeddedAws {
     /// Start from in-memory tables and queue URLs under `http://127.0.0.1:4566`.
     #[must_use]
     pub fn builder() -> EmbeddedAwsBuilder {
-        EmbeddedAwsBuilder {
-            data_dir: None,
-            host: "127.0.0.1".to_owned(),
-            port: 4566,
-        }
+        EmbeddedAwsBuilder { data_dir: None, host: "127.0.0.1".to_owned(), port: 4566 }
     }
 
     /// A configuration for the AWS SDK whose clients are answered by this instance.
@@ -183,10 +181,7 @@ impl EmbeddedAws {
     /// # Errors
     /// [`EmbeddedError::SweepTtl`] if a table could not be read or written.
     pub fn sweep_ttl(&self) -> Result<usize, EmbeddedError> {
-        self.services
-            .tables
-            .sweep_ttl()
-            .map_err(EmbeddedError::SweepTtl)
+        self.services.tables.sweep_ttl().map_err(EmbeddedError::SweepTtl)
     }
 
     /// Answer one request: `target` is the `x-amz-target` header.
@@ -197,11 +192,7 @@ impl EmbeddedAws {
         if body.len() > REQUEST_BYTES_MAX {
             return Answer::too_large();
         }
-        let Services {
-            tables,
-            queues,
-            events,
-        } = self.services.as_ref();
+        let Services { tables, queues, events } = self.services.as_ref();
         match target.split_once('.') {
             Some(("DynamoDB_20120810", operation)) => tables.answer(operation, &body, door),
             Some(("AmazonSQS", _)) => queues.answer(target, body).await,
@@ -213,9 +204,7 @@ impl EmbeddedAws {
 
 impl fmt::Debug for EmbeddedAws {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("EmbeddedAws")
-            .finish_non_exhaustive()
+        formatter.debug_struct("EmbeddedAws").finish_non_exhaustive()
     }
 }
 
@@ -245,13 +234,7 @@ impl EmbeddedAwsBuilder {
             None => Tables::in_memory()?,
         };
         let queues = Queues::new(self.host, self.port);
-        let services = Services {
-            tables,
-            queues,
-            events: Events::new(),
-        };
-        Ok(EmbeddedAws {
-            services: Arc::new(services),
-        })
+        let services = Services { tables, queues, events: Events::new() };
+        Ok(EmbeddedAws { services: Arc::new(services) })
     }
 }

@@ -43,18 +43,12 @@ impl Queues {
             account_id: ACCOUNT.to_owned(),
         };
         let handler = RustackSqsHandler::new(Arc::new(RustackSqs::new(config)));
-        Self {
-            handler,
-            coin: Mutex::new(None),
-        }
+        Self { handler, coin: Mutex::new(None) }
     }
 
     /// Double each message with probability `rate` from now on.
     pub(super) fn duplicate_messages(&self, rate: f64, seed: u64) {
-        let coin = (rate > 0.0).then(|| Coin {
-            rate,
-            random: fastrand::Rng::with_seed(seed),
-        });
+        let coin = (rate > 0.0).then(|| Coin { rate, random: fastrand::Rng::with_seed(seed) });
         *self.coin.lock().unwrap_or_else(PoisonError::into_inner) = coin;
     }
 
@@ -105,24 +99,15 @@ impl Queues {
         let response = response.unwrap_or_else(|error| error_to_response(&error, ""));
         let (parts, body) = response.into_parts();
         // The body is already in memory, so reading it can neither wait nor fail.
-        let body = to_bytes(Body::new(body), usize::MAX)
-            .await
-            .unwrap_or_default();
+        let body = to_bytes(Body::new(body), usize::MAX).await.unwrap_or_default();
         if parts.status.is_success() {
             return Answer::ok(body);
         }
-        let query_error = parts
-            .headers
-            .get("x-amzn-query-error")
-            .and_then(|code| code.to_str().ok());
-        let code = query_error
-            .and_then(|code| code.split(';').next())
-            .unwrap_or("InternalError");
+        let query_error =
+            parts.headers.get("x-amzn-query-error").and_then(|code| code.to_str().ok());
+        let code = query_error.and_then(|code| code.split(';').next()).unwrap_or("InternalError");
         let query_error = query_error.map(str::to_owned);
-        Answer {
-            query_error,
-            ..Answer::error(parts.status.as_u16(), code, body)
-        }
+        Answer { query_error, ..Answer::error(parts.status.as_u16(), code, body) }
     }
 }
 

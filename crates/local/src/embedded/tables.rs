@@ -24,10 +24,7 @@ const MARKS: [(&str, Exception); 5] = [
     ("VALIDATION_AS_READ:", DynoxideError::ValidationException),
     ("VALIDATION_REQUEST:", DynoxideError::EnvelopedValidation),
     ("SERIALIZATION:", DynoxideError::SerializationException),
-    (
-        "SERIALIZATION_AS_READ:",
-        DynoxideError::SerializationException,
-    ),
+    ("SERIALIZATION_AS_READ:", DynoxideError::SerializationException),
 ];
 
 /// What serde says, without a mark, of requests that DynamoDB calls invalid, not unreadable.
@@ -53,10 +50,8 @@ impl Tables {
 
     /// Tables in a file in `dir`.
     pub(super) fn on_disk(dir: &Path) -> Result<Self, EmbeddedError> {
-        std::fs::create_dir_all(dir).map_err(|source| EmbeddedError::CreateDataDir {
-            path: dir.to_owned(),
-            source,
-        })?;
+        std::fs::create_dir_all(dir)
+            .map_err(|source| EmbeddedError::CreateDataDir { path: dir.to_owned(), source })?;
         let path = dir.join(FILE_NAME);
         let Some(path) = path.to_str() else {
             return Err(EmbeddedError::PathNotUtf8 { path });
@@ -65,9 +60,7 @@ impl Tables {
         // The only public switch for SQLite's `synchronous`; this sets NORMAL (FULL is the
         // default): with a write-ahead log a killed process still loses nothing, and a write no
         // longer waits for the disk.
-        database
-            .disable_bulk_loading()
-            .map_err(EmbeddedError::OpenTables)?;
+        database.disable_bulk_loading().map_err(EmbeddedError::OpenTables)?;
         Ok(Self { database })
     }
 
@@ -142,9 +135,7 @@ fn act<Request: DeserializeOwned, Response: Serialize>(
 /// The AWS exception for a request that serde refused.
 fn unreadable(error: &serde_json::Error) -> DynoxideError {
     let message = error.to_string();
-    let message = message
-        .rsplit_once(" at line ")
-        .map_or(message.as_str(), |(said, _)| said);
+    let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(said, _)| said);
     for (mark, exception) in MARKS {
         if let Some(said) = message.strip_prefix(mark) {
             return exception(said.to_owned());

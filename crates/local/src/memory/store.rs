@@ -33,19 +33,12 @@ pub struct MemoryStore {
 impl MemoryStore {
     /// Empty tables.
     pub(super) fn new(shards: NonZeroU32) -> Self {
-        Self {
-            tables: Arc::default(),
-            shards,
-            due_page: DUE_PAGE,
-        }
+        Self { tables: Arc::default(), shards, due_page: DUE_PAGE }
     }
 
     /// The same tables, read with this many tasks in a page.
     pub(super) fn with_due_page(&self, tasks: NonZeroUsize) -> Self {
-        Self {
-            due_page: tasks,
-            ..self.clone()
-        }
+        Self { due_page: tasks, ..self.clone() }
     }
 }
 
@@ -80,10 +73,7 @@ impl StateStore for MemoryStore {
 
     async fn create(&self, task: &Task, submitted: &Document) -> Result<Created, PortError> {
         let operation = || format!("create task {}", task.task_id);
-        let (task, document) = (
-            stored(task, operation)?,
-            stored_document(submitted, operation)?,
-        );
+        let (task, document) = (stored(task, operation)?, stored_document(submitted, operation)?);
         let key = (task.task_id.clone(), document.key.clone());
         let mut tables = lock(&self.tables);
         if tables.tasks.contains_key(&task.task_id) || tables.documents.contains_key(&key) {
@@ -124,9 +114,7 @@ impl StateStore for MemoryStore {
         keys: &[DocumentKey],
     ) -> Result<Vec<Document>, PortError> {
         let tables = lock(&self.tables);
-        let found = keys
-            .iter()
-            .filter_map(|key| tables.documents.get(&(id.clone(), key.clone())));
+        let found = keys.iter().filter_map(|key| tables.documents.get(&(id.clone(), key.clone())));
         Ok(found.cloned().collect())
     }
 
@@ -149,15 +137,8 @@ impl StateStore for MemoryStore {
             .take(self.due_page.get())
             .collect();
         // A full page has a cursor even if nothing follows: DynamoDB does not look ahead either.
-        let last = if page.len() == self.due_page.get() {
-            page.last()
-        } else {
-            None
-        };
-        let next = last.map(|(due, id)| DueCursor {
-            due: *due,
-            task_id: id.clone(),
-        });
+        let last = if page.len() == self.due_page.get() { page.last() } else { None };
+        let next = last.map(|(due, id)| DueCursor { due: *due, task_id: id.clone() });
         let task_ids = page.iter().map(|(_, id)| id.clone()).collect();
         Ok(DuePage { task_ids, next })
     }
@@ -174,9 +155,5 @@ fn stored_document(
 ) -> Result<Document, PortError> {
     let at = Timestamp::from_millisecond(document.at.as_millisecond());
     let at = at.map_err(|error| corrupt(&operation, error))?;
-    Ok(Document {
-        key: document.key.clone(),
-        at,
-        body: stored(&document.body, operation)?,
-    })
+    Ok(Document { key: document.key.clone(), at, body: stored(&document.body, operation)? })
 }

@@ -25,11 +25,9 @@ pub(super) struct Problem {
 /// The service's permanent no.
 pub(super) const fn refusal(service: Service) -> Problem {
     match service {
-        Service::Inventory => Problem {
-            status: StatusCode::CONFLICT,
-            name: "out-of-stock",
-            title: "Out of stock",
-        },
+        Service::Inventory => {
+            Problem { status: StatusCode::CONFLICT, name: "out-of-stock", title: "Out of stock" }
+        }
         Service::Payment => Problem {
             status: StatusCode::PAYMENT_REQUIRED,
             name: "card-declined",
@@ -46,11 +44,7 @@ pub(super) const fn refusal(service: Service) -> Problem {
 /// A failure that may pass, asking or not to be left alone for a second.
 pub(super) fn failure(status: u16, retry_after: bool) -> Response {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let problem = Problem {
-        status,
-        name: "try-again",
-        title: "Not now, try again",
-    };
+    let problem = Problem { status, name: "try-again", title: "Not now, try again" };
     let retry_after = retry_after.then_some([(RETRY_AFTER, HeaderValue::from_static("1"))]);
     (retry_after, problem).into_response()
 }
@@ -63,12 +57,7 @@ impl IntoResponse for Problem {
             "status": self.status.as_u16(),
         });
         let content_type = HeaderValue::from_static("application/problem+json");
-        (
-            self.status,
-            [(CONTENT_TYPE, content_type)],
-            body.to_string(),
-        )
-            .into_response()
+        (self.status, [(CONTENT_TYPE, content_type)], body.to_string()).into_response()
     }
 }
 
@@ -76,7 +65,5 @@ impl IntoResponse for Problem {
 /// flushed the head by then (a test looks at the bytes on the wire).
 pub(super) fn broken_connection() -> Response {
     let broken = io::Error::from(io::ErrorKind::ConnectionAborted);
-    Response::new(Body::from_stream(stream::once(ready(Err::<Bytes, _>(
-        broken,
-    )))))
+    Response::new(Body::from_stream(stream::once(ready(Err::<Bytes, _>(broken)))))
 }

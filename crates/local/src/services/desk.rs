@@ -79,37 +79,21 @@ enum Fate {
 /// The service's routes, to be nested under its name.
 pub(super) fn router(desk: Arc<Desk>) -> Router {
     let serve = |operation| {
-        post(
-            move |State(desk): State<Arc<Desk>>, headers: HeaderMap, body: Bytes| async move {
-                desk.serve(operation, &headers, &body).await
-            },
-        )
+        post(move |State(desk): State<Arc<Desk>>, headers: HeaderMap, body: Bytes| async move {
+            desk.serve(operation, &headers, &body).await
+        })
     };
     Router::new()
-        .route(
-            &format!("/{}s", noun(desk.service, Operation::Do)),
-            serve(Operation::Do),
-        )
-        .route(
-            &format!("/{}s", noun(desk.service, Operation::Undo)),
-            serve(Operation::Undo),
-        )
-        .route(
-            "/ledger",
-            get(async |State(desk): State<Arc<Desk>>| Json(desk.ledger())),
-        )
+        .route(&format!("/{}s", noun(desk.service, Operation::Do)), serve(Operation::Do))
+        .route(&format!("/{}s", noun(desk.service, Operation::Undo)), serve(Operation::Undo))
+        .route("/ledger", get(async |State(desk): State<Arc<Desk>>| Json(desk.ledger())))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(desk)
 }
 
 impl Desk {
     pub(super) fn new(service: Service, plan: FaultPlan, stopped: watch::Receiver<()>) -> Self {
-        Self {
-            service,
-            plan,
-            stopped,
-            book: Mutex::default(),
-        }
+        Self { service, plan, stopped, book: Mutex::default() }
     }
 
     pub(super) const fn service(&self) -> Service {
@@ -137,10 +121,7 @@ impl Desk {
                 self.take_effect(call);
                 broken_connection()
             }
-            Fate::Failed {
-                status,
-                retry_after,
-            } => failure(status, retry_after),
+            Fate::Failed { status, retry_after } => failure(status, retry_after),
             Fate::Hung => {
                 // Ends by being dropped, when the client goes away, or else with the services.
                 let _ = self.stopped.clone().changed().await;
@@ -165,17 +146,9 @@ impl Desk {
             Fault::Slow { delay_ms } => {
                 (Some(FaultKind::Slow), Fate::Served { after_ms: delay_ms })
             }
-            Fault::Flaky {
-                calls,
-                status,
-                retry_after,
-            } if nth <= calls => (
-                Some(FaultKind::Flaky),
-                Fate::Failed {
-                    status,
-                    retry_after,
-                },
-            ),
+            Fault::Flaky { calls, status, retry_after } if nth <= calls => {
+                (Some(FaultKind::Flaky), Fate::Failed { status, retry_after })
+            }
             Fault::Hang if nth == 1 => (Some(FaultKind::Hang), Fate::Hung),
             Fault::AnswerLost if nth == 1 => (Some(FaultKind::AnswerLost), Fate::ServedUnheard),
             Fault::Refuse => (Some(FaultKind::Refuse), Fate::Refused),
@@ -255,22 +228,13 @@ impl Call {
     fn parse(operation: Operation, headers: &HeaderMap, body: &[u8]) -> Result<Self, Problem> {
         let bad = |name, title| {
             let status = StatusCode::BAD_REQUEST;
-            Err(Problem {
-                status,
-                name,
-                title,
-            })
+            Err(Problem { status, name, title })
         };
-        let key = headers
-            .get("idempotency-key")
-            .and_then(|key| key.to_str().ok());
+        let key = headers.get("idempotency-key").and_then(|key| key.to_str().ok());
         let key = match key {
             Some(key) if !key.is_empty() && key.len() <= KEY_BYTES_MAX => key.to_owned(),
             Some(_) => {
-                return bad(
-                    "idempotency-key-length",
-                    "Idempotency-Key is empty or too long",
-                );
+                return bad("idempotency-key-length", "Idempotency-Key is empty or too long");
             }
             None => return bad("idempotency-key-missing", "Idempotency-Key is missing"),
         };
@@ -282,12 +246,7 @@ impl Call {
             Some(_) => return bad("order-length", "order is empty or too long"),
             None => return bad("order-missing", "order is missing or not a string"),
         };
-        Ok(Self {
-            operation,
-            key,
-            order,
-            request,
-        })
+        Ok(Self { operation, key, order, request })
     }
 }
 
@@ -322,16 +281,14 @@ fn particulars(
         _ => json!(third),
     };
     match service {
-        Service::Inventory => Some((
-            "warehouse".to_owned(),
-            one_of(["Rotterdam", "Genoa", "Gdansk"]),
-        )),
-        Service::Payment => request
-            .get("amount")
-            .map(|amount| ("amount".to_owned(), amount.clone())),
-        Service::Shipping => Some((
-            "carrier".to_owned(),
-            one_of(["Swift Parcel", "Blue Van", "Night Mail"]),
-        )),
+        Service::Inventory => {
+            Some(("warehouse".to_owned(), one_of(["Rotterdam", "Genoa", "Gdansk"])))
+        }
+        Service::Payment => {
+            request.get("amount").map(|amount| ("amount".to_owned(), amount.clone()))
+        }
+        Service::Shipping => {
+            Some(("carrier".to_owned(), one_of(["Swift Parcel", "Blue Van", "Night Mail"])))
+        }
     }
 }

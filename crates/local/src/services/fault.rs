@@ -73,13 +73,8 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// All kinds, for reports.
-    pub const ALL: [Self; 5] = [
-        Self::Slow,
-        Self::Flaky,
-        Self::Hang,
-        Self::AnswerLost,
-        Self::Refuse,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::Slow, Self::Flaky, Self::Hang, Self::AnswerLost, Self::Refuse];
 }
 
 impl FaultPlan {
@@ -123,9 +118,7 @@ impl FaultPlan {
             left < 0.0
         };
         if falls_to(self.slow) {
-            Fault::Slow {
-                delay_ms: random.u64(self.slow_max_ms / 4..=self.slow_max_ms),
-            }
+            Fault::Slow { delay_ms: random.u64(self.slow_max_ms / 4..=self.slow_max_ms) }
         } else if falls_to(self.flaky) {
             let calls = random.u32(1..=3);
             let (status, retry_after) = match random.u8(0..5) {
@@ -134,11 +127,7 @@ impl FaultPlan {
                 3 => (429, true),
                 _ => (500, false),
             };
-            Fault::Flaky {
-                calls,
-                status,
-                retry_after,
-            }
+            Fault::Flaky { calls, status, retry_after }
         } else if falls_to(self.hang) {
             Fault::Hang
         } else if falls_to(self.answer_lost) {
@@ -154,10 +143,7 @@ impl FaultPlan {
 /// FNV-1a over seed and key. The standard library's hasher may change with the compiler, and a seed
 /// that was written into a bug report must keep its meaning.
 pub(super) fn digest(seed: u64, idempotency_key: &str) -> u64 {
-    let bytes = seed
-        .to_le_bytes()
-        .into_iter()
-        .chain(idempotency_key.bytes());
+    let bytes = seed.to_le_bytes().into_iter().chain(idempotency_key.bytes());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
@@ -184,15 +170,9 @@ mod tests {
     #[test]
     fn a_seed_keeps_its_meaning_from_release_to_release() {
         let plan = FaultPlan::demo(42);
-        let first_unhealthy = keys()
-            .find(|key| plan.fault(key) != Fault::Healthy)
-            .unwrap();
+        let first_unhealthy = keys().find(|key| plan.fault(key) != Fault::Healthy).unwrap();
         assert_eq!(first_unhealthy, "order-2/charge/do");
-        let fault = Fault::Flaky {
-            calls: 2,
-            status: 500,
-            retry_after: false,
-        };
+        let fault = Fault::Flaky { calls: 2, status: 500, retry_after: false };
         assert_eq!(plan.fault(&first_unhealthy), fault);
     }
 
@@ -204,19 +184,10 @@ mod tests {
                 / 10_000.0
         };
         let near = |share: f64, rate: f64| (share - rate).abs() < 0.01;
-        assert!(near(
-            share(|fault| matches!(fault, Fault::Slow { .. })),
-            plan.slow
-        ));
-        assert!(near(
-            share(|fault| matches!(fault, Fault::Flaky { .. })),
-            plan.flaky
-        ));
+        assert!(near(share(|fault| matches!(fault, Fault::Slow { .. })), plan.slow));
+        assert!(near(share(|fault| matches!(fault, Fault::Flaky { .. })), plan.flaky));
         assert!(near(share(|fault| fault == Fault::Hang), plan.hang));
-        assert!(near(
-            share(|fault| fault == Fault::AnswerLost),
-            plan.answer_lost
-        ));
+        assert!(near(share(|fault| fault == Fault::AnswerLost), plan.answer_lost));
         assert!(near(share(|fault| fault == Fault::Refuse), plan.refuse));
     }
 

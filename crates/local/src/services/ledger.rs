@@ -49,16 +49,13 @@ pub struct Effect {
 
 impl Ledger {
     pub(super) fn new(books: impl Iterator<Item = (Service, ServiceLedger)>) -> Self {
-        Self {
-            services: books.collect(),
-        }
+        Self { services: books.collect() }
     }
 
     /// How many distinct effects the service had for the order, those since undone included.
     #[must_use]
     pub fn effects(&self, service: Service, order: &str) -> usize {
-        self.order(service, order)
-            .map_or(0, |order| order.effects.len())
+        self.order(service, order).map_or(0, |order| order.effects.len())
     }
 
     /// How many of the effects stand, not having been undone.
@@ -115,18 +112,12 @@ impl OrderLedger {
     /// How many effects have not been undone.
     #[must_use]
     pub fn standing(&self) -> usize {
-        self.effects
-            .iter()
-            .filter(|effect| effect.undone_by.is_none())
-            .count()
+        self.effects.iter().filter(|effect| effect.undone_by.is_none()).count()
     }
 
     /// Undoes what stands and returns the ids of what that was.
     pub(super) fn undo(&mut self, idempotency_key: &str) -> Vec<String> {
-        let standing = self
-            .effects
-            .iter_mut()
-            .filter(|effect| effect.undone_by.is_none());
+        let standing = self.effects.iter_mut().filter(|effect| effect.undone_by.is_none());
         standing
             .map(|effect| {
                 effect.undone_by = Some(idempotency_key.to_owned());

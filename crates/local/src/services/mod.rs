@@ -102,22 +102,14 @@ impl MockServices {
         let desks =
             Service::ALL.map(|service| Arc::new(Desk::new(service, plan.clone(), stopped.clone())));
         let router = desks.iter().fold(Router::new(), |router, desk| {
-            router.nest(
-                &format!("/{}", desk.service()),
-                desk::router(Arc::clone(desk)),
-            )
+            router.nest(&format!("/{}", desk.service()), desk::router(Arc::clone(desk)))
         });
         let server = axum::serve(listener, router).with_graceful_shutdown(async move {
             // An error is the sender's end, which is the only signal there is.
             let _ = stopped.changed().await;
         });
         let server = tokio::spawn(server.into_future());
-        Ok(Self {
-            address,
-            desks,
-            stop,
-            server,
-        })
+        Ok(Self { address, desks, stop, server })
     }
 
     /// Where the service is, without a slash at the end: `http://127.0.0.1:PORT/payment`.
@@ -138,12 +130,7 @@ impl MockServices {
     /// # Errors
     /// The server had failed.
     pub async fn shutdown(self) -> io::Result<()> {
-        let Self {
-            stop,
-            server,
-            desks: _,
-            address: _,
-        } = self;
+        let Self { stop, server, desks: _, address: _ } = self;
         drop(stop);
         server.await.map_err(io::Error::other)?
     }

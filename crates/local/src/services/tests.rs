@@ -21,10 +21,7 @@ struct World {
 impl World {
     async fn new(plan: FaultPlan) -> Self {
         let client = Client::builder().no_proxy().build().unwrap();
-        Self {
-            services: MockServices::start(plan).await.unwrap(),
-            client,
-        }
+        Self { services: MockServices::start(plan).await.unwrap(), client }
     }
 
     async fn post(
@@ -40,13 +37,8 @@ impl World {
     }
 
     async fn charge(&self, key: &str) -> reqwest::Result<Response> {
-        self.post(
-            Service::Payment,
-            "charges",
-            key,
-            json!({ "order": "order-1", "amount": 4200 }),
-        )
-        .await
+        self.post(Service::Payment, "charges", key, json!({ "order": "order-1", "amount": 4200 }))
+            .await
     }
 
     /// Charges, and gives up 100 ms after the call has arrived.
@@ -68,13 +60,7 @@ impl World {
     }
 
     async fn refund(&self, key: &str) -> reqwest::Result<Response> {
-        self.post(
-            Service::Payment,
-            "refunds",
-            key,
-            json!({ "order": "order-1" }),
-        )
-        .await
+        self.post(Service::Payment, "refunds", key, json!({ "order": "order-1" })).await
     }
 
     fn ledger(&self) -> Ledger {
@@ -111,29 +97,19 @@ async fn repeat_gets_the_same_answer_and_counts_one_effect() {
     assert_eq!(world.charges(), 1);
     assert_eq!(world.ledger().calls_total(), 2);
     assert_eq!(world.ledger().deduplicated_total(), 1);
-    assert_eq!(
-        world.ledger().orders(Service::Payment).collect::<Vec<_>>(),
-        ["order-1"]
-    );
+    assert_eq!(world.ledger().orders(Service::Payment).collect::<Vec<_>>(), ["order-1"]);
     assert_eq!(world.ledger().orders(Service::Shipping).count(), 0);
 }
 
 #[tokio::test]
 async fn same_seed_writes_the_same_books_in_whatever_order_the_calls_come() {
-    let plan = FaultPlan {
-        flaky: 0.4,
-        answer_lost: 0.2,
-        refuse: 0.2,
-        ..FaultPlan::none(7)
-    };
+    let plan = FaultPlan { flaky: 0.4, answer_lost: 0.2, refuse: 0.2, ..FaultPlan::none(7) };
     let books_of = async |orders: Vec<u32>| {
         let world = World::new(plan.clone()).await;
         for order in orders.into_iter().cycle().take(40 * 5) {
             let (order, key) = (format!("order-{order}"), format!("order-{order}/charge/do"));
             // Whether it succeeds is in the books.
-            let _ = world
-                .post(Service::Payment, "charges", &key, json!({ "order": order }))
-                .await;
+            let _ = world.post(Service::Payment, "charges", &key, json!({ "order": order })).await;
         }
         world.ledger()
     };
@@ -155,11 +131,7 @@ async fn two_keys_for_one_order_are_two_effects() {
 
 #[tokio::test]
 async fn racing_repeats_take_effect_once() {
-    let world = World::new(FaultPlan {
-        latency_ms: 5,
-        ..healthy()
-    })
-    .await;
+    let world = World::new(FaultPlan { latency_ms: 5, ..healthy() }).await;
     let calls = (0..20).map(|_| world.charge(CHARGE));
     let created = futures_util::future::join_all(calls).await.into_iter();
     let created = created.filter(|call| call.as_ref().unwrap().status() == StatusCode::CREATED);
@@ -172,19 +144,10 @@ async fn racing_repeats_take_effect_once() {
 async fn key_used_for_something_else_is_refused_and_counted() {
     let world = World::new(healthy()).await;
     world.charge(CHARGE).await.unwrap();
-    assert_eq!(
-        world.refund(CHARGE).await.unwrap().status(),
-        StatusCode::UNPROCESSABLE_ENTITY
-    );
+    assert_eq!(world.refund(CHARGE).await.unwrap().status(), StatusCode::UNPROCESSABLE_ENTITY);
     let ledger = world.ledger();
     assert_eq!(ledger.standing(Service::Payment, "order-1"), 1);
-    assert_eq!(
-        ledger
-            .order(Service::Payment, "order-1")
-            .unwrap()
-            .keys_reused,
-        1
-    );
+    assert_eq!(ledger.order(Service::Payment, "order-1").unwrap().keys_reused, 1);
 }
 
 #[tokio::test]
@@ -205,11 +168,7 @@ async fn undo_undoes_what_stands_and_succeeds_where_nothing_does() {
 
 #[tokio::test]
 async fn lost_answer_takes_effect_once_and_the_repeat_has_it() {
-    let world = World::new(FaultPlan {
-        answer_lost: 1.0,
-        ..healthy()
-    })
-    .await;
+    let world = World::new(FaultPlan { answer_lost: 1.0, ..healthy() }).await;
     let lost = world.charge(CHARGE).await.unwrap_err();
     assert!(lost.is_request(), "{lost:?}");
     assert_eq!(world.charges(), 1);
@@ -226,11 +185,7 @@ async fn lost_answer_takes_effect_once_and_the_repeat_has_it() {
 
 #[tokio::test]
 async fn lost_answer_leaves_not_a_byte_on_the_wire() {
-    let world = World::new(FaultPlan {
-        answer_lost: 1.0,
-        ..healthy()
-    })
-    .await;
+    let world = World::new(FaultPlan { answer_lost: 1.0, ..healthy() }).await;
     let address = world.services.address;
     let request = "POST /payment/charges HTTP/1.1\r\nhost: x\r\nidempotency-key: a/b/do\r\n\
                    content-length: 13\r\n\r\n{\"order\":\"a\"}";
@@ -248,65 +203,37 @@ async fn lost_answer_leaves_not_a_byte_on_the_wire() {
 
 #[tokio::test]
 async fn refusal_is_permanent_and_never_takes_effect() {
-    let world = World::new(FaultPlan {
-        refuse: 1.0,
-        ..healthy()
-    })
-    .await;
+    let world = World::new(FaultPlan { refuse: 1.0, ..healthy() }).await;
     for (service, path, status) in [
         (Service::Inventory, "reservations", StatusCode::CONFLICT),
         (Service::Payment, "charges", StatusCode::PAYMENT_REQUIRED),
-        (
-            Service::Shipping,
-            "shipments",
-            StatusCode::UNPROCESSABLE_ENTITY,
-        ),
+        (Service::Shipping, "shipments", StatusCode::UNPROCESSABLE_ENTITY),
     ] {
         for _ in 0..3 {
             let body = json!({ "order": "order-1" });
-            let refused = world
-                .post(service, path, "order-1/step/do", body)
-                .await
-                .unwrap();
+            let refused = world.post(service, path, "order-1/step/do", body).await.unwrap();
             assert_eq!(refused.status(), status);
-            assert_eq!(
-                refused.headers()["content-type"],
-                "application/problem+json"
-            );
+            assert_eq!(refused.headers()["content-type"], "application/problem+json");
         }
         assert_eq!(world.ledger().effects(service, "order-1"), 0);
     }
     assert_eq!(world.ledger().faults_total(FaultKind::Refuse), 9);
-    assert_eq!(
-        world.refund(REFUND).await.unwrap().status(),
-        StatusCode::CREATED
-    );
+    assert_eq!(world.refund(REFUND).await.unwrap().status(), StatusCode::CREATED);
 }
 
 #[tokio::test]
 async fn hung_call_has_no_effect_and_the_second_succeeds() {
-    let world = World::new(FaultPlan {
-        hang: 1.0,
-        ..healthy()
-    })
-    .await;
+    let world = World::new(FaultPlan { hang: 1.0, ..healthy() }).await;
     world.charge_impatiently(CHARGE).await;
     assert_eq!(world.charges(), 0);
-    assert_eq!(
-        world.charge(CHARGE).await.unwrap().status(),
-        StatusCode::CREATED
-    );
+    assert_eq!(world.charge(CHARGE).await.unwrap().status(), StatusCode::CREATED);
     assert_eq!(world.charges(), 1);
     assert_eq!(world.ledger().faults_total(FaultKind::Hang), 1);
 }
 
 #[tokio::test]
 async fn flaky_service_recovers_after_one_to_three_calls() {
-    let world = World::new(FaultPlan {
-        flaky: 1.0,
-        ..healthy()
-    })
-    .await;
+    let world = World::new(FaultPlan { flaky: 1.0, ..healthy() }).await;
     let mut seen = Vec::new();
     for n in 0..40 {
         let key = format!("order-1/charge-{n}/do");
@@ -324,10 +251,7 @@ async fn flaky_service_recovers_after_one_to_three_calls() {
         assert!((1..=3).contains(&failures));
     }
     assert_eq!(world.charges(), 40);
-    assert_eq!(
-        world.ledger().faults_total(FaultKind::Flaky),
-        seen.len() as u64
-    );
+    assert_eq!(world.ledger().faults_total(FaultKind::Flaky), seen.len() as u64);
     seen.sort_unstable();
     seen.dedup();
     assert_eq!(seen, [(429, true), (500, false), (503, false), (503, true)]);
@@ -335,26 +259,13 @@ async fn flaky_service_recovers_after_one_to_three_calls() {
 
 #[tokio::test]
 async fn client_that_gives_up_on_a_slow_call_has_called_without_effect() {
-    let world = World::new(FaultPlan {
-        slow: 1.0,
-        slow_max_ms: 2000,
-        ..healthy()
-    })
-    .await;
+    let world = World::new(FaultPlan { slow: 1.0, slow_max_ms: 2000, ..healthy() }).await;
     world.charge_impatiently(CHARGE).await;
     assert_eq!(world.charges(), 0);
 
-    let world = World::new(FaultPlan {
-        slow: 1.0,
-        slow_max_ms: 40,
-        ..healthy()
-    })
-    .await;
+    let world = World::new(FaultPlan { slow: 1.0, slow_max_ms: 40, ..healthy() }).await;
     let asked = Instant::now();
-    assert_eq!(
-        world.charge(CHARGE).await.unwrap().status(),
-        StatusCode::CREATED
-    );
+    assert_eq!(world.charge(CHARGE).await.unwrap().status(), StatusCode::CREATED);
     assert!(asked.elapsed() >= Duration::from_millis(10));
     assert_eq!(world.ledger().faults_total(FaultKind::Slow), 1);
 }
@@ -363,33 +274,13 @@ async fn client_that_gives_up_on_a_slow_call_has_called_without_effect() {
 async fn malformed_call_is_a_problem_and_leaves_no_trace() {
     let world = World::new(healthy()).await;
     let url = format!("{}/charges", world.services.base_url(Service::Payment));
-    let keyless = world
-        .client
-        .post(url)
-        .body(r#"{"order":"order-1"}"#)
-        .send()
-        .await
-        .unwrap();
+    let keyless = world.client.post(url).body(r#"{"order":"order-1"}"#).send().await.unwrap();
     assert_eq!(keyless.status(), StatusCode::BAD_REQUEST);
-    assert_eq!(
-        keyless.headers()["content-type"],
-        "application/problem+json"
-    );
-    assert_eq!(
-        json_of(keyless).await["type"],
-        "urn:problem-type:idempotency-key-missing"
-    );
+    assert_eq!(keyless.headers()["content-type"], "application/problem+json");
+    assert_eq!(json_of(keyless).await["type"], "urn:problem-type:idempotency-key-missing");
 
-    for body in [
-        json!([]),
-        json!({}),
-        json!({ "order": "" }),
-        json!({ "order": 7 }),
-    ] {
-        let orderless = world
-            .post(Service::Payment, "charges", CHARGE, body)
-            .await
-            .unwrap();
+    for body in [json!([]), json!({}), json!({ "order": "" }), json!({ "order": 7 })] {
+        let orderless = world.post(Service::Payment, "charges", CHARGE, body).await.unwrap();
         assert_eq!(orderless.status(), StatusCode::BAD_REQUEST);
     }
     assert_eq!(world.ledger().calls_total(), 0);
@@ -408,16 +299,9 @@ async fn ledger_can_be_read_by_a_person() {
 
 #[tokio::test]
 async fn shutdown_cuts_off_calls_that_hang() {
-    let world = World::new(FaultPlan {
-        hang: 1.0,
-        ..healthy()
-    })
-    .await;
+    let world = World::new(FaultPlan { hang: 1.0, ..healthy() }).await;
     let url = format!("{}/charges", world.services.base_url(Service::Payment));
-    let call = world
-        .client
-        .post(url.clone())
-        .header("idempotency-key", CHARGE);
+    let call = world.client.post(url.clone()).header("idempotency-key", CHARGE);
     let call = tokio::spawn(call.body(r#"{"order":"order-1"}"#).send());
     world.until_called().await;
     world.services.shutdown().await.unwrap();

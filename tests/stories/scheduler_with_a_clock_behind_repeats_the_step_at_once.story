@@ -1,0 +1,14 @@
+# The supervisor's clock may be ahead of the scheduler's by the skew. The wake is not lost on that.
+timing   clock skew 2s, pickup within 30s
+workflow within 10m
+  reserve: within 20s, attempts 2
+
+submit                       => Pending; due 20s
+wake                         => Processing; request reserve #1 by 20s
+clock +22s
+sweep                        => reserve waiting (failures 1, reason kept); unlocked; due 52s;
+                                wake scheduler
+clock -2.001s
+wake                         => ignored: NothingReady
+clock +0.001s
+wake                         => due 40s; request reserve #2 by 40s
