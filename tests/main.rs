@@ -1,9 +1,19 @@
 //! Tests that cross crates. Each module says what it proves.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
+)]
+
 mod bad_input;
 mod contract;
 mod cost;
+mod end_to_end;
 mod faults;
 mod races;
 mod stories;
 mod support;
+mod template;

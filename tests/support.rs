@@ -33,7 +33,7 @@ pub(crate) struct TestClock(Arc<std::sync::Mutex<Timestamp>>);
 impl TestClock {
     pub(crate) fn advance(&self, seconds: i64) {
         let mut now = self.0.lock().unwrap();
-        *now = *now + jiff::SignedDuration::from_secs(seconds);
+        *now += jiff::SignedDuration::from_secs(seconds);
     }
 }
 

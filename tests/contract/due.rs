@@ -47,12 +47,12 @@ async fn due<P: Ports>(ports: &P, until: Timestamp) -> Vec<String> {
 }
 
 pub(super) async fn a_task_is_found_when_it_is_due_and_not_before(world: impl World) {
-    let ports = world.ports();
-    create(ports, &task_due("t", Some(at(10)))).await;
-    let millisecond = Duration::from_millis(1);
-    assert_eq!(due(ports, at(10) - millisecond).await, [""; 0]);
-    assert_eq!(due(ports, at(10)).await, ["t"]);
-    assert_eq!(due(ports, at(10) + millisecond).await, ["t"]);
+    let (ports, time) = (world.ports(), at(10) + Duration::from_millis(5));
+    create(ports, &task_due("t", Some(time))).await;
+    assert_eq!(due(ports, at(10)).await, [""; 0]);
+    assert_eq!(due(ports, time - Duration::from_nanos(1)).await, [""; 0]);
+    assert_eq!(due(ports, time).await, ["t"]);
+    assert_eq!(due(ports, time + Duration::from_nanos(1)).await, ["t"]);
     assert_eq!(due(ports, at(10_000)).await, ["t"]);
 }
 

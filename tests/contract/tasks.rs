@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use steward_core::{
-    ports::{Created, DocumentKey, Ports, Saved, StateStore},
+    ports::{Created, Document, DocumentKey, Ports, Saved, StateStore},
     task::{ProcessState, Task},
 };
 use tokio::sync::Barrier;
@@ -42,13 +42,17 @@ pub(super) async fn a_time_keeps_its_milliseconds_and_no_more(world: impl World)
     let precise = "2026-06-01T12:00:00.123456789Z".parse().unwrap();
     let kept = "2026-06-01T12:00:00.123Z".parse().unwrap();
     let of = |time| Task { submitted_at: time, due: Some(time), ..new_task("t") };
-    let mut document = submission(&of(precise));
-    document.at = precise;
-    ports.store().create(&of(precise), &document).await.unwrap();
+    let submitted = |at| Document { at, ..submission(&new_task("t")) };
+    let returned = |at| Document { at, ..output("charge", 1, "ok".into()) };
+    ports.store().create(&of(precise), &submitted(precise)).await.unwrap();
     assert_eq!(load(ports, "t").await, Some(of(kept)));
-    document.at = kept;
-    let read = ports.store().documents(&id("t"), &[DocumentKey::Submission]).await;
-    assert_eq!(read.unwrap(), [document]);
+    ports.store().save(&next(&of(precise))).await.unwrap();
+    assert_eq!(load(ports, "t").await, Some(next(&of(kept))));
+    ports.store().put_document(&of(precise), &returned(precise)).await.unwrap();
+    for document in [submitted(kept), returned(kept)] {
+        let read = ports.store().documents(&id("t"), std::slice::from_ref(&document.key)).await;
+        assert_eq!(read.unwrap(), [document]);
+    }
 }
 
 pub(super) async fn a_task_that_was_not_created_is_not_there(world: impl World) {

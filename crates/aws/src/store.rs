@@ -9,7 +9,10 @@ use std::{collections::HashMap, num::NonZeroU32, time::Duration};
 
 pub use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::{
-    operation::{put_item::PutItemError, transact_write_items::TransactWriteItemsError},
+    operation::{
+        put_item::{PutItemError, builders::PutItemFluentBuilder},
+        transact_write_items::TransactWriteItemsError,
+    },
     types::{
         AttributeValue, KeysAndAttributes, Put as PutItem, ReturnValuesOnConditionCheckFailure,
         TransactWriteItem,
@@ -204,6 +207,7 @@ impl StateStore for DynamoStore {
     }
 
     async fn save(&self, task: &Task) -> Result<Saved, PortError> {
+        let operation = format!("save task {}", task.task_id);
         let before = task.revision.saturating_sub(1);
         let request = self
             .client
@@ -211,36 +215,31 @@ impl StateStore for DynamoStore {
             .table_name(&self.tasks)
             .set_item(Some(self.task_item(task)?))
             .condition_expression("revision = :before")
-            .expression_attribute_values(":before", AttributeValue::N(before.to_string()))
-            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
-        match condition_refused(request.send().await) {
-            Ok(None) => Ok(Saved::Saved),
-            Ok(Some(item)) => {
-                let now = item.map(read_task).transpose();
-                let now = now.map_err(corrupt(format!("read task {}", task.task_id)))?;
+            .expression_attribute_values(":before", AttributeValue::N(before.to_string()));
+        match put_if(request, &operation).await? {
+            ConditionalPut::Done => Ok(Saved::Saved),
+            ConditionalPut::Refused(item) => {
+                let now = item.map(read_task).transpose().map_err(corrupt(operation))?;
                 Ok(Saved::Conflict(now.map(Box::new)))
             }
-            Err(error) => Err(failed(format!("save task {}", task.task_id))(error)),
         }
     }
 
     async fn put_document(&self, task: &Task, document: &Document) -> Result<Put, PortError> {
-        let operation = || format!("write {} of {}", document.key, task.task_id);
+        let operation = format!("write {} of {}", document.key, task.task_id);
         let request = self
             .client
             .put_item()
             .table_name(&self.documents)
             .set_item(Some(self.document_item(task, document)))
-            .condition_expression("attribute_not_exists(task_id)")
-            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
-        match condition_refused(request.send().await) {
-            Ok(None) => Ok(Put::Stored),
-            Ok(Some(item)) => {
-                let existing = item.ok_or_else(|| corrupt(operation())("no item".into()))?;
-                let existing = read_document(&existing).map_err(corrupt(operation()))?;
-                Ok(Put::Existing(existing.body))
+            .condition_expression("attribute_not_exists(task_id)");
+        match put_if(request, &operation).await? {
+            ConditionalPut::Done => Ok(Put::Stored),
+            ConditionalPut::Refused(item) => {
+                let existing = item.ok_or_else(|| "refused without the item".into());
+                let existing = existing.and_then(|item| read_document(&item));
+                Ok(Put::Existing(existing.map_err(corrupt(operation))?.body))
             }
-            Err(error) => Err(failed(operation())(error)),
         }
     }
 
@@ -308,17 +307,27 @@ impl StateStore for DynamoStore {
     }
 }
 
-type Refused<T> = Result<T, aws_sdk_dynamodb::error::SdkError<PutItemError>>;
+/// What came of a put on a condition.
+enum ConditionalPut {
+    Done,
+    /// The condition refused it; the item as it is, if there is one.
+    Refused(Option<Item>),
+}
 
-/// `None` if the put was done; the item as it is, if the condition refused it.
-fn condition_refused<T>(answer: Refused<T>) -> Refused<Option<Option<Item>>> {
-    match answer {
-        Ok(_) => Ok(None),
+/// Sends a put that asks for the old item if its condition refuses it.
+async fn put_if(
+    request: PutItemFluentBuilder,
+    operation: &str,
+) -> Result<ConditionalPut, PortError> {
+    let request = request
+        .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
+    match request.send().await {
+        Ok(_) => Ok(ConditionalPut::Done),
         Err(error) => match error.as_service_error() {
             Some(PutItemError::ConditionalCheckFailedException(refused)) => {
-                Ok(Some(refused.item.clone()))
+                Ok(ConditionalPut::Refused(refused.item.clone()))
             }
-            Some(_) | None => Err(error),
+            Some(_) | None => Err(failed(operation)(error)),
         },
     }
 }

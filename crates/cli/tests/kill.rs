@@ -1,6 +1,14 @@
 //! `steward local --data DIR` is killed in the middle of five hundred orders and started again: every
 //! recorded order ends, and none is charged twice. The real binary, the real signal.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
+)]
+
 use std::{
     io::{BufRead, BufReader},
     path::Path,

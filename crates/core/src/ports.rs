@@ -317,6 +317,9 @@ mod tests {
             counts[shard_of(&format!("order-{n}").parse().unwrap(), shards) as usize] += 1;
         }
         assert!(counts.iter().all(|count| (700..1_300).contains(count)), "{counts:?}");
-        assert_eq!(shard_of(&"order-1".parse().unwrap(), shards), 0xa985_e7b3_u32 % 8);
+        // Two of FNV's published test vectors.
+        for (id, hash) in [("a", 0xe40c_292c_u32), ("foobar", 0xbf9c_f968)] {
+            assert_eq!(shard_of(&id.parse().unwrap(), NonZeroU32::MAX), hash);
+        }
     }
 }

@@ -81,6 +81,10 @@ pub fn parse(text: &str) -> Result<Submission, Refusal> {
             limits::DOCUMENT_BYTES_MAX
         )));
     }
+    // The parser would take an array for one as well, and quote a bare text in its message.
+    if !text.trim_start().starts_with('{') {
+        return Err(Refusal::Malformed("not a JSON object".to_owned()));
+    }
     let submission: Submission =
         serde_json::from_str(text).map_err(|error| Refusal::Malformed(plain(&error)))?;
     if limits::too_deep(&submission.input) {
@@ -187,6 +191,8 @@ mod tests {
     fn what_is_no_submission_is_refused_with_the_place() {
         for (text, reason) in [
             ("{", "not a submission: EOF while parsing an object at line 1 column 1"),
+            (r#""secret""#, "not a submission: not a JSON object"),
+            (r#"["a","order",null,{},null]"#, "not a submission: not a JSON object"),
             (
                 r#"{"workflow":"order"}"#,
                 "not a submission: missing field `task_id` at line 1 column 20",

@@ -3,6 +3,7 @@
 //! The real handlers run through the real AWS SDK clients against [`embedded`] AWS services; the
 //! [`event_source`] loops do what Lambda does between a queue and a function; [`host`] starts it all.
 //! [`services`] are the remote services that the demo orders from, and misbehave on purpose.
+//! [`memory`] is the world without AWS, for stories and simulations.
 
 pub mod definitions;
 pub mod embedded;

@@ -2,8 +2,8 @@
 //! moves by hand. One contract suite (`tests/contract.rs`) runs on it and on the AWS adapters.
 //!
 //! What is stored goes through the same serialisation as on AWS, so that whatever that loses is
-//! lost here too: a time keeps its milliseconds, no more. Two things are simpler here: a definition
-//! is seen as soon as it is published, and nothing expires.
+//! lost here too: a time keeps its milliseconds, no more. Three things are simpler here: a definition
+//! is seen as soon as it is published, no queue refuses a message for its size, nothing expires.
 //!
 //! ```text
 //! ports.with_instance("scheduler-1") ──┐
@@ -273,4 +273,57 @@ where
     E: std::error::Error + Send + Sync + 'static,
 {
     PortError { operation: operation(), retryable: false, source: Box::new(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use steward_core::ports::{Created, Document, DocumentKey, StateStore};
+
+    fn ports() -> MemoryPorts {
+        let timing = Timing { pickup_within: Duration::from_secs(60), clock_skew: Duration::ZERO };
+        MemoryPorts::new(timing, NonZeroU32::MIN)
+    }
+
+    #[test]
+    fn instances_share_all_but_their_name() {
+        let (one, other) = (ports(), ports());
+        let another = one.with_instance("another");
+        assert_eq!((one.instance(), another.instance()), ("memory", "another"));
+        another.clock().advance(Duration::from_millis(1_500));
+        assert_eq!(one.clock().now().as_millisecond(), 1_500);
+        assert_eq!(other.clock().now(), Timestamp::UNIX_EPOCH);
+        one.clock().set(Timestamp::UNIX_EPOCH);
+        assert_eq!(another.clock().now(), Timestamp::UNIX_EPOCH);
+    }
+
+    #[tokio::test]
+    async fn a_page_of_the_due_index_is_as_large_as_asked() {
+        let ports = ports();
+        for (task_id, due) in [("a", 3), ("b", 1), ("c", 2)] {
+            let task = serde_json::json!({
+                "task_id": task_id, "workflow": "order", "version": 1, "process_state": "Pending",
+                "revision": 1, "complete_by": 9, "submitted_at": 0, "due": due,
+            });
+            let task = serde_json::from_value(task).unwrap();
+            let (key, at) = (DocumentKey::Submission, Timestamp::UNIX_EPOCH);
+            let document = Document { key, at, body: serde_json::Value::Null };
+            let created = ports.store().create(&task, &document).await.unwrap();
+            assert_eq!(created, Created::Created);
+        }
+        let small = ports.with_due_page(NonZeroUsize::MIN);
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let page = small.store().due(0, Timestamp::MAX, after.as_ref()).await.unwrap();
+            assert!(page.task_ids.len() <= 1);
+            found.extend(page.task_ids.iter().map(ToString::to_string));
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(found, ["b", "c", "a"]);
+        let whole = ports.store().due(0, Timestamp::MAX, None).await.unwrap();
+        assert_eq!((whole.task_ids.len(), whole.next), (3, None));
+    }
 }

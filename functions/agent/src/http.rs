@@ -25,10 +25,12 @@ pub struct HttpService {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BaseUrl(String);
 
-/// A text that is no base URL.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not an http or https URL without query and fragment")]
-pub struct InvalidBaseUrl(String);
+/// A text that is no base URL; the message does not repeat it, for it may hold a password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "not an http or https URL without credentials, query and fragment; credentials go in headers"
+)]
+pub struct InvalidBaseUrl;
 
 impl FromStr for BaseUrl {
     type Err = InvalidBaseUrl;
@@ -36,10 +38,12 @@ impl FromStr for BaseUrl {
     fn from_str(text: &str) -> Result<Self, InvalidBaseUrl> {
         let url = Url::parse(text).ok().filter(|url| {
             matches!(url.scheme(), "http" | "https")
+                && url.username().is_empty()
+                && url.password().is_none()
                 && url.query().is_none()
                 && url.fragment().is_none()
         });
-        let url = url.ok_or_else(|| InvalidBaseUrl(text.to_owned()))?;
+        let url = url.ok_or(InvalidBaseUrl)?;
         Ok(Self(url.as_str().trim_end_matches('/').to_owned()))
     }
 }
@@ -112,6 +116,10 @@ impl RemoteService for HttpService {
             Method::Patch => reqwest::Method::PATCH,
             Method::Delete => reqwest::Method::DELETE,
         };
+        // Behind a host, anything but a slash would make it another host.
+        if !request.path.starts_with('/') {
+            return Err(permanent("the request's path does not start with `/`"));
+        }
         let url = format!("{}{}", self.base_url.0, request.path);
         let mut call =
             self.client.request(method, url).header("idempotency-key", &request.idempotency_key);
@@ -123,7 +131,7 @@ impl RemoteService for HttpService {
         }
         match call.send().await {
             Ok(response) => answer(response).await,
-            Err(error) if error.is_builder() => Err(permanent("the request's URL is not valid")),
+            Err(error) if error.is_builder() => Err(permanent("the request cannot be built")),
             Err(error) => Err(transient(&error)),
         }
     }
@@ -226,6 +234,11 @@ mod tests {
         assert_eq!("https://pay.example/v1/".parse(), Ok(BaseUrl("https://pay.example/v1".into())));
         assert!("ftp://pay.example".parse::<BaseUrl>().is_err());
         assert!("https://pay.example/?a=1".parse::<BaseUrl>().is_err());
+        let with_password = "https://me:s3cret@pay.example".parse::<BaseUrl>().unwrap_err();
+        assert_eq!(
+            with_password.to_string(),
+            "not an http or https URL without credentials, query and fragment; credentials go in headers"
+        );
     }
 
     #[test]

@@ -1,0 +1,481 @@
+//! The HTTP agent against real servers: what it sends, and what it makes of each answer.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
+)]
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::{Duration, SystemTime},
+};
+
+use agent::{
+    AgentConfig,
+    http::{Headers, HttpService},
+};
+use axum::{
+    Router,
+    body::{Body, Bytes, to_bytes},
+    extract::Request,
+    http::{HeaderMap, Response, StatusCode, Uri},
+};
+use envconfig::Envconfig;
+use futures_util::stream;
+use serde_json::{Value, json};
+use steward_agent::{Fault, RemoteService};
+use steward_core::{limits, messages::StepRequest, workflow::Method};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpSocket, TcpStream},
+    sync::oneshot,
+    task::JoinSet,
+};
+
+/// A remote service, and the requests it got. It stops when it is dropped.
+struct Remote {
+    base_url: String,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    _server: JoinSet<()>,
+}
+
+/// A request as it arrived.
+#[derive(Debug)]
+struct Seen {
+    method: String,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Remote {
+    /// Answers every request with what `answer` makes.
+    async fn start(answer: impl Fn() -> Response<Body> + Clone + Send + Sync + 'static) -> Self {
+        let (listener, base_url) = listener().await;
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let record = seen.clone();
+        let handler = move |request: Request| async move {
+            let (parts, body) = request.into_parts();
+            let body = to_bytes(body, usize::MAX).await.unwrap();
+            let (method, uri, headers) = (parts.method.to_string(), parts.uri, parts.headers);
+            record.lock().unwrap().push(Seen { method, uri, headers, body });
+            answer()
+        };
+        let mut server = JoinSet::new();
+        server.spawn(async move {
+            axum::serve(listener, Router::new().fallback(handler)).await.unwrap()
+        });
+        Self { base_url, seen, _server: server }
+    }
+
+    /// Hands each connection, with its request read, to `talk`.
+    async fn speaking<F>(talk: impl Fn(TcpStream) -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (listener, base_url) = listener().await;
+        let mut server = JoinSet::new();
+        server.spawn(async move {
+            let mut talks = JoinSet::new();
+            while let Ok((mut socket, _)) = listener.accept().await {
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    head.push(socket.read_u8().await.unwrap());
+                }
+                talks.spawn(talk(socket));
+            }
+        });
+        Self { base_url, seen: Arc::default(), _server: server }
+    }
+
+    fn requests(&self) -> usize {
+        self.seen.lock().unwrap().len()
+    }
+
+    fn service(&self) -> HttpService {
+        service(&self.base_url, "{}", Duration::from_secs(60))
+    }
+
+    /// One `GET /`.
+    async fn call(&self) -> Result<Value, Fault> {
+        self.service().call(&get("/"), None).await
+    }
+}
+
+async fn listener() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base_url = format!("http://{}", listener.local_addr().unwrap());
+    (listener, base_url)
+}
+
+fn service(base_url: &str, headers: &str, call_timeout: Duration) -> HttpService {
+    HttpService::new(base_url.parse().unwrap(), headers.parse().unwrap(), call_timeout).unwrap()
+}
+
+fn get(path: &str) -> StepRequest {
+    StepRequest {
+        task_id: "order-1".parse().unwrap(),
+        step: "charge".parse().unwrap(),
+        attempt: 1,
+        complete_by: "2026-11-20T12:00:00Z".parse().unwrap(),
+        idempotency_key: "order-1/charge/do".to_owned(),
+        agent: "payment".parse().unwrap(),
+        method: Method::Get,
+        path: path.to_owned(),
+        body: None,
+    }
+}
+
+fn answer(status: u16, body: impl Into<Body>) -> Response<Body> {
+    Response::builder().status(status).body(body.into()).unwrap()
+}
+
+fn permanent(reason: &str) -> Result<Value, Fault> {
+    Err(Fault::Permanent { reason: reason.to_owned() })
+}
+
+fn transient(reason: &str) -> Result<Value, Fault> {
+    Err(Fault::Transient { reason: reason.to_owned(), retry_after: None })
+}
+
+fn nested(levels: usize) -> String {
+    format!("{}{}", "[".repeat(levels), "]".repeat(levels))
+}
+
+#[tokio::test]
+async fn json_is_the_output() {
+    for status in [200, 201, 202] {
+        let remote =
+            Remote::start(move || answer(status, r#"{"charge":"ch-1","amount":20}"#)).await;
+        assert_eq!(remote.call().await, Ok(json!({ "charge": "ch-1", "amount": 20 })), "{status}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_null() {
+    for status in [200, 201, 204] {
+        let remote = Remote::start(move || answer(status, "")).await;
+        assert_eq!(remote.call().await, Ok(Value::Null), "{status}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_refused_is_permanent_with_its_title_and_no_more() {
+    let problem = json!({
+        "type": "https://pay.example/declined", "title": "Card declined",
+        "detail": "card 4111 1111 1111 1111 of Ada", "balance": 3,
+    });
+    for (status, reason) in [
+        (400, "HTTP 400 Bad Request: Card declined"),
+        (402, "HTTP 402 Payment Required: Card declined"),
+        (404, "HTTP 404 Not Found: Card declined"),
+        (409, "HTTP 409 Conflict: Card declined"),
+        (422, "HTTP 422 Unprocessable Entity: Card declined"),
+    ] {
+        let body = problem.to_string();
+        let remote = Remote::start(move || answer(status, body.clone())).await;
+        assert_eq!(remote.call().await, permanent(reason));
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_without_a_readable_title_is_its_status() {
+    let large =
+        json!({ "title": "x", "detail": "x".repeat(limits::DOCUMENT_BYTES_MAX) }).to_string();
+    let bodies = [
+        "",
+        "card 4111 1111 1111 1111",
+        r#"{"detail":"4111"}"#,
+        r#"{"title":["4111"]}"#,
+        "[]",
+        &large,
+    ];
+    for body in bodies.map(str::to_owned) {
+        let remote = Remote::start(move || answer(402, body.clone())).await;
+        assert_eq!(remote.call().await, permanent("HTTP 402 Payment Required"));
+    }
+    let broken = Remote::speaking(|mut socket| async move {
+        let answer = "HTTP/1.1 402 Payment Required\r\ncontent-length: 99\r\n\r\n{\"title\":";
+        socket.write_all(answer.as_bytes()).await.unwrap();
+    });
+    assert_eq!(broken.await.call().await, permanent("HTTP 402 Payment Required"));
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed() {
+    for (status, reason) in [
+        (301, "HTTP 301 Moved Permanently"),
+        (302, "HTTP 302 Found"),
+        (303, "HTTP 303 See Other"),
+        (307, "HTTP 307 Temporary Redirect"),
+        (308, "HTTP 308 Permanent Redirect"),
+    ] {
+        let redirect = Response::builder().status(status).header("location", "/elsewhere");
+        let redirect = Arc::new(Mutex::new(Some(redirect.body(Body::empty()).unwrap())));
+        let remote = Remote::start(move || {
+            redirect.lock().unwrap().take().unwrap_or_else(|| answer(200, r#""followed""#))
+        });
+        let remote = remote.await;
+        assert_eq!(remote.call().await, permanent(reason));
+        assert_eq!(remote.requests(), 1);
+    }
+}
+
+#[tokio::test]
+async fn what_may_pass_is_transient() {
+    for status in [408, 425, 429, 500, 502, 503, 504] {
+        let remote = Remote::start(move || answer(status, r#"{"title":"Busy"}"#)).await;
+        let status = StatusCode::from_u16(status).unwrap();
+        assert_eq!(remote.call().await, transient(&format!("HTTP {status}")));
+    }
+}
+
+#[tokio::test]
+async fn retry_after_is_handed_over_as_a_time_to_wait() {
+    let asked = |retry_after: String| async move {
+        let busy = move || {
+            let busy = Response::builder().status(503).header("retry-after", &retry_after);
+            busy.body(Body::empty()).unwrap()
+        };
+        match Remote::start(busy).await.call().await {
+            Err(Fault::Transient { retry_after, .. }) => retry_after,
+            other => panic!("{other:?}"),
+        }
+    };
+    let hour = Duration::from_secs(3600);
+    assert_eq!(asked("3600".to_owned()).await, Some(hour));
+    let in_an_hour = SystemTime::now() + hour;
+    let wait = asked(httpdate::fmt_http_date(in_an_hour)).await.unwrap();
+    // A date has no fractions of a second, and the call took some time.
+    assert!(wait <= hour && wait > hour - Duration::from_secs(60), "{wait:?}");
+    assert_eq!(asked("soon".to_owned()).await, None);
+    assert_eq!(asked("-5".to_owned()).await, None);
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_is_transient() {
+    for cut_off in [
+        "",
+        "HTTP/1.1 200 OK\r\ncontent-le",
+        "HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{\"id\":1}",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n8\r\n{\"id\":1}\r\n",
+    ] {
+        let remote = Remote::speaking(move |mut socket| async move {
+            socket.write_all(cut_off.as_bytes()).await.unwrap();
+        });
+        assert_eq!(remote.await.call().await, transient("the connection broke"), "{cut_off:?}");
+    }
+}
+
+#[tokio::test]
+async fn nobody_listening_is_transient() {
+    // Bound but not listening: refused, and nobody else can have the port.
+    let held = TcpSocket::new_v4().unwrap();
+    held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let base_url = format!("http://{}", held.local_addr().unwrap());
+    let service = service(&base_url, "{}", Duration::from_secs(60));
+    assert_eq!(service.call(&get("/"), None).await, transient("no connection"));
+}
+
+#[tokio::test]
+async fn silence_is_transient_before_and_within_the_answer() {
+    for begun in ["", "HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{\"id\":1}"] {
+        let remote = Remote::speaking(move |mut socket| async move {
+            socket.write_all(begun.as_bytes()).await.unwrap();
+            // Until the client gives up.
+            let _ = socket.read_u8().await;
+        });
+        let remote = remote.await;
+        let service = service(&remote.base_url, "{}", Duration::from_millis(200));
+        assert_eq!(
+            service.call(&get("/"), None).await,
+            transient("the call timed out"),
+            "{begun:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_json_is_permanent_and_not_repeated() {
+    for (body, reason) in [
+        ("card 4111", "the reply is not JSON: expected value at line 1 column 1"),
+        (
+            r#"{"card":"4111"#,
+            "the reply is not JSON: EOF while parsing a string at line 1 column 13",
+        ),
+        ("<html>", "the reply is not JSON: expected value at line 1 column 1"),
+        ("1 2", "the reply is not JSON: trailing characters at line 1 column 3"),
+        (" ", "the reply is not JSON: EOF while parsing a value at line 1 column 1"),
+    ] {
+        let remote = Remote::start(move || answer(200, body)).await;
+        assert_eq!(remote.call().await, permanent(reason), "{body}");
+    }
+    let remote = Remote::start(|| answer(200, vec![b'"', 0xff, b'"'])).await;
+    let reason = "the reply is not JSON: invalid unicode code point at line 1 column 2";
+    assert_eq!(remote.call().await, permanent(reason));
+}
+
+const OVER_THE_LIMIT: &str = "the reply is over the limit of 131072 bytes";
+
+#[tokio::test]
+async fn a_reply_may_be_as_large_as_the_limit_and_no_larger() {
+    let text = |bytes: usize| format!("\"{}\"", "x".repeat(bytes - 2));
+    let largest = text(limits::DOCUMENT_BYTES_MAX);
+    let body = largest.clone();
+    let remote = Remote::start(move || answer(200, body.clone())).await;
+    assert_eq!(remote.call().await, Ok(json!(largest.trim_matches('"'))));
+    let remote = Remote::start(move || answer(200, text(limits::DOCUMENT_BYTES_MAX + 1))).await;
+    assert_eq!(remote.call().await, permanent(OVER_THE_LIMIT));
+}
+
+#[tokio::test]
+async fn a_reply_over_the_limit_is_not_read_to_its_end() {
+    // One announces a terabyte, and one does not say when it ends.
+    let (hung_up, gone) = oneshot::channel();
+    let hung_up = Arc::new(Mutex::new(Some(hung_up)));
+    let announced = Remote::speaking(move |mut socket| {
+        let hung_up = hung_up.lock().unwrap().take().unwrap();
+        async move {
+            let head = "HTTP/1.1 200 OK\r\ncontent-length: 1000000000000\r\n\r\n";
+            socket.write_all(head.as_bytes()).await.unwrap();
+            while socket.write_all(&[b' '; 4096]).await.is_ok() {}
+            hung_up.send(()).unwrap();
+        }
+    });
+    let announced = announced.await;
+    assert_eq!(announced.call().await, permanent(OVER_THE_LIMIT));
+    gone.await.expect("the client hung up");
+
+    let (alive, gone) = oneshot::channel::<()>();
+    let alive = Arc::new(Mutex::new(Some(alive)));
+    let endless = Remote::start(move || {
+        let alive = alive.lock().unwrap().take().unwrap();
+        let chunks = stream::repeat_with(move || {
+            assert!(!alive.is_closed());
+            Ok::<_, std::io::Error>(Bytes::from_static(&[b' '; 4096]))
+        });
+        answer(200, Body::from_stream(chunks))
+    });
+    let endless = endless.await;
+    assert_eq!(endless.call().await, permanent(OVER_THE_LIMIT));
+    gone.await.expect_err("the server stopped sending");
+}
+
+#[tokio::test]
+async fn a_reply_that_nests_too_deep_is_permanent() {
+    let deepest = Remote::start(|| answer(200, nested(limits::JSON_DEPTH_MAX))).await;
+    assert!(deepest.call().await.is_ok());
+    let too_deep = Remote::start(|| answer(200, nested(limits::JSON_DEPTH_MAX + 1))).await;
+    assert_eq!(too_deep.call().await, permanent("the reply nests deeper than 32 levels"));
+    let abyss = Remote::start(|| answer(200, nested(60_000))).await;
+    let reason = "the reply is not JSON: recursion limit exceeded at line 1 column 128";
+    assert_eq!(abyss.call().await, permanent(reason));
+}
+
+#[tokio::test]
+async fn a_request_is_sent_with_all_that_makes_it_repeatable_and_traceable() {
+    let traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let remote = Remote::start(|| answer(204, "")).await;
+    let base_url = format!("{}/v1/", remote.base_url);
+    let headers = r#"{ "Authorization": "Bearer s3cret", "x-tenant": "shop" }"#;
+    let service = service(&base_url, headers, Duration::from_secs(60));
+    let post = StepRequest {
+        method: Method::Post,
+        body: Some(json!({ "order": "order-1", "to": "Zoë" })),
+        ..get("/charges?expand=all")
+    };
+    assert_eq!(service.call(&post, Some(traceparent)).await, Ok(Value::Null));
+    let seen = remote.seen.lock().unwrap().pop().unwrap();
+    assert_eq!(
+        (seen.method.as_str(), seen.uri.to_string().as_str()),
+        ("POST", "/v1/charges?expand=all")
+    );
+    assert_eq!(seen.body, r#"{"order":"order-1","to":"Zoë"}"#.as_bytes());
+    for (name, value) in [
+        ("idempotency-key", "order-1/charge/do"),
+        ("traceparent", traceparent),
+        ("content-type", "application/json"),
+        ("authorization", "Bearer s3cret"),
+        ("x-tenant", "shop"),
+    ] {
+        let values: Vec<_> = seen.headers.get_all(name).iter().collect();
+        assert_eq!(values, [value], "{name}");
+    }
+}
+
+#[tokio::test]
+async fn every_method_goes_out_as_it_is_and_without_a_body_if_there_is_none() {
+    let remote = Remote::start(|| answer(200, "{}")).await;
+    let service = remote.service();
+    for (method, sent) in [
+        (Method::Get, "GET"),
+        (Method::Post, "POST"),
+        (Method::Put, "PUT"),
+        (Method::Patch, "PATCH"),
+        (Method::Delete, "DELETE"),
+    ] {
+        service.call(&StepRequest { method, ..get("/x") }, None).await.unwrap();
+        let seen = remote.seen.lock().unwrap().pop().unwrap();
+        assert_eq!((seen.method.as_str(), seen.uri.path()), (sent, "/x"));
+        assert!(seen.body.is_empty(), "{seen:?}");
+        assert!(!seen.headers.contains_key("content-type"), "{seen:?}");
+        assert!(!seen.headers.contains_key("traceparent"), "{seen:?}");
+        assert_eq!(seen.headers["idempotency-key"], "order-1/charge/do");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_cannot_be_right_is_permanent_and_not_sent() {
+    let remote = Remote::start(|| answer(200, "{}")).await;
+    // `http://127.0.0.1:80` and `@evil.example` would make another host, that gets the headers.
+    for path in ["@evil.example/", ".evil.example/", "", "charges"] {
+        let reason = "the request's path does not start with `/`";
+        assert_eq!(remote.service().call(&get(path), None).await, permanent(reason), "{path}");
+    }
+    let odd_key = StepRequest { idempotency_key: "a\nb".to_owned(), ..get("/") };
+    assert_eq!(
+        remote.service().call(&odd_key, None).await,
+        permanent("the request cannot be built")
+    );
+    assert_eq!(remote.requests(), 0);
+}
+
+#[tokio::test]
+async fn secrets_in_headers_are_in_no_debug_output_error_or_reason() {
+    let secret = |text: String| assert!(!text.contains("s3cret"), "{text}");
+    let headers = r#"{ "authorization": "Bearer s3cret", "x-api-key": "s3cret" }"#;
+    let remote = Remote::start(|| answer(402, "s3cret")).await;
+    let variables = [
+        ("STEWARD_AGENT_NAME", "payment"),
+        ("STEWARD_AGENT_BASE_URL", remote.base_url.as_str()),
+        ("STEWARD_AGENT_HEADERS", headers),
+    ];
+    let variables: HashMap<_, _> =
+        variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let config = AgentConfig::init_from_hashmap(&variables).unwrap();
+    secret(format!("{config:?} {config:#?}"));
+    secret(format!("{:?}", config.headers));
+    let service = HttpService::new(config.base_url, config.headers, config.call_timeout.0).unwrap();
+    secret(format!("{service:?} {service:#?}"));
+    secret(format!("{:?}", service.call(&get("/"), None).await.unwrap_err()));
+    assert_eq!(remote.seen.lock().unwrap()[0].headers["x-api-key"], "s3cret");
+
+    for wrong in [
+        r#"{ "authorization": "s3cret\n" }"#,
+        r#"{ "authorization": ["s3cret"] }"#,
+        r#"["s3cret"]"#,
+        r#"s3cret"#,
+    ] {
+        let error = wrong.parse::<Headers>().unwrap_err();
+        secret(format!("{error} {error:?}"));
+        let variables = variables.iter().map(|(name, value)| (name.clone(), value.clone()));
+        let mut variables: HashMap<_, _> = variables.collect();
+        variables.insert("STEWARD_AGENT_HEADERS".to_owned(), wrong.to_owned());
+        let error = AgentConfig::init_from_hashmap(&variables).unwrap_err();
+        secret(format!("{error} {error:?}"));
+    }
+}
