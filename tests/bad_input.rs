@@ -235,6 +235,15 @@ fn all_kinds(client: &str, stranger: &str) -> Vec<Bad> {
             true,
         ),
         bad(
+            with(json!({ "task_id": "half" }), "reply_to", json!(stranger)),
+            "half",
+            &format!(
+                "not a submission: missing field `workflow` at line 1 column {}",
+                33 + stranger.len()
+            ),
+            false,
+        ),
+        bad(
             with(order_of("not-allowed"), "reply_to", json!(stranger)),
             "not-allowed",
             "reply_to is not on the list of reply queues",

@@ -8,6 +8,7 @@
     reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
 )]
 
+mod agents;
 mod bad_input;
 mod contract;
 mod cost;

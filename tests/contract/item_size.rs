@@ -84,8 +84,8 @@ async fn stored_size(world: &Embedded, task: &Task) -> (usize, f64) {
 
 #[tokio::test]
 async fn a_task_of_twenty_steps_costs_one_write_unit_a_save() {
-    // Steps that are with an agent at once: one in a sequence, a few in branches.
-    for running in [0, 1, 5] {
+    // Steps that are with an agent at once: one in a sequence, some in branches, all.
+    for running in [0, 1, 5, 20] {
         let world = Embedded::open().await;
         let (bytes, units) = stored_size(&world, &task_of_twenty_steps(running)).await;
         assert!(bytes <= UNIT_BYTES, "{running} running: {bytes} bytes");

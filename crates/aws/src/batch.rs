@@ -9,7 +9,7 @@ use steward_core::{
     effects::{Effect, Send, carry_out},
     limits,
     messages::{Alert, BusEvent},
-    ports::{Clock, Ports},
+    ports::{Clock, Ports, chain},
 };
 
 /// A message with what its envelope says of it.
@@ -86,10 +86,10 @@ pub fn response(failed: impl IntoIterator<Item = String>) -> SqsBatchResponse {
 #[must_use]
 pub fn judge(received: &Received, error: &DriveError) -> Option<Corrupt> {
     let (message_id, redelivered) = (&received.message_id, received.redelivered);
-    tracing::warn!(message_id, redelivered, error = error.chain(), "message not done");
+    tracing::warn!(message_id, redelivered, error = chain(error), "message not done");
     match error {
         DriveError::Illegal { .. } | DriveError::Missing { .. } => {
-            Some(received.corrupt(error.chain()))
+            Some(received.corrupt(chain(error)))
         }
         DriveError::Port { .. } | DriveError::Contended { .. } | DriveError::Panicked { .. } => {
             None
@@ -113,7 +113,10 @@ pub async fn alert_corrupt<P: Ports>(ports: &P, role: &str, corrupt: &[Corrupt])
         Send { effect, traceparent: None }
     });
     for error in carry_out(ports, alerts.collect()).await.into_iter().filter_map(Result::err) {
-        tracing::warn!(error = %error, "a corrupt message could not be alerted; it will be a dead letter");
+        tracing::warn!(
+            error = chain(&error),
+            "a corrupt message could not be alerted; it will be a dead letter"
+        );
     }
 }
 

@@ -6,7 +6,7 @@ use steward_core::{
     ports::{EventBus, PortError},
 };
 
-use crate::errors::failed;
+use crate::errors::{failed, for_each};
 
 /// EventBridge's `source` of everything that Steward publishes.
 pub const SOURCE: &str = "steward";
@@ -54,15 +54,7 @@ impl EventBridgeBus {
                 };
                 (0..events.len()).map(each).collect()
             }
-            Err(error) => {
-                let PortError { operation, retryable, source } = failed(operation())(error);
-                let text = source.to_string();
-                let each = |_| {
-                    let (operation, source) = (operation.clone(), text.clone().into());
-                    Err(PortError { operation, retryable, source })
-                };
-                events.iter().map(each).collect()
-            }
+            Err(error) => for_each(&failed(operation())(error), events.len()).map(Err).collect(),
         }
     }
 }

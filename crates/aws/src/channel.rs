@@ -12,7 +12,7 @@ use steward_core::ports::{Channel, Outgoing, PortError, Queue};
 
 use crate::{
     config::AgentQueueUrl,
-    errors::{corrupt, failed},
+    errors::{corrupt, failed, for_each},
 };
 
 /// Messages in a batch, by SQS's limit.
@@ -60,9 +60,8 @@ impl SqsChannel {
                 self.client.send_message_batch().queue_url(queue).set_entries(Some(entries))
             }
             Err(error) => {
-                let text = error.to_string();
-                let each = |place| (place, Err(corrupt(operation())(text.clone().into())));
-                return places.into_iter().map(each).collect();
+                let errors = for_each(&corrupt(operation())(error.into()), places.len());
+                return places.into_iter().zip(errors.map(Err)).collect();
             }
         };
         match request.send().await {
@@ -82,13 +81,8 @@ impl SqsChannel {
                 places.into_iter().map(each).collect()
             }
             Err(error) => {
-                let PortError { operation, retryable, source } = failed(operation())(error);
-                let text = source.to_string();
-                let each = |place| {
-                    let (operation, source) = (operation.clone(), text.clone().into());
-                    (place, Err(PortError { operation, retryable, source }))
-                };
-                places.into_iter().map(each).collect()
+                let errors = for_each(&failed(operation())(error), places.len());
+                places.into_iter().zip(errors.map(Err)).collect()
             }
         }
     }

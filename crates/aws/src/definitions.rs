@@ -131,7 +131,8 @@ impl DynamoDefinitions {
             .get_item()
             .table_name(&self.table)
             .key("name", AttributeValue::S(name.to_string()))
-            .key("version", AttributeValue::N(version.to_string()));
+            .key("version", AttributeValue::N(version.to_string()))
+            .consistent_read(true);
         let answer = request.send().await.map_err(failed(operation()))?;
         answer.item.as_ref().map(read).transpose().map_err(corrupt(operation()))
     }
@@ -146,6 +147,7 @@ impl DynamoDefinitions {
             .expression_attribute_names("#name", "name")
             .expression_attribute_values(":name", AttributeValue::S(name.to_string()))
             .scan_index_forward(false)
+            .consistent_read(true)
             .limit(1);
         let answer = request.send().await.map_err(failed(operation()))?;
         answer.items().first().map(read).transpose().map_err(corrupt(operation()))

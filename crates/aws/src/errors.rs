@@ -4,7 +4,7 @@ use std::error::Error;
 
 use aws_smithy_runtime_api::client::{orchestrator::HttpResponse, result::SdkError};
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
-use steward_core::ports::PortError;
+use steward_core::ports::{PortError, chain};
 
 /// Error codes that say "not like this": the same request would fail again.
 const PERMANENT: &[&str] = &[
@@ -49,4 +49,14 @@ pub(crate) fn corrupt(
 ) -> impl FnOnce(Box<dyn Error + Send + Sync>) -> PortError {
     let operation = operation.into();
     move |source| PortError { operation, retryable: false, source }
+}
+
+/// The same failure for each of the messages that shared the request.
+pub(crate) fn for_each(error: &PortError, count: usize) -> impl Iterator<Item = PortError> + use<> {
+    let (operation, retryable, cause) =
+        (error.operation.clone(), error.retryable, chain(&*error.source));
+    (0..count).map(move |_| {
+        let (operation, source) = (operation.clone(), cause.clone().into());
+        PortError { operation, retryable, source }
+    })
 }

@@ -12,7 +12,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    error::Error,
     panic::AssertUnwindSafe,
     sync::Arc,
 };
@@ -25,7 +24,7 @@ use crate::{
     messages::Outcome,
     metrics,
     names::TaskId,
-    ports::{Clock, Definitions, DocumentKey, PortError, Ports, Put, Saved, StateStore},
+    ports::{Clock, Definitions, DocumentKey, PortError, Ports, Put, Saved, StateStore, chain},
     task::{ProcessState, Task},
     transition::{Context, Documents, Event, Transition, needs, transition},
     workflow::Workflow,
@@ -96,19 +95,6 @@ impl DriveError {
             Self::Contended { .. } | Self::Panicked { .. } => true,
             Self::Illegal { .. } | Self::Missing { .. } => false,
         }
-    }
-
-    /// The error with its causes, for a log line.
-    #[must_use]
-    pub fn chain(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = self.source();
-        while let Some(error) = cause {
-            text.push_str(": ");
-            text.push_str(&error.to_string());
-            cause = error.source();
-        }
-        text
     }
 }
 
@@ -349,7 +335,7 @@ async fn confirm_alerts<P: Ports>(ports: &P, alerted: BTreeSet<TaskId>) {
         let delivery =
             Delivery { task_id: task_id.clone(), event: Event::AlertSent, redelivered: false };
         if let Err(error) = try_decide_group(ports, &task_id, &[delivery]).await {
-            tracing::warn!(error = error.chain(), "alert sent, but not recorded as sent");
+            tracing::warn!(error = chain(&error), "alert sent, but not recorded as sent");
         }
     });
     confirmed.buffer_unordered(TASKS_AT_ONCE).collect::<()>().await;

@@ -121,6 +121,8 @@ fn message(effect: Effect, traceparent: Option<String>) -> Message {
 fn outgoing<T: Serialize>(queue: Queue, message: &T, traceparent: Option<String>) -> Outgoing {
     // Our own messages always serialise: their keys are texts and no type of theirs can refuse.
     let body = serde_json::to_string(message).unwrap_or_default();
+    // SQS refuses these two characters; JSON can say them otherwise.
+    let body = body.replace('\u{fffe}', "\\ufffe").replace('\u{ffff}', "\\uffff");
     Outgoing {
         queue,
         body,

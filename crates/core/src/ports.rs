@@ -28,6 +28,19 @@ pub struct PortError {
     pub source: Box<dyn Error + Send + Sync>,
 }
 
+/// An error with its causes, for a log line.
+#[must_use]
+pub fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
 /// What names a document among those of one task.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DocumentKey {

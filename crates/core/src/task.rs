@@ -3,7 +3,8 @@
 //! The item is small and hot, so it keeps decisions and no payloads: what was submitted and what
 //! steps returned are [documents](crate::ports::Document) beside it. In a step's record the stored
 //! field names are one letter each (`s` state, `a` attempt, `b` complete-by, `u` until, `f` failures,
-//! `e` error): DynamoDB charges for names too, and twenty steps must fit in 1 KB.
+//! `e` error), and so are the states (`r` running, `w` waiting, `c` completed, `f` failed): DynamoDB
+//! charges for names too, and twenty steps must fit in 1 KB, all running at once.
 //!
 //! ```text
 //! Pending ──► Processing ──► Processed
@@ -70,9 +71,10 @@ impl fmt::Display for ProcessState {
 
 /// Where one step stands. A step that has no record has not started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "s", rename_all = "lowercase")]
+#[serde(tag = "s")]
 pub enum StepState {
     /// Sent to its agent.
+    #[serde(rename = "r")]
     Running {
         /// Grows with each dispatch and fences replies.
         #[serde(rename = "a")]
@@ -82,6 +84,7 @@ pub enum StepState {
         complete_by: Timestamp,
     },
     /// To be sent again, at `until` or after.
+    #[serde(rename = "w")]
     Waiting {
         /// The attempt that failed.
         #[serde(rename = "a")]
@@ -91,12 +94,14 @@ pub enum StepState {
         until: Timestamp,
     },
     /// Done; its output is the document of this attempt.
+    #[serde(rename = "c")]
     Completed {
         /// The attempt that completed.
         #[serde(rename = "a")]
         attempt: u32,
     },
     /// It will not be tried again by itself.
+    #[serde(rename = "f")]
     Failed {
         /// The last attempt.
         #[serde(rename = "a")]

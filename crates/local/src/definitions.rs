@@ -173,7 +173,9 @@ fn malformed(path: &Path, text: &str, error: Error) -> DefinitionError {
     let message = Messages::of(&error);
     // The library says message and place above the lines and the message once more below them; here
     // both stand in front, once, as with every other error.
-    let rendered = error.render_with_formatter(&Messages);
+    let name = path.display().to_string();
+    let options = serde_saphyr::render_options! { formatter: &Messages, source_name: Some(&name) };
+    let rendered = error.render_with_options(options);
     let lines = rendered.lines().skip_while(|line| line.trim() != "|");
     let lines =
         lines.map(|line| format!("\n{}", line.trim_end_matches(&message).trim_end())).collect();
@@ -291,9 +293,10 @@ impl<'de> Visitor<'de> for Texts {
 struct Outline {
     version: Option<Spanned<IgnoredAny>>,
     complete_within: Option<Spanned<IgnoredAny>>,
-    #[serde(default)]
-    steps: Option<Spanned<IndexMap<String, Spanned<IndexMap<String, Spanned<IgnoredAny>>>>>>,
+    steps: Option<Keys<Keys<Spanned<IgnoredAny>>>>,
 }
+
+type Keys<T> = Spanned<IndexMap<String, T>>;
 
 /// Where the key is that a problem is about, as `steps.charge.after`.
 fn place(outline: &Outline, at: &str) -> Option<Place> {

@@ -19,7 +19,7 @@ use steward_core::{
     effects::{Effect, Send, carry_out},
     messages::StepRequest,
     names::AgentName,
-    ports::{Clock, Ports},
+    ports::{Clock, Ports, chain},
 };
 
 pub mod http;
@@ -100,7 +100,11 @@ pub async fn handle<P: Ports, S: RemoteService>(
         }
         for (message_id, sent) in owners.into_iter().zip(carry_out(ports, replies).await) {
             if let Err(error) = sent {
-                tracing::warn!(message_id, %error, "reply not sent; the call will be repeated");
+                tracing::warn!(
+                    message_id,
+                    error = chain(&error),
+                    "reply not sent; the call will be repeated"
+                );
                 failed.push(message_id);
             }
         }

@@ -20,7 +20,7 @@ use steward_core::{
     effects::carry_out,
     limits,
     names::TaskId,
-    ports::{PortError, Ports, StateStore},
+    ports::{PortError, Ports, StateStore, chain},
     submission::{Refusal, ReplyQueues},
     view::TaskView,
 };
@@ -64,7 +64,7 @@ async fn submit<P: Ports>(
             // The task is recorded: if a wake or notice is lost here, the supervisor finds the task.
             for error in carry_out(&*ports, receipt.sends).await.into_iter().filter_map(Result::err)
             {
-                tracing::warn!(%task_id, %error, "submitted, but not told");
+                tracing::warn!(%task_id, error = chain(&error), "submitted, but not told");
             }
             let address = format!("/tasks/{task_id}");
             let answer = Json(json!({ "task_id": task_id, "href": address }));
@@ -103,8 +103,7 @@ async fn status<P: Ports>(State((ports, _)): Deps<P>, Path(id): Path<String>) ->
 }
 
 fn unavailable(error: &PortError) -> Response {
-    let cause = &error.source;
-    tracing::warn!(%error, %cause, "request not served");
+    tracing::warn!(error = chain(error), "request not served");
     let detail = "the state store did not answer; the same request again is safe";
     problem(StatusCode::SERVICE_UNAVAILABLE, "Unavailable", detail)
 }

@@ -17,7 +17,7 @@ use steward_core::{
     effects::{Effect, Send, carry_out},
     messages::{Alert, BusEvent, NoticeStatus, StatusNotice, Submission, Wake, WakeCause},
     names::TaskId,
-    ports::{Clock, Created, Definitions, DocumentKey, PortError, Ports, StateStore},
+    ports::{Clock, Created, Definitions, DocumentKey, PortError, Ports, StateStore, chain},
     submission::{Readable, Refusal, ReplyQueues, accept, is_same, is_traceparent, parse},
 };
 
@@ -77,8 +77,11 @@ pub async fn handle<P: Ports>(
 }
 
 fn log_failure(message_id: &str, error: &PortError) {
-    let cause = &error.source;
-    tracing::warn!(message_id, %error, %cause, "submission not done; it will be delivered again");
+    tracing::warn!(
+        message_id,
+        error = chain(error),
+        "submission not done; it will be delivered again"
+    );
 }
 
 /// Records one submission. Submitting again is harmless, so a failure of the port at any point is

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use steward_core::{
     drive::{Delivery, drive},
-    ports::{Clock, DueCursor, PortError, Ports, StateStore},
+    ports::{Clock, DueCursor, PortError, Ports, StateStore, chain},
     task::earlier,
     transition::Event,
 };
@@ -54,7 +54,7 @@ pub async fn sweep<P: Ports>(
                 swept.due += 1;
                 if let Err(error) = result {
                     swept.failed += 1;
-                    tracing::warn!(error = error.chain(), "due task not driven");
+                    tracing::warn!(error = chain(&*error), "due task not driven");
                 }
             }
             after = page.next;
