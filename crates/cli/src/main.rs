@@ -1,6 +1,6 @@
 //! The `steward` command.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -54,7 +54,18 @@ enum Command {
 }
 
 #[tokio::main]
-async fn main() -> Result<()> {
+#[expect(clippy::print_stderr, reason = "a command's output")]
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<()> {
     let cli = Cli::parse();
     // The demo breaks things on purpose; what comes of it is in its table.
     let level = if matches!(cli.command, Command::Demo(_)) { "off" } else { "warn" };
