@@ -16,8 +16,10 @@
 //! The pattern is *Scheduler Agent Supervisor*:
 //! <https://learn.microsoft.com/azure/architecture/patterns/scheduler-agent-supervisor>.
 
+mod change;
 pub mod drive;
 pub mod effects;
+mod expression;
 pub mod limits;
 pub mod messages;
 pub mod metrics;

@@ -12,19 +12,16 @@
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, LazyLock},
 };
 
-use cel::{
-    Context, Env, ExecutionError, IdedExpr, Program,
-    common::ast::{EntryExpr, Expr},
-};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use crate::{limits, names::StepName};
-
-static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
+use crate::{
+    expression::{self, Expression},
+    limits,
+    names::StepName,
+};
 
 /// A template that cannot be what it says.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -65,8 +62,8 @@ pub enum InvalidTemplate {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expression `{expression}`: {reason}")]
 pub struct EvaluationError {
-    expression: String,
-    reason: String,
+    pub(crate) expression: String,
+    pub(crate) reason: String,
 }
 
 /// The values that expressions can name.
@@ -112,20 +109,6 @@ enum Node {
 enum Part {
     Literal(String),
     Value(Expression),
-}
-
-#[derive(Debug, Clone)]
-struct Expression {
-    source: String,
-    code: Code,
-}
-
-/// Most expressions only point at a value. Those are walked as JSON, which keeps the order of keys
-/// and costs a fraction of the interpreter.
-#[derive(Debug, Clone)]
-enum Code {
-    Path(Vec<String>),
-    Program(Arc<Program>),
 }
 
 impl Template {
@@ -227,7 +210,7 @@ fn parse_text(text: &str, reads: &mut Reads) -> Result<Node, InvalidTemplate> {
         if !literal.is_empty() {
             parts.push(Part::Literal(std::mem::take(&mut literal)));
         }
-        parts.push(Part::Value(parse_expression(after.get(..end).unwrap_or("").trim(), reads)?));
+        parts.push(Part::Value(expression::parse(after.get(..end).unwrap_or("").trim(), reads)?));
         rest = after.get(end + 1..).unwrap_or("");
     }
     literal.push_str(rest);
@@ -264,132 +247,6 @@ fn end_of_expression(text: &str) -> Option<usize> {
     None
 }
 
-fn parse_expression(source: &str, reads: &mut Reads) -> Result<Expression, InvalidTemplate> {
-    let length = source.chars().count();
-    if length > limits::EXPRESSION_CHARS_MAX {
-        return Err(InvalidTemplate::TooLong(length));
-    }
-    let program = ENVIRONMENT.compile(source).map_err(|errors| InvalidTemplate::Syntax {
-        expression: source.to_owned(),
-        reason: errors.errors.first().map_or_else(String::new, |error| plain(&error.msg)),
-    })?;
-    Names { source, reads, bound: Vec::new() }.visit(program.expression())?;
-    let code = match path(&program.expression().expr) {
-        Some(keys) => Code::Path(keys),
-        None => Code::Program(Arc::new(program)),
-    };
-    Ok(Expression { source: source.to_owned(), code })
-}
-
-/// The parser's message without its list of every token that would have done.
-fn plain(message: &str) -> String {
-    message.split(" expecting {").next().unwrap_or_default().to_owned()
-}
-
-/// The keys of a plain `a.b.c`.
-fn path(expr: &Expr) -> Option<Vec<String>> {
-    #[expect(clippy::wildcard_enum_match_arm, reason = "the grammar's nodes, not our states")]
-    match expr {
-        Expr::Ident(name) => Some(vec![name.clone()]),
-        Expr::Select(select) if !select.test => {
-            let mut keys = path(&select.operand.expr)?;
-            keys.push(select.field.clone());
-            Some(keys)
-        }
-        _ => None,
-    }
-}
-
-/// Collects which documents an expression reads, and refuses names that do not exist.
-struct Names<'a> {
-    source: &'a str,
-    reads: &'a mut Reads,
-    bound: Vec<String>,
-}
-
-impl Names<'_> {
-    fn visit(&mut self, node: &IdedExpr) -> Result<(), InvalidTemplate> {
-        match &node.expr {
-            Expr::Unspecified | Expr::Literal(_) => Ok(()),
-            Expr::Ident(name) => self.name(name),
-            Expr::Select(select) => match &select.operand.expr {
-                Expr::Select(inner) if is_steps(&inner.operand.expr) && !inner.test => {
-                    self.step(&inner.field, &select.field)
-                }
-                Expr::Unspecified
-                | Expr::Call(_)
-                | Expr::Comprehension(_)
-                | Expr::Ident(_)
-                | Expr::List(_)
-                | Expr::Literal(_)
-                | Expr::Map(_)
-                | Expr::Select(_)
-                | Expr::Struct(_) => self.visit(&select.operand),
-            },
-            Expr::Call(call) => {
-                call.target.iter().try_for_each(|target| self.visit(target))?;
-                call.args.iter().try_for_each(|argument| self.visit(argument))
-            }
-            Expr::List(list) => list.elements.iter().try_for_each(|item| self.visit(item)),
-            Expr::Map(map) => map.entries.iter().try_for_each(|entry| self.entry(&entry.expr)),
-            Expr::Struct(made) => made.entries.iter().try_for_each(|entry| self.entry(&entry.expr)),
-            Expr::Comprehension(loops) => {
-                self.visit(&loops.iter_range)?;
-                self.visit(&loops.accu_init)?;
-                let outer = self.bound.len();
-                self.bound.extend([loops.iter_var.clone(), loops.accu_var.clone()]);
-                self.bound.extend(loops.iter_var2.clone());
-                for part in [&loops.loop_cond, &loops.loop_step, &loops.result] {
-                    self.visit(part)?;
-                }
-                self.bound.truncate(outer);
-                Ok(())
-            }
-        }
-    }
-
-    fn entry(&mut self, entry: &EntryExpr) -> Result<(), InvalidTemplate> {
-        match entry {
-            EntryExpr::MapEntry(entry) => {
-                self.visit(&entry.key)?;
-                self.visit(&entry.value)
-            }
-            EntryExpr::StructField(field) => self.visit(&field.value),
-        }
-    }
-
-    fn name(&mut self, name: &str) -> Result<(), InvalidTemplate> {
-        match name {
-            _ if self.bound.iter().any(|bound| bound == name) => Ok(()),
-            "input" => {
-                self.reads.input = true;
-                Ok(())
-            }
-            "task" => Ok(()),
-            "steps" => Err(InvalidTemplate::StepsForm(self.source.to_owned())),
-            _ => Err(InvalidTemplate::UnknownName {
-                expression: self.source.to_owned(),
-                name: name.to_owned(),
-            }),
-        }
-    }
-
-    fn step(&mut self, step: &str, field: &str) -> Result<(), InvalidTemplate> {
-        let name = step.parse::<StepName>();
-        match (name, field) {
-            (Ok(name), "output") => {
-                self.reads.steps.insert(name);
-                Ok(())
-            }
-            (Ok(_) | Err(_), _) => Err(InvalidTemplate::StepsForm(self.source.to_owned())),
-        }
-    }
-}
-
-fn is_steps(expr: &Expr) -> bool {
-    matches!(expr, Expr::Ident(name) if name == "steps")
-}
-
 fn render_node(node: &Node, scope: Scope<'_>) -> Result<Value, EvaluationError> {
     Ok(match node {
         Node::Literal(value) => value.clone(),
@@ -421,122 +278,6 @@ fn render_node(node: &Node, scope: Scope<'_>) -> Result<Value, EvaluationError> 
                 .collect::<Result<_, _>>()?,
         ),
     })
-}
-
-impl Expression {
-    fn evaluate(&self, scope: Scope<'_>) -> Result<Value, EvaluationError> {
-        match &self.code {
-            Code::Path(keys) => self.follow(keys, scope),
-            Code::Program(program) => self.run(program, scope),
-        }
-    }
-
-    fn follow(&self, keys: &[String], scope: Scope<'_>) -> Result<Value, EvaluationError> {
-        let no_value = |key: &str| self.failed(format!("there is no `{key}`"));
-        let task = || task_value(scope);
-        let (found, rest) = match keys {
-            [root, rest @ ..] if root == "input" => (Cow::Borrowed(scope.input), rest),
-            [root, rest @ ..] if root == "task" => (Cow::Owned(task()), rest),
-            [_, step, _, rest @ ..] => {
-                let output = scope.outputs.get(step.as_str());
-                (Cow::Borrowed(*output.ok_or_else(|| no_value(step))?), rest)
-            }
-            [..] => return Err(no_value(&self.source)),
-        };
-        let mut value = found.as_ref();
-        for key in rest {
-            value = value.get(key).ok_or_else(|| no_value(key))?;
-        }
-        Ok(value.clone())
-    }
-
-    fn run(&self, program: &Program, scope: Scope<'_>) -> Result<Value, EvaluationError> {
-        let mut context = Context::with_env(ENVIRONMENT.clone());
-        let references = program.references();
-        if references.has_variable("input") {
-            context.add_variable_from_value("input", to_cel(scope.input));
-        }
-        if references.has_variable("task") {
-            context.add_variable_from_value("task", to_cel(&task_value(scope)));
-        }
-        if references.has_variable("steps") {
-            let steps = scope
-                .outputs
-                .iter()
-                .map(|(name, output)| (name.to_string(), serde_json::json!({ "output": output })))
-                .collect();
-            context.add_variable_from_value("steps", to_cel(&Value::Object(steps)));
-        }
-        let value = program.execute(&context).map_err(|error| self.failed(describe(&error)))?;
-        let json = value.json().map_err(|_| self.failed("the result is not JSON".to_owned()))?;
-        Ok(sorted(json))
-    }
-
-    fn failed(&self, reason: String) -> EvaluationError {
-        EvaluationError { expression: self.source.clone(), reason }
-    }
-}
-
-fn task_value(scope: Scope<'_>) -> Value {
-    serde_json::json!({ "id": scope.task_id, "workflow": scope.workflow })
-}
-
-/// JSON's integers become CEL's `int` (and not `uint`), as people expect of `input.amount * 2`.
-fn to_cel(value: &Value) -> cel::Value {
-    match value {
-        Value::Null => cel::Value::Null,
-        Value::Bool(value) => (*value).into(),
-        Value::Number(number) => match (number.as_i64(), number.as_u64()) {
-            (Some(value), _) => value.into(),
-            (None, Some(value)) => value.into(),
-            (None, None) => number.as_f64().unwrap_or(f64::NAN).into(),
-        },
-        Value::String(text) => text.as_str().into(),
-        Value::Array(items) => items.iter().map(to_cel).collect::<Vec<_>>().into(),
-        Value::Object(fields) => fields
-            .iter()
-            .map(|(key, value)| (key.clone(), to_cel(value)))
-            .collect::<std::collections::HashMap<_, _>>()
-            .into(),
-    }
-}
-
-/// CEL's maps have no order; sorting them keeps rendering a function of its inputs.
-fn sorted(value: Value) -> Value {
-    match value {
-        Value::Array(items) => Value::Array(items.into_iter().map(sorted).collect()),
-        Value::Object(fields) => {
-            let ordered: BTreeMap<_, _> = fields.into_iter().collect();
-            Value::Object(ordered.into_iter().map(|(k, v)| (k, sorted(v))).collect::<Map<_, _>>())
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value,
-    }
-}
-
-/// The interpreter's own messages print values; these name only keys and types.
-fn describe(error: &ExecutionError) -> String {
-    #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign, non-exhaustive enum")]
-    match error {
-        ExecutionError::NoSuchKey(key) => format!("there is no `{key}`"),
-        ExecutionError::UndeclaredReference(name) => format!("unknown name `{name}`"),
-        ExecutionError::NoSuchOverload(overload) => overload.to_string(),
-        ExecutionError::UnsupportedBinaryOperator(operator, left, right) => {
-            format!("`{operator}` is not for {} and {}", left.type_of(), right.type_of())
-        }
-        ExecutionError::ValuesNotComparable(left, right) => {
-            format!("{} and {} can not be compared", left.type_of(), right.type_of())
-        }
-        ExecutionError::UnexpectedType { got, want } => format!("got {got}, wanted {want}"),
-        ExecutionError::DivisionByZero(_) | ExecutionError::RemainderByZero(_) => {
-            "division by zero".to_owned()
-        }
-        ExecutionError::Overflow(operator, ..) => format!("overflow in `{operator}`"),
-        ExecutionError::IndexOutOfBounds(_) => "index out of bounds".to_owned(),
-        ExecutionError::InvalidArgumentCount { expected, actual } => {
-            format!("{actual} arguments where {expected} are wanted")
-        }
-        _ => "it has no value for this task".to_owned(),
-    }
 }
 
 #[cfg(test)]
