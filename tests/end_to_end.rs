@@ -16,6 +16,9 @@ use steward_local::{
     resources,
 };
 
+/// Other tests log too; this task is nobody else's.
+const TASK: &str = "logged-task";
+
 const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 type Calls = Arc<Mutex<Vec<(HeaderMap, Value)>>>;
@@ -25,7 +28,7 @@ async fn service() -> (String, Calls) {
     let calls = Calls::default();
     let answer = |State(calls): State<Calls>, headers: HeaderMap, Json(body): Json<Value>| async move {
         calls.lock().unwrap().push((headers, body));
-        Json(json!({ "charge": "ch-secret-output" }))
+        Json(json!({ "charge": "never-to-be-logged" }))
     };
     let router = Router::new().route("/charges", post(answer)).with_state(calls.clone());
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -83,7 +86,8 @@ async fn a_task_over_http_is_processed_traced_logged_and_told() {
         .with_env_filter("off,steward_core=trace,steward_aws=trace,steward_agent=trace,submission=trace,scheduler=trace,agent=trace")
         .with_writer(move || writer.clone())
         .finish();
-    let _logging = tracing::subscriber::set_default(subscriber);
+    // For the whole process: a scoped one would miss what other tests' threads have seen first.
+    tracing::subscriber::set_global_default(subscriber).unwrap();
     let (url, calls) = service().await;
     let host = Host::start(HostOptions {
         listen: Some("127.0.0.1:0".parse().unwrap()),
@@ -97,7 +101,7 @@ async fn a_task_over_http_is_processed_traced_logged_and_told() {
         resources::create_queue(&host.aws.sdk_config(), "client-test", false).await.unwrap();
 
     let submission = json!({
-        "task_id": "t-1", "workflow": "pay", "reply_to": reply_to, "input": { "card": "4111-secret" },
+        "task_id": TASK, "workflow": "pay", "reply_to": reply_to, "input": { "card": "never-to-be-logged" },
     });
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let address = format!("http://{}/tasks", host.address.unwrap());
@@ -108,7 +112,7 @@ async fn a_task_over_http_is_processed_traced_logged_and_told() {
     let mut heard = [next(&host, &reply_to).await, next(&host, &reply_to).await];
     heard.sort_by_key(|notice| notice["status"].to_string());
     assert_eq!(heard.each_ref().map(|notice| &notice["status"]), ["processed", "received"]);
-    assert_eq!(heard.each_ref().map(|notice| &notice["task_id"]), ["t-1", "t-1"]);
+    assert_eq!(heard.each_ref().map(|notice| &notice["task_id"]), [TASK, TASK]);
     let ended = next(&host, &host.queue_url(resources::ALERTS_QUEUE)).await;
     assert_eq!(
         (&ended["detail-type"], &ended["detail"]["process_state"]),
@@ -118,14 +122,16 @@ async fn a_task_over_http_is_processed_traced_logged_and_told() {
     let calls = calls.lock().unwrap();
     let [(headers, body)] = calls.as_slice() else { panic!("{} calls", calls.len()) };
     assert_eq!(headers["traceparent"], TRACEPARENT);
-    assert_eq!(headers["idempotency-key"], "t-1/charge/do");
-    assert_eq!(body, &json!({ "card": "4111-secret" }));
+    assert_eq!(headers["idempotency-key"], format!("{TASK}/charge/do"));
+    assert_eq!(body, &json!({ "card": "never-to-be-logged" }));
 
     let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    assert!(!text.contains("secret"), "a payload was logged: {text}");
+    assert!(!text.contains("never-to-be-logged"), "a payload was logged: {text}");
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let transitions: Vec<_> =
-        lines.iter().filter(|line| line["message"] == "task transition").collect();
+    let transitions: Vec<_> = lines
+        .iter()
+        .filter(|line| line["message"] == "task transition" && line["task_id"] == TASK)
+        .collect();
     let told: Vec<_> = transitions
         .iter()
         .map(|line| {
@@ -143,6 +149,6 @@ async fn a_task_over_http_is_processed_traced_logged_and_told() {
     let last = transitions.last().unwrap();
     assert_eq!(
         (&last["task_id"], &last["workflow"], &last["attempt"], &last["revision"]),
-        (&json!("t-1"), &json!("pay"), &json!(1), &json!(3))
+        (&json!(TASK), &json!("pay"), &json!(1), &json!(3))
     );
 }
