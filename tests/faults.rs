@@ -231,6 +231,21 @@ async fn nothing_is_acknowledged_while_dynamodb_is_down() {
 }
 
 #[tokio::test]
+async fn client_without_a_queue_does_not_hold_its_task_up() {
+    let deployment = Deployment::new(&line(1)).await;
+    let gone = deployment.config.scheduler_queue_url.replace("steward-scheduler", "client-gone");
+    let mut submission: serde_json::Value = serde_json::from_str(&submission("t")).unwrap();
+    submission["reply_to"] = gone.into();
+    let (ports, queues) = (deployment.ports("submission"), &deployment.config.reply_queues);
+    let answer = submission::handle(&ports, queues, event([submission.to_string()], 1)).await;
+    assert_eq!(failed(&answer), Vec::<&str>::new());
+    schedule(deployment.ports("scheduler"), deployment.to_scheduler().await, 1).await;
+    let reply = completed(&deployment.requests().await[0]);
+    assert_eq!(schedule(deployment.ports("scheduler"), vec![reply], 1).await, Some(vec![]));
+    assert_eq!(deployment.task("t").await.process_state, ProcessState::Processed);
+}
+
+#[tokio::test]
 async fn corrupt_messages_come_back_and_are_alerted_once() {
     let deployment = submitted().await;
     let nonsense = || vec!["{".to_owned(), wake("unknown"), wake("t")];

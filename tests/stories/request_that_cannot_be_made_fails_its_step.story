@@ -27,7 +27,7 @@ clock +1s
 agent completes reserve #1 with {"path":"charges/7"}
                              => Error; reserve completed (output kept);
                                 charge failed (failures 1, reason kept); due 33s; alert charge
-                                "step charge: the request's path is not a text that starts with `/`"
+                                "step charge: the request's path does not start with `/`"
 
 # ...and be a text.
 submit with {"item":"tea"}   => Pending; due 33s
@@ -36,4 +36,4 @@ clock +1s
 agent completes reserve #1 with {"path":7}
                              => Error; reserve completed (output kept);
                                 charge failed (failures 1, reason kept); due 34s; alert charge
-                                "step charge: the request's path is not a text that starts with `/`"
+                                "step charge: the request's path is not a text"

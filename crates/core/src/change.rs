@@ -303,8 +303,6 @@ pub(crate) fn request(
         workflow: task.workflow.as_str(),
     };
     let template = &definition.request;
-    let path = template.path.render(scope).map_err(|error| error.to_string())?;
-    let path = path.as_str().filter(|path| path.starts_with('/'));
     let body = template.body.as_ref().map(|body| body.render(scope)).transpose();
     let request = StepRequest {
         task_id: task.task_id.clone(),
@@ -314,7 +312,7 @@ pub(crate) fn request(
         idempotency_key: idempotency_key(&task.task_id, step),
         agent: definition.agent.clone(),
         method: template.method,
-        path: path.ok_or("the request's path is not a text that starts with `/`")?.to_owned(),
+        path: template.path.render_path(scope)?,
         body: body.map_err(|error| error.to_string())?,
     };
     let bytes = request.body.as_ref().map_or(0, |body| body.to_string().len());

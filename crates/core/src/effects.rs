@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::{
     limits,
     messages::{Alert, BusEvent, SchedulerMessage, StatusNotice, StepReply, StepRequest, Wake},
-    ports::{Channel, EventBus, Outgoing, PortError, Ports, Queue},
+    ports::{Channel, EventBus, Outgoing, PortError, Ports, Queue, chain},
 };
 
 /// What must be told to whom.
@@ -62,6 +62,8 @@ pub async fn carry_out<P: Ports>(ports: &P, sends: Vec<Send>) -> Vec<Result<(), 
     let (mut message_places, mut messages) = (Vec::new(), Vec::new());
     let (mut event_places, mut events) = (Vec::new(), Vec::new());
     let mut answers: Vec<Result<(), PortError>> = sends.iter().map(|_| Ok(())).collect();
+    let notices: Vec<_> =
+        sends.iter().map(|send| matches!(send.effect, Effect::Notice { .. })).collect();
     for (place, Send { effect, traceparent }) in sends.into_iter().enumerate() {
         match message(effect, traceparent) {
             Message::OnQueue(message) => {
@@ -82,11 +84,22 @@ pub async fn carry_out<P: Ports>(ports: &P, sends: Vec<Send>) -> Vec<Result<(), 
     let (sent, published) = join(sending, publishing).await;
     let places = message_places.into_iter().chain(event_places);
     for (place, answer) in places.zip(sent.into_iter().chain(published)) {
+        let is_notice = notices.get(place).copied().unwrap_or_default();
         if let Some(slot) = answers.get_mut(place) {
-            *slot = answer;
+            *slot = answer.or_else(|error| give_up_on_notice(is_notice, error));
         }
     }
     answers
+}
+
+/// A client whose own queue is gone, or closed to us, is not told. That must not keep its task's
+/// message coming back until it is a dead letter.
+fn give_up_on_notice(is_notice: bool, error: PortError) -> Result<(), PortError> {
+    if !is_notice || error.retryable {
+        return Err(error);
+    }
+    tracing::error!(error = chain(&error), "a client cannot be told: its queue refuses");
+    Ok(())
 }
 
 enum Message {

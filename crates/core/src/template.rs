@@ -14,6 +14,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
@@ -142,8 +143,45 @@ impl Template {
     /// # Errors
     /// The first expression that has no value there.
     pub fn render(&self, scope: Scope<'_>) -> Result<Value, EvaluationError> {
-        render_node(&self.root, scope)
+        render_node(&self.root, scope, str::to_owned)
     }
+
+    /// Renders the path of a request. A value inside a longer text is one segment or one value of
+    /// the query: it is percent-encoded, so that no input reaches another path than the one written.
+    ///
+    /// # Errors
+    /// Why there is no path, as a text for people.
+    pub fn render_path(&self, scope: Scope<'_>) -> Result<String, String> {
+        let encode = |value: &str| utf8_percent_encode(value, SEGMENT).to_string();
+        let rendered = render_node(&self.root, scope, encode).map_err(|error| error.to_string())?;
+        match rendered {
+            Value::String(path) if !path.starts_with('/') => {
+                Err("the request's path does not start with `/`".to_owned())
+            }
+            Value::String(path) if has_dot_segment(&path) => {
+                Err("the request's path has a `.` or `..` segment".to_owned())
+            }
+            Value::String(path) => Ok(path),
+            Value::Null
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::Array(_)
+            | Value::Object(_) => Err("the request's path is not a text".to_owned()),
+        }
+    }
+}
+
+/// What is left alone in a segment: RFC 3986's unreserved characters.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Whether an HTTP client would take a segment for "here" or "up", however it is written
+/// (<https://url.spec.whatwg.org/#double-dot-path-segment>).
+fn has_dot_segment(path: &str) -> bool {
+    let before_query = path.split(['?', '#']).next().unwrap_or_default();
+    before_query.split(['/', '\\']).any(|segment| {
+        let plain = segment.to_ascii_lowercase().replace("%2e", ".");
+        plain == "." || plain == ".."
+    })
 }
 
 impl PartialEq for Template {
@@ -247,7 +285,12 @@ fn end_of_expression(text: &str) -> Option<usize> {
     None
 }
 
-fn render_node(node: &Node, scope: Scope<'_>) -> Result<Value, EvaluationError> {
+/// `embed` is how a value becomes part of a longer text.
+fn render_node(
+    node: &Node,
+    scope: Scope<'_>,
+    embed: fn(&str) -> String,
+) -> Result<Value, EvaluationError> {
     Ok(match node {
         Node::Literal(value) => value.clone(),
         Node::Whole(expression) => expression.evaluate(scope)?,
@@ -257,24 +300,24 @@ fn render_node(node: &Node, scope: Scope<'_>) -> Result<Value, EvaluationError> 
                 match part {
                     Part::Literal(literal) => text.push_str(literal),
                     Part::Value(expression) => match expression.evaluate(scope)? {
-                        Value::String(value) => text.push_str(&value),
+                        Value::String(value) => text.push_str(&embed(&value)),
                         other @ (Value::Null
                         | Value::Bool(_)
                         | Value::Number(_)
                         | Value::Array(_)
-                        | Value::Object(_)) => text.push_str(&other.to_string()),
+                        | Value::Object(_)) => text.push_str(&embed(&other.to_string())),
                     },
                 }
             }
             Value::String(text)
         }
         Node::Array(items) => Value::Array(
-            items.iter().map(|item| render_node(item, scope)).collect::<Result<_, _>>()?,
+            items.iter().map(|item| render_node(item, scope, embed)).collect::<Result<_, _>>()?,
         ),
         Node::Object(fields) => Value::Object(
             fields
                 .iter()
-                .map(|(key, value)| Ok((key.clone(), render_node(value, scope)?)))
+                .map(|(key, value)| Ok((key.clone(), render_node(value, scope, embed)?)))
                 .collect::<Result<_, _>>()?,
         ),
     })
@@ -320,6 +363,29 @@ mod tests {
             Ok(json!({ "a}": "ch-1" }))
         );
         assert_eq!(render(json!("costs $${ and ${ 'x' }")), Ok(json!("costs ${ and x")));
+    }
+
+    #[test]
+    fn a_value_in_a_path_stays_in_its_place() {
+        let input = json!({ "id": "../../admin?all=1#x", "n": 7, "up": "..", "whole": "/a/b?c=d", "no": "x" });
+        let outputs = BTreeMap::new();
+        let scope = Scope { input: &input, outputs: &outputs, task_id: "t", workflow: "w" };
+        let path = |text: &str| Template::parse(json!(text)).unwrap().render_path(scope);
+        assert_eq!(
+            path("/orders/${ input.id }/items?n=${ input.n }"),
+            Ok("/orders/..%2F..%2Fadmin%3Fall%3D1%23x/items?n=7".to_owned())
+        );
+        assert_eq!(path("${ input.whole }"), Ok("/a/b?c=d".to_owned()));
+        let dots = "the request's path has a `.` or `..` segment";
+        for climbing in ["/orders/${ input.up }/x", "/a/%2E%2e/b", "/a\\..\\b"] {
+            assert_eq!(path(climbing), Err(dots.to_owned()));
+        }
+        assert_eq!(path("/a?back=.."), Ok("/a?back=..".to_owned()));
+        assert_eq!(
+            path("${ input.no }"),
+            Err("the request's path does not start with `/`".to_owned())
+        );
+        assert_eq!(path("${ input.n }"), Err("the request's path is not a text".to_owned()));
     }
 
     #[test]
