@@ -31,10 +31,11 @@ fn variables(template: &Value, function: &str) -> HashMap<String, String> {
         .map(|(name, value)| {
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             // A reference to a parameter has the parameter's default.
-            let text = match &parameters[&text]["Default"] {
-                Value::Null => text,
-                Value::String(default) => default.clone(),
-                other => other.to_string(),
+            let default = &parameters[&text]["Default"];
+            let text = if default.is_null() {
+                text
+            } else {
+                default.as_str().map_or_else(|| default.to_string(), str::to_owned)
             };
             (name.clone(), text)
         })

@@ -87,14 +87,7 @@ pub fn response(failed: impl IntoIterator<Item = String>) -> SqsBatchResponse {
 pub fn judge(received: &Received, error: &DriveError) -> Option<Corrupt> {
     let (message_id, redelivered) = (&received.message_id, received.redelivered);
     tracing::warn!(message_id, redelivered, error = chain(error), "message not done");
-    match error {
-        DriveError::Illegal { .. } | DriveError::Missing { .. } => {
-            Some(received.corrupt(chain(error)))
-        }
-        DriveError::Port { .. } | DriveError::Contended { .. } | DriveError::Panicked { .. } => {
-            None
-        }
-    }
+    (!error.is_retryable()).then(|| received.corrupt(chain(error)))
 }
 
 /// Alerts the operator of corrupt messages, once each: the queue will deliver them again until they

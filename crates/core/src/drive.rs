@@ -87,12 +87,12 @@ pub enum DriveError {
 }
 
 impl DriveError {
-    /// Whether the same again may succeed. What may not goes to the dead letters.
+    /// Whether the message may succeed when it comes again. One that may not is corrupt. A port that
+    /// refuses for good may be mended before the message is a dead letter: a permission, say.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Port { source, .. } => source.retryable,
-            Self::Contended { .. } | Self::Panicked { .. } => true,
+            Self::Port { .. } | Self::Contended { .. } | Self::Panicked { .. } => true,
             Self::Illegal { .. } | Self::Missing { .. } => false,
         }
     }
@@ -111,13 +111,11 @@ pub async fn drive<P: Ports>(
     let decided: Vec<_> = stream::iter(groups)
         .map(|(task_id, group)| async move {
             let (places, group): (Vec<_>, Vec<_>) = group.into_iter().unzip();
-            let decision =
-                AssertUnwindSafe(decide_group(ports, &task_id, &group)).catch_unwind().await;
-            let decision = decision.unwrap_or_else(|_| {
-                let task_id = task_id.clone();
-                Ruling { results: Err(DriveError::Panicked { task_id }), sends: Vec::new() }
-            });
-            (task_id, places, decision)
+            let decided = AssertUnwindSafe(decide_group(ports, &task_id, &group)).catch_unwind();
+            let decided = decided
+                .await
+                .unwrap_or_else(|_| Err(DriveError::Panicked { task_id: task_id.clone() }));
+            (task_id, places, decided)
         })
         .buffer_unordered(TASKS_AT_ONCE)
         .collect()
@@ -125,20 +123,20 @@ pub async fn drive<P: Ports>(
 
     let mut sends = Vec::new();
     let mut owners = Vec::new();
-    for (task_id, places, ruling) in decided {
-        match ruling.results {
+    for (task_id, places, decided) in decided {
+        match decided {
             Err(error) => {
                 let error = Arc::new(error);
                 for place in places {
                     set(&mut answers, place, Err(error.clone()));
                 }
             }
-            Ok(results) => {
-                for (place, result) in places.iter().zip(results) {
+            Ok(decided) => {
+                for (place, result) in places.iter().zip(decided.results) {
                     set(&mut answers, *place, result.map_err(Arc::new));
                 }
-                owners.extend(ruling.sends.iter().map(|_| (task_id.clone(), places.clone())));
-                sends.extend(ruling.sends);
+                owners.extend(decided.sends.iter().map(|_| (task_id.clone(), places.clone())));
+                sends.extend(decided.sends);
             }
         }
     }
@@ -169,21 +167,12 @@ fn set<T>(answers: &mut [T], place: usize, answer: T) {
 }
 
 /// What became of the deliveries of one task, and what is to be sent once all groups are decided.
-struct Ruling {
-    results: Result<Vec<Result<(), DriveError>>, DriveError>,
+struct Decided {
+    results: Vec<Result<(), DriveError>>,
     sends: Vec<Send>,
 }
 
-async fn decide_group<P: Ports>(ports: &P, task_id: &TaskId, group: &[Delivery]) -> Ruling {
-    match try_decide_group(ports, task_id, group).await {
-        Ok((results, sends)) => Ruling { results: Ok(results), sends },
-        Err(error) => Ruling { results: Err(error), sends: Vec::new() },
-    }
-}
-
-type Decided = (Vec<Result<(), DriveError>>, Vec<Send>);
-
-async fn try_decide_group<P: Ports>(
+async fn decide_group<P: Ports>(
     ports: &P,
     task_id: &TaskId,
     group: &[Delivery],
@@ -200,13 +189,13 @@ async fn try_decide_group<P: Ports>(
     for _ in 0..limits::CONFLICTS_MAX {
         let fold = fold(ports, &workflow, &task, &group).await.map_err(port)?;
         if fold.task.revision == task.revision {
-            return Ok((fold.results, fold.sends));
+            return Ok(Decided { results: fold.results, sends: fold.sends });
         }
         match write(ports, &fold).await.map_err(port)? {
             Written::Saved => {
                 fold.lines.iter().for_each(Line::log);
                 metrics::saved(&task, &fold.task);
-                return Ok((fold.results, fold.sends));
+                return Ok(Decided { results: fold.results, sends: fold.sends });
             }
             Written::Conflict(now) => {
                 metrics::conflict();
@@ -334,7 +323,7 @@ async fn confirm_alerts<P: Ports>(ports: &P, alerted: BTreeSet<TaskId>) {
     let confirmed = stream::iter(alerted).map(|task_id| async move {
         let delivery =
             Delivery { task_id: task_id.clone(), event: Event::AlertSent, redelivered: false };
-        if let Err(error) = try_decide_group(ports, &task_id, &[delivery]).await {
+        if let Err(error) = decide_group(ports, &task_id, &[delivery]).await {
             tracing::warn!(error = chain(&error), "alert sent, but not recorded as sent");
         }
     });

@@ -2,7 +2,7 @@
 //! answers to the scheduler's queue.
 //!
 //! All requests of a batch are carried out side by side. Answers leave as soon as they are there,
-//! together with those that come within [`LINGER`], so that one slow call holds nobody up.
+//! together with those that come within 20 ms, so that one slow call holds nobody up.
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 

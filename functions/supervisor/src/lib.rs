@@ -36,7 +36,7 @@ pub async fn sweep<P: Ports>(
 ) -> Result<Swept, PortError> {
     let shards = ports.store().shards();
     let mut swept = Swept { shards_left: shards, ..Swept::default() };
-    for shard in (0..shards).map(|n| (first_shard.wrapping_add(n)) % shards) {
+    for shard in (0..shards).map(|n| (first_shard % shards + n) % shards) {
         let mut after: Option<DueCursor> = None;
         loop {
             let now = ports.clock().now();
