@@ -13,6 +13,7 @@ mod bad_input;
 mod contract;
 mod cost;
 mod end_to_end;
+mod event_source;
 mod faults;
 mod races;
 mod stories;

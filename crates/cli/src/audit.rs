@@ -72,3 +72,72 @@ impl Audit {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use steward_core::{ports::Timing, submission};
+    use steward_local::services::{FaultPlan, MockServices};
+
+    fn task(state: ProcessState) -> Task {
+        let text = r#"{ "task_id": "o-1", "workflow": "order" }"#;
+        let workflow = include_str!("../../../workflows/order.yaml");
+        let workflow = steward_local::definitions::parse("order.yaml".as_ref(), workflow).unwrap();
+        let timing = Timing {
+            pickup_within: std::time::Duration::ZERO,
+            clock_skew: std::time::Duration::ZERO,
+        };
+        let now = jiff::Timestamp::UNIX_EPOCH;
+        let submission = submission::parse(text).unwrap();
+        let (task, _) = submission::accept(&submission, &workflow, None, now, timing);
+        Task { process_state: state, ..task }
+    }
+
+    fn findings(task: Option<&Task>, ledger: &Ledger) -> Vec<String> {
+        let mut audit = Audit::default();
+        audit.check("o-1", task, ledger, &BTreeSet::new());
+        assert_eq!(audit.passed(), audit.findings.is_empty());
+        audit.findings
+    }
+
+    #[test]
+    fn whatever_should_not_be_is_found() {
+        let nothing = Ledger::default();
+        assert_eq!(findings(None, &nothing), ["o-1: submitted, and not recorded"]);
+        assert_eq!(findings(Some(&task(ProcessState::Pending)), &nothing), ["o-1: still Pending"]);
+        assert_eq!(
+            findings(Some(&task(ProcessState::Error)), &nothing),
+            ["o-1: Error, and no alert"]
+        );
+        assert_eq!(
+            findings(Some(&task(ProcessState::Processed)), &nothing),
+            Service::ALL.map(|service| format!("o-1: Processed, with 0 effects in {service}"))
+        );
+    }
+
+    #[tokio::test]
+    async fn a_second_charge_is_found() {
+        let services = MockServices::start(FaultPlan::none(1)).await.unwrap();
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        for key in ["o-1/charge/do", "o-1/charge/again"] {
+            let url = format!("{}/charges", services.base_url(Service::Payment));
+            let call = client.post(url).header("idempotency-key", key).body(r#"{"order":"o-1"}"#);
+            assert!(
+                call.header("content-type", "application/json")
+                    .send()
+                    .await
+                    .unwrap()
+                    .status()
+                    .is_success()
+            );
+        }
+        let found = findings(Some(&task(ProcessState::Processed)), &services.ledger());
+        assert!(
+            found.contains(&"o-1: Processed, with 2 effects in payment".to_owned()),
+            "{found:?}"
+        );
+        let mut audit = Audit::default();
+        audit.check_foreign(&BTreeSet::new(), &services.ledger());
+        assert_eq!(audit.findings, ["o-1: known to payment, never submitted"]);
+    }
+}
