@@ -198,11 +198,18 @@ enum Decision {
     Illegal(String),
 }
 
+impl Decision {
+    /// Changes nothing, and tells nobody.
+    fn ignore(reason: Ignored) -> Self {
+        Self::Ignore { reason, send: Vec::new(), tell: Vec::new() }
+    }
+}
+
 fn decide(workflow: &Workflow, task: &Task, event: &Event, context: Context<'_>) -> Decision {
-    let ignore = |reason| Decision::Ignore { reason, send: Vec::new(), tell: Vec::new() };
     match task.process_state {
         ProcessState::Pending => match event {
             Event::Wake => run_ready(workflow, task, context),
+            Event::Swept if !is_due(task, context) => Decision::ignore(Ignored::NotDue),
             Event::Swept => sweep_pending(task, context),
             Event::Replied(reply) => {
                 Decision::Illegal(format!("a reply to step `{}`, which never started", reply.step))
@@ -211,20 +218,23 @@ fn decide(workflow: &Workflow, task: &Task, event: &Event, context: Context<'_>)
         },
         ProcessState::Processing => match event {
             Event::Wake => run_ready(workflow, task, context),
+            Event::Swept if !is_due(task, context) => Decision::ignore(Ignored::NotDue),
             Event::Swept => sweep_processing(workflow, task, context),
             Event::Replied(reply) => replied(workflow, task, reply, context),
             Event::AlertSent => Decision::Illegal("no alert was raised".to_owned()),
         },
         ProcessState::Processed => match event {
             Event::Wake => ended(workflow, task, context),
-            Event::Swept => ignore(Ignored::Ended),
+            Event::Swept => Decision::ignore(Ignored::Ended),
             Event::Replied(reply) => replied(workflow, task, reply, context),
             Event::AlertSent => Decision::Illegal("no alert was raised".to_owned()),
         },
         ProcessState::Error => match event {
             Event::Wake => ended(workflow, task, context),
             Event::Replied(reply) => replied(workflow, task, reply, context),
-            Event::Swept => sweep_error(task, context),
+            Event::Swept if !is_due(task, context) => Decision::ignore(Ignored::NotDue),
+            Event::Swept => sweep_error(task),
+            Event::AlertSent if task.due.is_none() => Decision::ignore(Ignored::NotDue),
             Event::AlertSent => alert_sent(task),
         },
     }
@@ -267,21 +277,20 @@ fn replied(workflow: &Workflow, task: &Task, reply: &StepReply, context: Context
             "a reply to attempt {attempt} at step `{step}`, of {newest}"
         ));
     }
-    let ignore = |reason| Decision::Ignore { reason, send: Vec::new(), tell: Vec::new() };
     if reply.attempt < newest {
-        return ignore(Ignored::StaleReply);
+        return Decision::ignore(Ignored::StaleReply);
     }
     match &record.state {
         StepState::Running { complete_by, .. } if context.now > *complete_by => {
-            ignore(Ignored::LateReply)
+            Decision::ignore(Ignored::LateReply)
         }
         StepState::Running { .. } => {
             Decision::Change(Change::record(workflow, task, reply, context))
         }
         // The supervisor has given this attempt up.
-        StepState::Waiting { .. } => ignore(Ignored::StaleReply),
+        StepState::Waiting { .. } => Decision::ignore(Ignored::StaleReply),
         StepState::Completed { .. } | StepState::Failed { .. } if !context.redelivered => {
-            ignore(Ignored::DuplicateReply)
+            Decision::ignore(Ignored::DuplicateReply)
         }
         StepState::Completed { .. } | StepState::Failed { .. } => Decision::Ignore {
             reason: Ignored::DuplicateReply,
@@ -299,10 +308,6 @@ fn running(task: &Task, wanted: impl Fn(&StepName) -> bool) -> Vec<StepName> {
 }
 
 fn sweep_pending(task: &Task, context: Context<'_>) -> Decision {
-    let ignore = |reason| Decision::Ignore { reason, send: Vec::new(), tell: Vec::new() };
-    if !task.due.is_some_and(|due| context.is_past(due)) {
-        return ignore(Ignored::NotDue);
-    }
     let mut change = Change::of(task);
     if context.is_past(task.complete_by) {
         change.fail_task("the task was not done by its complete-by");
@@ -316,10 +321,6 @@ fn sweep_pending(task: &Task, context: Context<'_>) -> Decision {
 /// Counts the failure of each step that is past its complete-by, and asks for another attempt while
 /// there are any left.
 fn sweep_processing(workflow: &Workflow, task: &Task, context: Context<'_>) -> Decision {
-    let ignore = |reason| Decision::Ignore { reason, send: Vec::new(), tell: Vec::new() };
-    if !task.due.is_some_and(|due| context.is_past(due)) {
-        return ignore(Ignored::NotDue);
-    }
     let mut change = Change::of(task);
     change.due_anew = true;
     let overdue: Vec<_> = task
@@ -346,22 +347,21 @@ fn sweep_processing(workflow: &Workflow, task: &Task, context: Context<'_>) -> D
     Decision::Change(change)
 }
 
-fn sweep_error(task: &Task, context: Context<'_>) -> Decision {
-    if !task.due.is_some_and(|due| context.is_past(due)) {
-        return Decision::Ignore { reason: Ignored::NotDue, send: Vec::new(), tell: Vec::new() };
-    }
+fn sweep_error(task: &Task) -> Decision {
     let mut change = Change::of(task);
     change.alert_again = true;
     Decision::Change(change)
 }
 
 fn alert_sent(task: &Task) -> Decision {
-    if task.due.is_none() {
-        return Decision::Ignore { reason: Ignored::NotDue, send: Vec::new(), tell: Vec::new() };
-    }
     let mut change = Change::of(task);
     change.task.due = None;
     Decision::Change(change)
+}
+
+/// Whether the supervisor has anything to do here yet: another may have been quicker.
+fn is_due(task: &Task, context: Context<'_>) -> bool {
+    task.due.is_some_and(|due| context.is_past(due))
 }
 
 impl Context<'_> {
