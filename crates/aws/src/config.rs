@@ -49,14 +49,6 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads the environment.
-    ///
-    /// # Errors
-    /// Names the variable that is missing or malformed.
-    pub fn from_env() -> Result<Self, envconfig::Error> {
-        Self::init_from_env()
-    }
-
     /// The deployment's times.
     #[must_use]
     pub fn timing(&self) -> Timing {

@@ -1,11 +1,23 @@
 //! What every function's `main` needs from Lambda.
 
 use aws_config::{BehaviorVersion, SdkConfig};
+use envconfig::Envconfig;
 use jiff::Timestamp;
-use lambda_runtime::Context;
+use lambda_runtime::{Context, Error};
 
 /// Time kept back from an invocation, for the answer and the log.
 const MARGIN_MS: i64 = 1_000;
+
+/// A function's configuration from the environment.
+///
+/// # Errors
+/// Names the variable that is missing or malformed.
+pub fn configuration<C: Envconfig>() -> Result<C, Error> {
+    C::init_from_env().map_err(|error| {
+        tracing::error!(%error, "the function cannot start");
+        error.to_string().into()
+    })
+}
 
 /// The SDK's configuration from the environment: region, credentials, `AWS_ENDPOINT_URL`.
 pub async fn sdk_config() -> SdkConfig {

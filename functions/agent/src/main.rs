@@ -2,15 +2,14 @@
 
 use agent::{Agent, AgentConfig, handle, http::HttpService};
 use aws_lambda_events::sqs::SqsEvent;
-use envconfig::Envconfig;
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
 use steward_aws::{AwsPorts, Config, function, telemetry};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
     telemetry::init();
-    let config = Config::from_env()?;
-    let AgentConfig { name, base_url, headers, call_timeout } = AgentConfig::init_from_env()?;
+    let config: Config = function::configuration()?;
+    let AgentConfig { name, base_url, headers, call_timeout } = function::configuration()?;
     let sdk = function::sdk_config().await;
     let ports = &AwsPorts::new(&sdk, &config, "agent");
     let service = HttpService::new(base_url, headers, call_timeout.0)?;

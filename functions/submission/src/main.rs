@@ -8,7 +8,7 @@ use submission::handle;
 #[tokio::main]
 async fn main() -> Result<(), Error> {
     telemetry::init();
-    let config = Config::from_env()?;
+    let config: Config = function::configuration()?;
     let ports = &AwsPorts::new(&function::sdk_config().await, &config, "submission");
     let reply_queues = &config.reply_queues;
     run(service_fn(|event: LambdaEvent<SqsEvent>| async move {

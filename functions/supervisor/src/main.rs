@@ -8,7 +8,7 @@ use supervisor::sweep;
 #[tokio::main]
 async fn main() -> Result<(), Error> {
     telemetry::init();
-    let config = Config::from_env()?;
+    let config: Config = function::configuration()?;
     let ports = &AwsPorts::new(&function::sdk_config().await, &config, "supervisor");
     run(service_fn(|event: LambdaEvent<IgnoredAny>| async move {
         let first_shard = function::random();
