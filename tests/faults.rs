@@ -80,9 +80,32 @@ async fn reply_whose_successor_was_not_sent_sends_it_at_once_when_redelivered() 
 }
 
 #[tokio::test]
-async fn save_whose_answer_is_lost_is_recognised_as_our_own() {
+async fn save_that_the_sdk_repeats_is_recognised_as_our_own() {
     let deployment = submitted().await;
-    // The save took effect, the message comes back, and the same instance decides again.
+    // The save took effect; the SDK repeats it and hears that the revision is another. Nobody else
+    // will send the request, and the message will not come again.
+    let sabotage = Sabotage::once("PutItem", "steward-tasks", Cut::RepeatAfter);
+    let ports = deployment.sabotaged("scheduler", sabotage.clone());
+    assert_eq!(schedule(ports, vec![wake("t")], 1).await, Some(vec![]));
+    assert!(sabotage.is_done());
+    assert_eq!(deployment.requests().await.len(), 1);
+    assert_eq!(deployment.task("t").await.revision, 2);
+}
+
+#[tokio::test]
+async fn submission_that_the_sdk_repeats_is_no_other_submission() {
+    let deployment = Deployment::new(&line(1)).await;
+    let sabotage = Sabotage::once("TransactWriteItems", "", Cut::RepeatAfter);
+    let ports = deployment.sabotaged("submission", sabotage.clone());
+    deployment.submit(&ports, &["t".to_owned()]).await;
+    assert!(sabotage.is_done());
+    assert_eq!(deployment.to_scheduler().await, [wake("t")]);
+    assert_eq!(deployment.alerts().await, Vec::<serde_json::Value>::new(), "nothing was refused");
+}
+
+#[tokio::test]
+async fn save_whose_answer_is_lost_is_made_good_by_redelivery() {
+    let deployment = submitted().await;
     let sabotage = Sabotage::once("PutItem", "steward-tasks", Cut::FailAfter);
     let ports = deployment.sabotaged("scheduler", sabotage);
     assert_eq!(schedule(ports, vec![wake("t")], 1).await, Some(vec!["m-0".to_owned()]));

@@ -231,8 +231,10 @@ pub(crate) enum Cut {
     DieBefore,
     /// The call fails without effect.
     FailBefore,
-    /// The call takes effect, and its answer is lost.
+    /// The call takes effect, its answer is lost, and so is the process's patience.
     FailAfter,
+    /// The call takes effect, its answer is lost, and the SDK repeats it.
+    RepeatAfter,
 }
 
 /// Cuts the first `times` calls of an operation on a table or queue whose request holds `needle`.
@@ -268,7 +270,9 @@ impl Sabotage {
     fn strike(&self) -> Result<(), BoxError> {
         match self.cut {
             Cut::DieBefore => panic!("sabotage: the process dies at {}", self.operation),
-            Cut::FailBefore | Cut::FailAfter => Err("sabotage: the call fails".into()),
+            Cut::FailBefore | Cut::FailAfter | Cut::RepeatAfter => {
+                Err("sabotage: the call fails".into())
+            }
         }
     }
 }
@@ -281,19 +285,21 @@ impl Storable for Aimed {
     type Storer = StoreReplace<Self>;
 }
 
+use aws_smithy_runtime_api::http::StatusCode;
 use aws_smithy_runtime_api::{
     box_error::BoxError,
     client::{
         interceptors::{
             Intercept,
             context::{
-                BeforeDeserializationInterceptorContextRef, BeforeTransmitInterceptorContextRef,
+                BeforeDeserializationInterceptorContextMut, BeforeTransmitInterceptorContextRef,
             },
         },
-        orchestrator::Metadata,
+        orchestrator::{HttpResponse, Metadata},
         runtime_components::RuntimeComponents,
     },
 };
+use aws_smithy_types::body::SdkBody;
 use aws_smithy_types::config_bag::{ConfigBag, Storable, StoreReplace};
 
 impl Intercept for Sabotage {
@@ -313,20 +319,29 @@ impl Intercept for Sabotage {
         }
         match self.cut {
             Cut::DieBefore | Cut::FailBefore => self.strike(),
-            Cut::FailAfter => {
+            Cut::FailAfter | Cut::RepeatAfter => {
                 bag.interceptor_state().store_put(Aimed);
                 Ok(())
             }
         }
     }
 
-    fn read_before_deserialization(
+    fn modify_before_deserialization(
         &self,
-        _: &BeforeDeserializationInterceptorContextRef<'_>,
+        context: &mut BeforeDeserializationInterceptorContextMut<'_>,
         _: &RuntimeComponents,
         bag: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        if bag.load::<Aimed>().is_some() { self.strike() } else { Ok(()) }
+        if bag.load::<Aimed>().is_none() {
+            return Ok(());
+        }
+        bag.interceptor_state().unset::<Aimed>();
+        if self.cut != Cut::RepeatAfter {
+            return self.strike();
+        }
+        let unavailable = StatusCode::try_from(503_u16)?;
+        *context.response_mut() = HttpResponse::new(unavailable, SdkBody::from("{}"));
+        Ok(())
     }
 }
 
