@@ -91,7 +91,7 @@ pub(crate) fn line(steps: usize) -> Workflow {
                 after = json!([format!("step_{}", n - 1)]);
             }
             let step = json!({
-                "agent": "a", "after": after, "complete_within": "30s", "attempts": 2,
+                "agent": "a", "after": after, "complete_within": "30s", "recovery": { "attempts": 2, "backoff": { "first": "0s" } },
                 "request": { "path": "/x", "body": body },
             });
             (format!("step_{n}"), step)

@@ -100,7 +100,7 @@ pub(super) async fn missing_documents_are_left_out(world: impl World) {
 
 pub(super) async fn a_document_belongs_to_its_task(world: impl World) {
     let ports = world.ports();
-    let failure = DocumentKey::Failure { step: step("charge"), attempt: 1 };
+    let failure = DocumentKey::Failure(Attempt { step: step("charge"), action: Action::Do, number: 1 });
     let mut keys = vec![output("charge", 1, Value::Null).key, failure, DocumentKey::Submission];
     keys.sort();
     let of = |task_id: &str| -> Vec<_> {

@@ -102,7 +102,8 @@ pub async fn attempt<R: RemoteService>(
     let outcome = match tokio::time::timeout(time.min(own_time), called).await {
         Ok(Ok(output)) => Outcome::Completed { output },
         Ok(Err(Fault::Permanent { reason } | Fault::Transient { reason, .. })) => {
-            Outcome::Failed { reason: limits::shorten(&reason, limits::REASON_CHARS_MAX) }
+            let reason = limits::shorten(&reason, limits::REASON_CHARS_MAX);
+            Outcome::Failed { reason, may_have_run: false }
         }
         Err(_) if own_time < time => return Attempted::OutOfTime,
         Err(_) => {
@@ -113,6 +114,7 @@ pub async fn attempt<R: RemoteService>(
     Attempted::Reply(StepReply {
         task_id: request.task_id.clone(),
         step: request.step.clone(),
+        action: request.action,
         attempt: request.attempt,
         outcome,
     })
@@ -142,7 +144,7 @@ mod tests {
     use super::*;
     use serde_json::json;
     use std::sync::Mutex;
-    use steward_core::workflow::Method;
+    use steward_core::{messages::Action, workflow::Method};
 
     /// Answers as scripted, each answer after a time, and notes when it was called.
     struct Script {
@@ -178,9 +180,11 @@ mod tests {
         let request = StepRequest {
             task_id: "t".parse().unwrap(),
             step: "s".parse().unwrap(),
+            action: Action::Do,
             attempt: 1,
             complete_by: now + within,
             idempotency_key: "t/s/do".into(),
+            idempotent: true,
             agent: "a".parse().unwrap(),
             method: Method::Post,
             path: "/".into(),
@@ -221,7 +225,7 @@ mod tests {
         let Attempted::Reply(reply) = run(&script, 30 * SECOND, 60 * SECOND).await else {
             panic!()
         };
-        assert_eq!(reply.outcome, Outcome::Failed { reason: "402".into() });
+        assert_eq!(reply.outcome, Outcome::Failed { reason: "402".into(), may_have_run: false });
     }
 
     #[tokio::test(start_paused = true)]

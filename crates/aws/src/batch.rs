@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 use steward_core::{
     drive::DriveError,
     effects::{Effect, Send, carry_out},
+    events::{BusEvent, Happened},
     limits,
-    messages::{Alert, BusEvent},
     ports::{Clock, Ports, chain},
 };
 
@@ -97,12 +97,12 @@ pub async fn alert_corrupt<P: Ports>(ports: &P, role: &str, corrupt: &[Corrupt])
     let alerts = corrupt.iter().filter(|message| !message.redelivered).map(|message| {
         let Corrupt { message_id, reason, .. } = message;
         tracing::error!(message_id, reason, "corrupt message");
-        let effect = Effect::Publish(BusEvent::Alert(Alert::MessageCorrupt {
+        let data = Happened::MessageCorrupt {
             role: role.to_owned(),
             message_id: message_id.clone(),
             reason: limits::shorten(reason, limits::REASON_CHARS_MAX),
-            at,
-        }));
+        };
+        let effect = Effect::Publish(BusEvent::new(message_id, at, data));
         Send { effect, traceparent: None }
     });
     for error in carry_out(ports, alerts.collect()).await.into_iter().filter_map(Result::err) {

@@ -2,7 +2,7 @@
 
 use aws_sdk_eventbridge::{Client, types::PutEventsRequestEntry};
 use steward_core::{
-    messages::BusEvent,
+    events::BusEvent,
     ports::{EventBus, PortError},
 };
 
@@ -36,7 +36,7 @@ impl EventBridgeBus {
             PutEventsRequestEntry::builder()
                 .event_bus_name(&self.bus)
                 .source(SOURCE)
-                .detail_type(event.detail_type())
+                .detail_type(event.data.detail_type())
                 .detail(detail)
                 .build()
         });

@@ -8,7 +8,10 @@ use aws_sdk_sqs::{
     types::{MessageAttributeValue, SendMessageBatchRequestEntry},
 };
 use futures_util::{StreamExt, stream};
-use steward_core::ports::{Channel, Outgoing, PortError, Queue};
+use steward_core::{
+    limits,
+    ports::{Channel, Outgoing, PortError, Queue},
+};
 
 use crate::{
     config::AgentQueueUrl,
@@ -119,6 +122,10 @@ impl Channel for SqsChannel {
         }
         answers
     }
+
+    async fn dead_letters(&self) -> Result<Vec<(String, u64)>, PortError> {
+        Ok(Vec::new())
+    }
 }
 
 /// Messages that go out together, each with its place in what was asked.
@@ -156,5 +163,8 @@ fn entry(
             MessageAttributeValue::builder().data_type("String").string_value(value).build()?;
         entry = entry.message_attributes(name, value);
     }
+    // Whole seconds, rounded up: whoever comes early would find nothing to do.
+    let seconds = message.delay.min(limits::QUEUE_DELAY_MAX).as_millis().div_ceil(1_000);
+    entry = entry.set_delay_seconds(i32::try_from(seconds).ok().filter(|seconds| *seconds > 0));
     entry.build()
 }

@@ -22,8 +22,8 @@ use jiff::Timestamp;
 use steward_core::{
     names::TaskId,
     ports::{
-        Created, Document, DocumentKey, DueCursor, DuePage, PortError, Put, Saved, StateStore,
-        shard_of,
+        Created, Document, DocumentKey, DueCursor, DuePage, PortError, Put, Saved, Shared, SharedKey,
+        SharedKind, SharedSaved, StateStore, shard_of,
     },
     task::{Task, later},
 };
@@ -113,9 +113,10 @@ impl DynamoStore {
         Ok(tasks)
     }
 
-    /// Seconds since the epoch at which everything of `task` may go.
-    fn expires_at(&self, task: &Task) -> AttributeValue {
-        number(later(task.complete_by, self.retention).as_second())
+    /// Seconds since the epoch at which everything of a task that is to be done by `complete_by` may
+    /// go.
+    fn expires_at(&self, complete_by: Timestamp) -> AttributeValue {
+        number(later(complete_by, self.retention).as_second())
     }
 
     fn task_item(&self, task: &Task) -> Result<Item, PortError> {
@@ -126,18 +127,18 @@ impl DynamoStore {
             let shard = shard_of(&task.task_id, self.shards);
             item.insert("shard".to_owned(), number(i64::from(shard)));
         } else {
-            item.insert("expires_at".to_owned(), self.expires_at(task));
+            item.insert("expires_at".to_owned(), self.expires_at(task.complete_by));
         }
         Ok(item)
     }
 
-    fn document_item(&self, task: &Task, document: &Document) -> Item {
+    fn document_item(&self, id: &TaskId, complete_by: Timestamp, document: &Document) -> Item {
         HashMap::from([
-            ("task_id".to_owned(), text(task.task_id.as_str())),
+            ("task_id".to_owned(), text(id.as_str())),
             ("document".to_owned(), text(&document.key.to_string())),
             ("at".to_owned(), number(document.at.as_millisecond())),
             ("body".to_owned(), text(&document.body.to_string())),
-            ("expires_at".to_owned(), self.expires_at(task)),
+            ("expires_at".to_owned(), self.expires_at(complete_by)),
         ])
     }
 
@@ -195,7 +196,7 @@ impl StateStore for DynamoStore {
         let request = self
             .client
             .transact_write_items()
-            .transact_items(put(&self.documents, self.document_item(task, submitted))?)
+            .transact_items(put(&self.documents, self.document_item(id, task.complete_by, submitted))?)
             .transact_items(put(&self.tasks, self.task_item(task)?)?);
         match request.send().await {
             Ok(_) => Ok(Created::Created),
@@ -225,13 +226,18 @@ impl StateStore for DynamoStore {
         }
     }
 
-    async fn put_document(&self, task: &Task, document: &Document) -> Result<Put, PortError> {
-        let operation = format!("write {} of {}", document.key, task.task_id);
+    async fn put_document(
+        &self,
+        id: &TaskId,
+        complete_by: Timestamp,
+        document: &Document,
+    ) -> Result<Put, PortError> {
+        let operation = format!("write {} of {id}", document.key);
         let request = self
             .client
             .put_item()
             .table_name(&self.documents)
-            .set_item(Some(self.document_item(task, document)))
+            .set_item(Some(self.document_item(id, complete_by, document)))
             .condition_expression("attribute_not_exists(task_id)");
         match put_if(request, &operation).await? {
             ConditionalPut::Done => Ok(Put::Stored),
@@ -305,6 +311,70 @@ impl StateStore for DynamoStore {
     fn shards(&self) -> u32 {
         self.shards.get()
     }
+
+    async fn shared(&self, key: &SharedKey) -> Result<Option<Shared>, PortError> {
+        let operation = || format!("read {} {}", key.kind.name(), key.name);
+        let request = self
+            .client
+            .get_item()
+            .table_name(&self.documents)
+            .set_key(Some(shared_id(key)))
+            .consistent_read(true);
+        let answer = request.send().await.map_err(failed(operation()))?;
+        let read = |item| read_shared(key.kind, &item).map_err(corrupt(operation()));
+        answer.item.map(read).transpose()
+    }
+
+    async fn save_shared(&self, shared: &Shared) -> Result<SharedSaved, PortError> {
+        let key = &shared.key;
+        let operation = format!("save {} {}", key.kind.name(), key.name);
+        let mut item = shared_id(key);
+        item.insert("revision".to_owned(), AttributeValue::N(shared.revision.to_string()));
+        item.insert("body".to_owned(), text(&shared.body.to_string()));
+        let before = shared.revision.saturating_sub(1);
+        let request = self.client.put_item().table_name(&self.documents).set_item(Some(item));
+        let request = if before == 0 {
+            request.condition_expression("attribute_not_exists(task_id)")
+        } else {
+            request
+                .condition_expression("revision = :before")
+                .expression_attribute_values(":before", AttributeValue::N(before.to_string()))
+        };
+        match put_if(request, &operation).await? {
+            ConditionalPut::Done => Ok(SharedSaved::Saved),
+            ConditionalPut::Refused(item) => {
+                let now = item.map(|item| read_shared(key.kind, &item)).transpose();
+                Ok(SharedSaved::Conflict(now.map_err(corrupt(operation))?))
+            }
+        }
+    }
+
+    async fn all_shared(&self, kind: SharedKind) -> Result<Vec<Shared>, PortError> {
+        let mut pages = self
+            .client
+            .query()
+            .table_name(&self.documents)
+            .key_condition_expression("task_id = :kind")
+            .expression_attribute_values(":kind", text(kind.name()))
+            .consistent_read(true)
+            .into_paginator()
+            .items()
+            .send();
+        let mut all = Vec::new();
+        while let Some(item) = pages.next().await {
+            let item = item.map_err(failed(format!("query {}", kind.name())))?;
+            all.push(read_shared(kind, &item).map_err(corrupt(format!("read {}", kind.name())))?);
+        }
+        Ok(all)
+    }
+}
+
+/// Shared records lie in the table of documents, under keys that no task can have.
+fn shared_id(key: &SharedKey) -> Item {
+    HashMap::from([
+        ("task_id".to_owned(), text(key.kind.name())),
+        ("document".to_owned(), text(&key.name)),
+    ])
 }
 
 /// What came of a put on a condition.
@@ -349,6 +419,15 @@ fn read_document(item: &Item) -> Result<Document, Unreadable> {
     Ok(Document {
         key: as_text(item, "document")?.parse()?,
         at: as_time(item, "at")?,
+        body: serde_json::from_str(as_text(item, "body")?)?,
+    })
+}
+
+fn read_shared(kind: SharedKind, item: &Item) -> Result<Shared, Unreadable> {
+    let revision = item.get("revision").and_then(|value| value.as_n().ok());
+    Ok(Shared {
+        key: SharedKey { kind, name: as_text(item, "document")?.to_owned() },
+        revision: revision.ok_or("no number `revision`")?.parse()?,
         body: serde_json::from_str(as_text(item, "body")?)?,
     })
 }

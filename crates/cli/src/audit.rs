@@ -36,7 +36,7 @@ impl Audit {
         *self.by_state.entry(task.process_state).or_default() += 1;
         let effects = |service| ledger.effects(service, order);
         match task.process_state {
-            ProcessState::Pending | ProcessState::Processing => {
+            ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => {
                 self.findings.push(format!("{order}: still {}", task.process_state));
             }
             ProcessState::Processed => {
@@ -48,6 +48,7 @@ impl Audit {
                     }
                 }
             }
+            ProcessState::Undone => {}
             ProcessState::Error => {
                 for service in Service::ALL {
                     let count = effects(service);

@@ -144,7 +144,10 @@ impl Heard {
         };
         match status {
             NoticeStatus::Received => {}
-            NoticeStatus::Refused | NoticeStatus::Processed | NoticeStatus::Error => {
+            NoticeStatus::Refused
+            | NoticeStatus::Processed
+            | NoticeStatus::Undone
+            | NoticeStatus::Error => {
                 let mut inner = self.lock();
                 let Some(since) = inner.under_way.remove(&id) else { return };
                 let micros = u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
@@ -156,7 +159,10 @@ impl Heard {
 
     fn alert(&self, body: &str) {
         let event: Value = serde_json::from_str(body).unwrap_or_default();
-        if let Some(id) = event.pointer("/detail/task_id").and_then(Value::as_str) {
+        let text = |path| event.pointer(path).and_then(Value::as_str);
+        if let Some("task_in_error" | "undo_failed") = text("/detail/metadata/event")
+            && let Some(id) = text("/detail/data/task_id")
+        {
             self.lock().alerted.insert(id.to_owned());
         }
     }
@@ -306,7 +312,7 @@ async fn report(
     let counted = totals(counters);
     let counted = |name| counted.get(name).copied().unwrap_or_default();
     let recoveries = tasks.values().flat_map(|task| task.steps.values());
-    let recoveries = recoveries.map(|step| u64::from(step.state.attempt().saturating_sub(1))).sum();
+    let recoveries = recoveries.map(|step| u64::from(step.run.state.attempt().saturating_sub(1))).sum();
     let counts = vec![
         ("remote_calls", "remote calls", ledger.calls_total()),
         ("faults_injected", "faults injected", faults),

@@ -133,12 +133,12 @@ fn timeline(task: &Task, documents: &[Document]) -> Vec<Line> {
         .map(|document| {
             let (step, attempt, what) = match &document.key {
                 DocumentKey::Submission => (String::new(), None, "submitted".to_owned()),
-                DocumentKey::Output { step, attempt } => {
-                    (step.to_string(), Some(*attempt), "completed".to_owned())
-                }
-                DocumentKey::Failure { step, attempt } => {
+                DocumentKey::Input(id) => (String::new(), None, format!("input edited by {id}")),
+                DocumentKey::Output(of) => (of.step.to_string(), Some(of.number), "completed".to_owned()),
+                DocumentKey::Claim(of) => (of.step.to_string(), Some(of.number), "claimed".to_owned()),
+                DocumentKey::Failure(of) => {
                     let reason = document.body.get("reason").and_then(Value::as_str).unwrap_or("-");
-                    (step.to_string(), Some(*attempt), format!("failed: {reason}"))
+                    (of.step.to_string(), Some(of.number), format!("failed: {reason}"))
                 }
             };
             Line { at: document.at, step, attempt, what }
@@ -185,6 +185,8 @@ enum State {
     Pending,
     Processing,
     Processed,
+    Undoing,
+    Undone,
     Error,
 }
 
@@ -194,6 +196,8 @@ impl State {
             Self::Pending => ProcessState::Pending,
             Self::Processing => ProcessState::Processing,
             Self::Processed => ProcessState::Processed,
+            Self::Undoing => ProcessState::Undoing,
+            Self::Undone => ProcessState::Undone,
             Self::Error => ProcessState::Error,
         }
     }

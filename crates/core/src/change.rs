@@ -1,112 +1,221 @@
 //! A change in the making: what the transition decided on, until it is a task, documents and effects.
 //!
 //! The parts are small and named in the words of the table in [`transition`](crate::transition):
-//! complete, fail, start what is ready; then render the requests, and settle what holds for every
-//! change, the end of a task and its due time.
+//! complete, fail, wait, undo, go on with what is ready; then render the requests, and settle what
+//! holds for every change: the end of a task, its due time, who is told.
+
+use std::{collections::BTreeSet, time::Duration};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
+    command::CommandId,
     effects::Effect,
     limits,
-    messages::{
-        Alert, BusEvent, NoticeStatus, Outcome, StatusNotice, StepReply, StepRequest, TaskEnded,
-        Wake, WakeCause, idempotency_key,
-    },
+    messages::{Action, Outcome, StepReply, Wake, WakeCause},
     names::StepName,
-    ports::{Document, DocumentKey},
-    task::{ProcessState, StepRecord, StepState, Task, later},
-    template::Scope,
+    ports::{Attempt, Document, DocumentKey},
+    recovery::{Then, Verdict, seed},
+    request::{input_key, request, too_large},
+    task::{ProcessState, Progress, StepRecord, StepState, Task, later},
+    tell::ending,
     transition::{Context, Documents, Transition},
+    undo::{self, PointOfNoReturn},
     workflow::Workflow,
 };
 
+/// Why a running attempt is given up.
+const NO_REPLY: &str = "no reply by complete-by";
+
 /// A change in the making.
-pub(crate) struct Change {
+pub(crate) struct Change<'a> {
+    workflow: &'a Workflow,
+    context: Context<'a>,
     pub(crate) task: Task,
-    /// Steps to send to their agents.
-    pub(crate) send: Vec<StepName>,
-    /// Their requests, once rendered.
-    requests: Vec<StepRequest>,
+    /// What to send to agents.
+    pub(crate) send: Vec<(StepName, Action)>,
     pub(crate) documents: Vec<Document>,
-    /// Whether the scheduler must be woken after the save.
-    pub(crate) wake: bool,
-    /// Whether the alert of a task that was in Error already is given again.
-    pub(crate) alert_again: bool,
-    /// Whether `due` is set anew (a sweep looked at all of it) or only moved earlier.
+    /// A merge patch for the input, and the command that brought it.
+    pub(crate) edit: Option<(CommandId, Value)>,
+    /// Told whatever else happens.
+    pub(crate) tell: Vec<Effect>,
+    /// After how long the scheduler must be woken.
+    wakes: BTreeSet<Duration>,
+    wake_cause: WakeCause,
+    /// Whether the end is told although the task was in Error already.
+    pub(crate) ends_again: bool,
+    /// Whether `due` is set anew or only moved earlier.
     pub(crate) due_anew: bool,
 }
 
-impl Change {
-    pub(crate) fn of(task: &Task) -> Box<Self> {
+impl<'a> Change<'a> {
+    pub(crate) fn of(workflow: &'a Workflow, task: &Task, context: Context<'a>) -> Box<Self> {
         Box::new(Self {
+            workflow,
+            context,
             task: task.clone(),
             send: Vec::new(),
-            requests: Vec::new(),
             documents: Vec::new(),
-            wake: false,
-            alert_again: false,
+            edit: None,
+            tell: Vec::new(),
+            wakes: BTreeSet::new(),
+            wake_cause: WakeCause::Waited,
+            ends_again: false,
             due_anew: false,
         })
     }
 
-    /// Records an agent's answer and, if the task is being driven forward, starts what it allows.
-    pub(crate) fn record(
-        workflow: &Workflow,
-        task: &Task,
-        reply: &StepReply,
-        context: Context<'_>,
-    ) -> Box<Self> {
-        let mut change = Self::of(task);
-        let attempt = reply.attempt;
+    /// Records an agent's answer, and goes on with what it allows.
+    pub(crate) fn record(&mut self, reply: &StepReply) {
+        let attempt =
+            Attempt { step: reply.step.clone(), action: reply.action, number: reply.attempt };
         match &reply.outcome {
             Outcome::Completed { output } => match too_large(output) {
-                None => change.complete(&reply.step, attempt, output, context),
-                Some(reason) => change.fail_step(&reply.step, attempt, &reason, context),
+                None => self.complete(attempt, output),
+                // It has run, and what it returned cannot be kept.
+                Some(reason) => self.fail(attempt, &reason, true),
             },
-            Outcome::Failed { reason } => change.fail_step(&reply.step, attempt, reason, context),
-        }
-        if change.task.process_state == ProcessState::Processing {
-            change.start_ready(workflow, context);
-            if workflow.is_complete(&change.task) {
-                change.task.process_state = ProcessState::Processed;
+            Outcome::Failed { reason, may_have_run } => self.fail(attempt, reason, *may_have_run),
+            Outcome::Deferred { reason, retry_after_ms, may_have_run } => {
+                let pause = Duration::from_millis(*retry_after_ms);
+                self.defer(attempt, reason, pause, *may_have_run);
             }
         }
-        change
+        self.advance();
     }
 
-    fn complete(&mut self, step: &StepName, attempt: u32, output: &Value, context: Context<'_>) {
-        if let Some(record) = self.task.steps.get_mut(step) {
-            record.state = StepState::Completed { attempt };
-            record.error = None;
+    pub(crate) fn complete(&mut self, attempt: Attempt, output: &Value) {
+        if let Some(progress) = self.task.progress_mut(&attempt.step, attempt.action) {
+            progress.state = StepState::Completed { attempt: attempt.number };
+            progress.error = None;
         }
-        let key = DocumentKey::Output { step: step.clone(), attempt };
-        self.documents.push(Document { key, at: context.now, body: output.clone() });
+        let key = DocumentKey::Output(attempt);
+        self.documents.push(Document { key, at: self.context.now, body: output.clone() });
     }
 
-    fn fail_step(&mut self, step: &StepName, attempt: u32, reason: &str, context: Context<'_>) {
-        self.count_failure(step, StepState::Failed { attempt }, reason, context);
-        self.fail_task(&format!("step {step}: {reason}"));
+    /// A permanent failure: the same again would fail again.
+    fn fail(&mut self, attempt: Attempt, reason: &str, may_have_run: bool) {
+        let then = self.then(&attempt);
+        let next = StepState::Failed { attempt: attempt.number };
+        self.count_failure(&attempt, next, reason, &Verdict::Finally(then), may_have_run);
+        self.conclude(&attempt, reason, then);
     }
 
-    pub(crate) fn count_failure(
+    /// The remote service is known to be down and was left alone: no failure is counted.
+    fn defer(&mut self, attempt: Attempt, reason: &str, pause: Duration, may_have_run: bool) {
+        let repeatable = attempt.action == Action::Undo
+            || self.workflow.steps.get(&attempt.step).is_none_or(|step| step.idempotent);
+        if self.is_given_up(&attempt) || (may_have_run && !repeatable) {
+            return self.fail(attempt, reason, may_have_run);
+        }
+        let pause = pause.clamp(limits::WITHIN_MIN, limits::WAIT_MAX);
+        let until = later(self.context.now, pause);
+        if let Some(progress) = self.task.progress_mut(&attempt.step, attempt.action) {
+            progress.state = StepState::Waiting { attempt: attempt.number, until };
+            progress.error = Some(limits::shorten(reason, limits::ERROR_CHARS_MAX));
+            progress.may_have_run |= may_have_run;
+        }
+        let verdict = format!("not counted; again after {}", humantime::format_duration(pause));
+        self.keep_reason(attempt, reason, &verdict);
+        self.wake_after(pause);
+    }
+
+    /// An attempt is past its complete-by: whether it took effect is not known.
+    pub(crate) fn give_up(&mut self, attempt: Attempt) {
+        let verdict = self.verdict(&attempt);
+        let (now, number) = (self.context.now, attempt.number);
+        let wait = match verdict {
+            Verdict::Again { pause, .. } => Some(pause),
+            Verdict::ExtendedWait { wait, .. } => Some(wait),
+            Verdict::Finally(_) => None,
+        };
+        let next = match wait {
+            Some(wait) => StepState::Waiting { attempt: number, until: later(now, wait) },
+            None => StepState::Failed { attempt: number },
+        };
+        self.count_failure(&attempt, next, NO_REPLY, &verdict, true);
+        match verdict {
+            Verdict::Again { pause: wait, .. } | Verdict::ExtendedWait { wait, .. } => {
+                self.wake_after(wait);
+            }
+            Verdict::Finally(then) => {
+                self.conclude(&attempt, &format!("{NO_REPLY}, attempt {number}"), then);
+            }
+        }
+    }
+
+    /// What the policy says to a failure of this attempt that is not permanent.
+    fn verdict(&self, attempt: &Attempt) -> Verdict {
+        let Attempt { step, action, number } = attempt;
+        let then = Verdict::Finally(self.then(attempt));
+        let Some(definition) = self.workflow.steps.get(step) else { return then };
+        let Some(policy) = definition.action(*action) else { return then };
+        let unrepeatable = *action == Action::Do && !definition.idempotent;
+        if unrepeatable || self.is_given_up(attempt) {
+            return then;
+        }
+        let failures = self.task.progress(step, *action).map_or(0, |p| p.failure_count) + 1;
+        policy.recovery.verdict(failures, seed(&self.task.task_id, step, *action, *number))
+    }
+
+    fn then(&self, attempt: &Attempt) -> Then {
+        let definition = self.workflow.steps.get(&attempt.step);
+        let policy = definition.and_then(|step| step.action(attempt.action));
+        policy.map_or(Then::Alert, |policy| policy.recovery.then)
+    }
+
+    /// Whether it is a step of a task that is being undone: it is only waited for.
+    fn is_given_up(&self, attempt: &Attempt) -> bool {
+        attempt.action == Action::Do && self.task.process_state == ProcessState::Undoing
+    }
+
+    fn count_failure(
         &mut self,
-        step: &StepName,
+        attempt: &Attempt,
         next: StepState,
         reason: &str,
-        context: Context<'_>,
+        verdict: &Verdict,
+        may_have_run: bool,
     ) {
-        let attempt = next.attempt();
-        if let Some(record) = self.task.steps.get_mut(step) {
-            record.state = next;
-            record.failure_count += 1;
-            record.error = Some(limits::shorten(reason, limits::ERROR_CHARS_MAX));
+        if let Some(progress) = self.task.progress_mut(&attempt.step, attempt.action) {
+            progress.state = next;
+            progress.failure_count += 1;
+            progress.error = Some(limits::shorten(reason, limits::ERROR_CHARS_MAX));
+            progress.may_have_run |= may_have_run;
         }
         self.task.failure_count += 1;
-        let key = DocumentKey::Failure { step: step.clone(), attempt };
-        let body = json!({ "reason": limits::shorten(reason, limits::REASON_CHARS_MAX) });
-        self.documents.push(Document { key, at: context.now, body });
+        let verdict = match self.is_given_up(attempt) {
+            true => "the task is being undone".to_owned(),
+            false => verdict.to_string(),
+        };
+        self.keep_reason(attempt.clone(), reason, &verdict);
+    }
+
+    fn keep_reason(&mut self, attempt: Attempt, reason: &str, verdict: &str) {
+        let reason = limits::shorten(reason, limits::REASON_CHARS_MAX);
+        let body = json!({ "reason": reason, "verdict": verdict });
+        let key = DocumentKey::Failure(attempt);
+        self.documents.push(Document { key, at: self.context.now, body });
+    }
+
+    /// Nothing is left to try: the task ends, or is undone.
+    fn conclude(&mut self, attempt: &Attempt, reason: &str, then: Then) {
+        let step = &attempt.step;
+        match (self.task.process_state, attempt.action) {
+            (ProcessState::Pending | ProcessState::Processing, _) => {
+                let reason = format!("step {step}: {reason}");
+                match then {
+                    Then::Alert => self.fail_task(&reason),
+                    Then::Undo => self.begin_undo(&reason),
+                }
+            }
+            (ProcessState::Undoing, Action::Undo) => {
+                self.fail_task(&format!("undo of step {step}: {reason}"));
+            }
+            (ProcessState::Undoing, Action::Do)
+            | (ProcessState::Processed | ProcessState::Undone | ProcessState::Error, _) => {}
+        }
     }
 
     pub(crate) fn fail_task(&mut self, reason: &str) {
@@ -116,221 +225,263 @@ impl Change {
         }
     }
 
-    /// Starts nothing once the task's own complete-by has passed: nobody may act on it then.
-    pub(crate) fn start_ready(&mut self, workflow: &Workflow, context: Context<'_>) {
-        if context.now >= self.task.complete_by {
+    /// Turns the task round, with as much time to undo it as it had to be done; unless it is past
+    /// its point of no return.
+    pub(crate) fn begin_undo(&mut self, reason: &str) {
+        if let PointOfNoReturn::Passed(step) = undo::point_of_no_return(self.workflow, &self.task) {
+            return self.fail_past_return(reason, &step);
+        }
+        self.task.process_state = ProcessState::Undoing;
+        self.task.undo_reason = Some(limits::shorten(reason, limits::ERROR_CHARS_MAX));
+        self.task.complete_by = later(self.context.now, self.workflow.complete_within);
+        for record in self.task.steps.values_mut() {
+            if let StepState::Waiting { attempt, .. } = record.run.state {
+                record.run.state = StepState::Failed { attempt };
+            }
+        }
+    }
+
+    /// The task can only be driven forward: that is for the operator to do.
+    fn fail_past_return(&mut self, reason: &str, step: &StepName) {
+        self.task.undo_reason = None;
+        self.fail_task(&format!("not undone, past the point of no return {step}: {reason}"));
+    }
+
+    /// The task is past its own complete-by.
+    pub(crate) fn overdue(&mut self) {
+        match (self.task.process_state, self.workflow.overdue) {
+            (ProcessState::Pending | ProcessState::Processing, Then::Alert) => {
+                self.fail_task("the task was not done by its complete-by");
+            }
+            (ProcessState::Pending | ProcessState::Processing, Then::Undo) => {
+                self.begin_undo("the task was not done by its complete-by");
+            }
+            (ProcessState::Undoing, _) => {
+                self.fail_task("the task was not undone by its complete-by");
+            }
+            (ProcessState::Processed | ProcessState::Undone | ProcessState::Error, _) => {}
+        }
+    }
+
+    /// Starts what can start, forward or backward, and finds the end. Nothing starts in a paused
+    /// task, nor past the task's own complete-by: nobody may act on it then.
+    pub(crate) fn advance(&mut self) {
+        if self.task.paused_at.is_some() {
             return;
         }
-        let soon = later(context.now, context.timing.clock_skew);
-        let waited = self.task.steps.iter().filter_map(|(name, record)| match record.state {
-            // Whoever set `until` may have a clock that is ahead of this one.
-            StepState::Waiting { until, .. } if until <= soon => Some(name),
-            StepState::Waiting { .. }
-            | StepState::Running { .. }
-            | StepState::Completed { .. }
-            | StepState::Failed { .. } => None,
-        });
-        let start: Vec<_> = workflow.ready(&self.task).chain(waited).cloned().collect();
-        for name in start {
-            let Some(step) = workflow.steps.get(&name) else { continue };
-            let record = self.task.steps.entry(name.clone()).or_insert(StepRecord {
-                state: StepState::Waiting { attempt: 0, until: context.now },
-                failure_count: 0,
-                error: None,
-            });
-            let attempt = record.state.attempt() + 1;
-            let complete_by = later(context.now, step.complete_within).min(self.task.complete_by);
-            record.state = StepState::Running { attempt, complete_by };
-            self.task.locked_by = Some(context.actor.to_owned());
-            self.send.push(name);
+        match self.task.process_state {
+            ProcessState::Pending | ProcessState::Processing => {
+                let ready: Vec<_> = self.workflow.ready(&self.task).cloned().collect();
+                self.start(Action::Do, ready);
+                if !self.send.is_empty() {
+                    self.task.process_state = ProcessState::Processing;
+                }
+                if self.workflow.is_complete(&self.task) {
+                    self.task.process_state = ProcessState::Processed;
+                }
+            }
+            ProcessState::Undoing => {
+                match undo::point_of_no_return(self.workflow, &self.task) {
+                    PointOfNoReturn::Running => return,
+                    PointOfNoReturn::Passed(step) => {
+                        let reason = self.task.undo_reason.clone().unwrap_or_default();
+                        return self.fail_past_return(&reason, &step);
+                    }
+                    PointOfNoReturn::Ahead => {}
+                }
+                self.start(Action::Undo, undo::ready(self.workflow, &self.task));
+                if undo::is_done(self.workflow, &self.task) {
+                    self.task.process_state = ProcessState::Undone;
+                }
+            }
+            ProcessState::Processed | ProcessState::Undone | ProcessState::Error => {}
         }
     }
 
-    pub(crate) fn has_waiting_until(&self, now: Timestamp) -> bool {
-        self.task.process_state == ProcessState::Processing
-            && self.task.steps.values().any(|record| match record.state {
-                StepState::Waiting { until, .. } => until <= now,
-                StepState::Running { .. }
-                | StepState::Completed { .. }
-                | StepState::Failed { .. } => false,
-            })
+    /// Starts `ready`, and what has waited long enough.
+    fn start(&mut self, action: Action, ready: Vec<StepName>) {
+        let now = self.context.now;
+        if now >= self.task.complete_by {
+            return;
+        }
+        // Whoever set `until` may have a clock that is ahead of this one.
+        let soon = later(now, self.context.timing.clock_skew);
+        let waited = |progress: &Progress| matches!(progress.state, StepState::Waiting { until, .. } if until <= soon);
+        let waited: Vec<_> = self
+            .task
+            .actions()
+            .filter(|(_, of, progress)| *of == action && waited(progress))
+            .map(|(name, ..)| name.clone())
+            .collect();
+        for name in ready.into_iter().chain(waited) {
+            let definition = self.workflow.steps.get(&name).and_then(|step| step.action(action));
+            let Some(definition) = definition else { continue };
+            let complete_by = later(now, definition.complete_within).min(self.task.complete_by);
+            let input = self.task.input.clone();
+            let progress = begun(&mut self.task, &name, action, now);
+            let attempt = progress.state.attempt() + 1;
+            if attempt == 1 {
+                progress.input = input;
+            }
+            progress.state = StepState::Running { attempt, complete_by };
+            self.task.locked_by = Some(self.context.actor.to_owned());
+            self.send.push((name, action));
+        }
     }
 
-    /// Makes the requests of the steps that start. One that cannot be made is a permanent failure of
-    /// its step, and then nothing else starts either: the task is in Error.
-    pub(crate) fn render(
-        &mut self,
-        before: &Task,
-        workflow: &Workflow,
-        documents: &Documents,
-        context: Context<'_>,
-    ) {
+    /// Has the scheduler woken once `pause` is over. What waits longer than a queue can hold a
+    /// message back is found by the supervisor.
+    pub(crate) fn wake_after(&mut self, pause: Duration) {
+        if pause <= limits::QUEUE_DELAY_MAX {
+            self.wakes.insert(pause);
+        }
+    }
+
+    /// Has the scheduler woken when each wait is over.
+    pub(crate) fn wake_waiting(&mut self) {
+        let pauses: Vec<_> = waits(&self.task, self.context.now).collect();
+        pauses.into_iter().for_each(|pause| self.wake_after(pause));
+    }
+
+    /// The supervisor starts nothing itself: it asks the scheduler, if there is anything to start.
+    pub(crate) fn ask_for_recovery(&mut self) {
+        self.wake_cause = WakeCause::Recovery;
+        let mut trial = Self::of(self.workflow, &self.task, self.context);
+        trial.advance();
+        if trial.task != self.task {
+            self.wakes.insert(Duration::ZERO);
+        }
+    }
+
+    /// Makes the edited input, if there is one, and the requests of what starts.
+    pub(crate) fn render(&mut self, before: &Task, documents: &Documents) -> Vec<Effect> {
         let mut at_hand = documents.clone();
+        if let Some((id, patch)) = self.edit.take() {
+            let mut body = documents.get(&input_key(before.input.as_ref())).cloned();
+            let input = body.as_mut().and_then(|body| body.get_mut("input")).map(Value::take);
+            let mut input = input.unwrap_or_default();
+            json_patch::merge(&mut input, &patch);
+            let (key, at) = (DocumentKey::Input(id), self.context.now);
+            self.documents.push(Document { key, at, body: json!({ "input": input }) });
+        }
         at_hand.extend(self.documents.iter().map(|made| (made.key.clone(), made.body.clone())));
         let send = std::mem::take(&mut self.send);
-        let mut impossible = Vec::new();
-        for step in &send {
-            match request(workflow, &self.task, &at_hand, step) {
-                Ok(request) => self.requests.push(request),
-                Err(reason) => impossible.push((step, reason)),
+        let (mut requests, mut impossible) = (Vec::new(), Vec::new());
+        for (step, action) in &send {
+            match request(self.workflow, &self.task, &at_hand, step, *action) {
+                Ok(request) => requests.push(Effect::Request(request)),
+                Err(reason) => impossible.push((step.clone(), *action, reason)),
             }
         }
         if impossible.is_empty() {
-            return;
+            return requests;
         }
-        self.requests.clear();
-        for step in send.iter().filter(|step| impossible.iter().all(|(failed, _)| failed != step)) {
-            match before.steps.get(step) {
-                Some(record) => self.task.steps.insert(step.clone(), record.clone()),
-                None => self.task.steps.remove(step),
-            };
-        }
-        for (step, reason) in impossible {
-            let attempt = self.task.steps.get(step).map_or(1, |record| record.state.attempt());
-            self.fail_step(step, attempt, &reason, context);
-        }
+        self.withdraw(before, &send, &impossible);
+        Vec::new()
     }
 
-    /// Draws the conclusions that hold for every change: the end of a task, and when it is due.
-    pub(crate) fn settle(
-        mut self,
+    /// A request that cannot be made is a permanent failure of its step, and then nothing else starts
+    /// either.
+    fn withdraw(
+        &mut self,
         before: &Task,
-        workflow: &Workflow,
-        context: Context<'_>,
-    ) -> Transition {
-        let task = &mut self.task;
-        let ended = task.process_state.is_final() && !before.process_state.is_final();
-        if ended {
-            task.ended_at = Some(context.now);
-            task.locked_by = None;
+        send: &[(StepName, Action)],
+        impossible: &[(StepName, Action, String)],
+    ) {
+        for (step, action) in send {
+            if impossible.iter().any(|(failed, of, _)| failed == step && of == action) {
+                continue;
+            }
+            let old = before.steps.get(step);
+            match (action, old, self.task.steps.get_mut(step)) {
+                (Action::Do, Some(old), Some(record)) => record.run = old.run.clone(),
+                (Action::Do, None, _) => drop(self.task.steps.remove(step)),
+                (Action::Undo, _, Some(record)) => record.undo = old.and_then(|r| r.undo.clone()),
+                (_, _, None) => {}
+            }
         }
-        let pickup = later(context.now, context.timing.pickup_within);
-        let deadline = task.earliest_deadline(context.now, context.timing.pickup_within);
+        for (step, action, reason) in impossible {
+            let number = self.task.progress(step, *action).map_or(1, |p| p.state.attempt());
+            let attempt = Attempt { step: step.clone(), action: *action, number };
+            self.fail(attempt, reason, false);
+        }
+        // What an undo reads is not at hand yet: the scheduler goes on from here.
+        self.wakes.insert(Duration::ZERO);
+    }
+
+    /// Draws the conclusions that hold for every change: the end of a task, when it is due, and who
+    /// is told.
+    pub(crate) fn settle(mut self, before: &Task, requests: Vec<Effect>) -> Transition {
+        let now = self.context.now;
+        let task = &mut self.task;
+        let is_final = task.process_state.is_final();
+        let ended = is_final && (!before.process_state.is_final() || self.ends_again);
+        if ended {
+            task.ended_at = Some(now);
+            task.locked_by = None;
+            task.paused_at = None;
+        }
+        let pickup_within = self.context.timing.pickup_within;
+        let mut deadline = task.earliest_deadline(now, pickup_within);
+        if let Some(first) = self.wakes.first() {
+            deadline = deadline.min(later(later(now, *first), pickup_within));
+        }
         task.due = match task.process_state {
-            ProcessState::Pending => Some(deadline.min(pickup)),
-            ProcessState::Processing if self.due_anew => Some(deadline),
-            ProcessState::Processing => Some(task.due.map_or(deadline, |due| due.min(deadline))),
-            ProcessState::Processed => None,
+            ProcessState::Pending if task.paused_at.is_some() => Some(deadline),
+            ProcessState::Pending => Some(deadline.min(later(now, pickup_within))),
+            ProcessState::Processing | ProcessState::Undoing if self.due_anew => Some(deadline),
+            ProcessState::Processing | ProcessState::Undoing => {
+                Some(task.due.map_or(deadline, |due| due.min(deadline)))
+            }
+            ProcessState::Processed | ProcessState::Undone => None,
             // Due until the alert is out, so that a crash before it is made good.
-            ProcessState::Error if ended || self.alert_again => Some(pickup),
+            ProcessState::Error if ended => Some(later(now, pickup_within)),
             ProcessState::Error => task.due,
         };
-        let mut effects: Vec<_> = self.requests.into_iter().map(Effect::Request).collect();
-        if ended || self.alert_again {
-            effects.extend(ending(task, workflow));
+        let mut effects = requests;
+        if ended {
+            effects.extend(ending(task, self.workflow));
         }
-        if self.wake {
-            let (task_id, cause) = (task.task_id.clone(), WakeCause::Recovery);
-            effects.push(Effect::Wake(Wake { task_id, cause }));
+        effects.extend(self.tell);
+        let (task_id, cause) = (&task.task_id, self.wake_cause);
+        let wake = |after: Duration| Effect::Wake {
+            wake: Wake { task_id: task_id.clone(), cause },
+            after,
+        };
+        if !is_final {
+            effects.extend(self.wakes.into_iter().map(wake));
         }
         Transition::Apply { task: Box::new(self.task), documents: self.documents, effects }
     }
 }
 
-/// What is told at the end of a task; nothing while it goes on, or once the alert is known to be out.
-pub(crate) fn ending(task: &Task, workflow: &Workflow) -> Vec<Effect> {
-    let at = task.ended_at.unwrap_or(task.submitted_at);
-    let status = match task.process_state {
-        ProcessState::Pending | ProcessState::Processing => return Vec::new(),
-        ProcessState::Error if task.due.is_none() => return Vec::new(),
-        ProcessState::Processed => NoticeStatus::Processed,
-        ProcessState::Error => NoticeStatus::Error,
-    };
-    let notice = task.reply_to.iter().map(|queue| Effect::Notice {
-        queue: queue.clone(),
-        notice: StatusNotice {
-            task_id: Some(task.task_id.to_string()),
-            status,
-            at,
-            reason: task.error.clone(),
-        },
-    });
-    let alert = (task.process_state == ProcessState::Error).then(|| {
-        let failed = |record: &StepRecord| matches!(record.state, StepState::Failed { .. });
-        Effect::Publish(BusEvent::Alert(Alert::TaskInError {
-            task_id: task.task_id.clone(),
-            workflow: task.workflow.clone(),
-            steps: task.steps.iter().filter(|(_, r)| failed(r)).map(|(n, _)| n.clone()).collect(),
-            reason: task.error.clone().unwrap_or_default(),
-            at,
-        }))
-    });
-    let lifecycle = workflow.lifecycle_events.then(|| {
-        Effect::Publish(BusEvent::TaskEnded(TaskEnded {
-            task_id: task.task_id.clone(),
-            workflow: task.workflow.clone(),
-            version: task.version,
-            process_state: task.process_state,
-            at,
-        }))
-    });
-    notice.chain(alert).chain(lifecycle).collect()
-}
-
-/// The key of what `step` returned, if it completed.
-pub(crate) fn output_key(task: &Task, step: &StepName) -> Option<DocumentKey> {
-    match task.steps.get(step)?.state {
-        StepState::Completed { attempt } => {
-            Some(DocumentKey::Output { step: step.clone(), attempt })
-        }
-        StepState::Running { .. } | StepState::Waiting { .. } | StepState::Failed { .. } => None,
-    }
-}
-
-/// The request of a running step, or why it cannot be made.
-pub(crate) fn request(
-    workflow: &Workflow,
-    task: &Task,
-    documents: &Documents,
+/// How far doing or undoing a step has come; it begins if it has not.
+pub(crate) fn begun<'t>(
+    task: &'t mut Task,
     step: &StepName,
-) -> Result<StepRequest, String> {
-    let definition = workflow.steps.get(step).ok_or("the workflow has no such step")?;
-    let Some(StepState::Running { attempt, complete_by }) =
-        task.steps.get(step).map(|record| record.state.clone())
-    else {
-        return Err("the step is not running".to_owned());
-    };
-    let outputs = task
-        .steps
-        .keys()
-        .filter_map(|name| Some((name.clone(), documents.get(&output_key(task, name)?)?)))
-        .collect();
-    let submitted = documents.get(&DocumentKey::Submission);
-    let scope = Scope {
-        input: submitted.and_then(|document| document.get("input")).unwrap_or(&Value::Null),
-        outputs: &outputs,
-        task_id: task.task_id.as_str(),
-        workflow: task.workflow.as_str(),
-    };
-    let template = &definition.request;
-    let body = template.body.as_ref().map(|body| body.render(scope)).transpose();
-    let request = StepRequest {
-        task_id: task.task_id.clone(),
-        step: step.clone(),
-        attempt,
-        complete_by,
-        idempotency_key: idempotency_key(&task.task_id, step),
-        agent: definition.agent.clone(),
-        method: template.method,
-        path: template.path.render_path(scope)?,
-        body: body.map_err(|error| error.to_string())?,
-    };
-    let bytes = request.body.as_ref().map_or(0, |body| body.to_string().len());
-    if bytes + request.path.len() > limits::DOCUMENT_BYTES_MAX {
-        return Err(format!(
-            "a request of {bytes} bytes; the limit is {}",
-            limits::DOCUMENT_BYTES_MAX
-        ));
+    action: Action,
+    now: Timestamp,
+) -> &'t mut Progress {
+    let nothing = StepState::Waiting { attempt: 0, until: now };
+    let record = task.steps.entry(step.clone()).or_insert_with(|| StepRecord::new(nothing.clone()));
+    match action {
+        Action::Do => &mut record.run,
+        Action::Undo => record.undo.get_or_insert_with(|| Progress::new(nothing)),
     }
-    Ok(request)
 }
 
-/// Why `output` cannot be kept, if it cannot.
-fn too_large(output: &Value) -> Option<String> {
-    if limits::too_deep(output) {
-        return Some(format!("the output nests deeper than {} levels", limits::JSON_DEPTH_MAX));
-    }
-    let bytes = output.to_string().len();
-    (bytes > limits::DOCUMENT_BYTES_MAX)
-        .then(|| format!("an output of {bytes} bytes; the limit is {}", limits::DOCUMENT_BYTES_MAX))
+/// How much longer each waiting step, or undo, waits.
+pub(crate) fn waits(task: &Task, now: Timestamp) -> impl Iterator<Item = Duration> {
+    let direction = task.direction();
+    task.actions().filter(move |(_, action, _)| *action == direction).filter_map(
+        move |(_, _, progress)| match progress.state {
+            StepState::Waiting { until, .. } => {
+                Some(Duration::try_from(until.duration_since(now)).unwrap_or_default())
+            }
+            StepState::Running { .. }
+            | StepState::Completed { .. }
+            | StepState::Failed { .. }
+            | StepState::Skipped { .. } => None,
+        },
+    )
 }

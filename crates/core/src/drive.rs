@@ -21,10 +21,10 @@ use futures_util::{FutureExt, StreamExt, future::join_all, stream};
 use crate::{
     effects::{Send, carry_out},
     limits,
-    messages::Outcome,
+    messages::{Outcome, StepReply},
     metrics,
     names::TaskId,
-    ports::{Clock, Definitions, DocumentKey, PortError, Ports, Put, Saved, StateStore, chain},
+    ports::{Attempt, Clock, Definitions, DocumentKey, PortError, Ports, Put, Saved, StateStore, chain},
     task::{ProcessState, Task},
     transition::{Context, Documents, Event, Transition, needs, transition},
     workflow::Workflow,
@@ -285,19 +285,23 @@ enum Written {
 
 /// Documents first, then the save that refers to them.
 async fn write<P: Ports>(ports: &P, fold: &Fold) -> Result<Written, PortError> {
+    let (id, complete_by) = (&fold.task.task_id, fold.task.complete_by);
     let puts =
-        fold.documents.iter().map(|document| ports.store().put_document(&fold.task, document));
+        fold.documents.iter().map(|document| ports.store().put_document(id, complete_by, document));
     let puts = join_all(puts).await;
     for (document, put) in fold.documents.iter().zip(puts) {
         match put? {
             Put::Stored => {}
             Put::Existing(body) => match document.key {
-                DocumentKey::Output { .. } if body != document.body => {
+                DocumentKey::Output(_) if body != document.body => {
                     return Ok(Written::Document(document.key.clone(), body));
                 }
-                // Nothing is decided by why an attempt failed: the first reason written stays.
-                DocumentKey::Output { .. }
-                | DocumentKey::Failure { .. }
+                // Nothing is decided by why an attempt failed: the first reason written stays. And a
+                // command edits the input once.
+                DocumentKey::Output(_)
+                | DocumentKey::Failure(_)
+                | DocumentKey::Claim(_)
+                | DocumentKey::Input(_)
                 | DocumentKey::Submission => {}
             },
         }
@@ -311,8 +315,9 @@ async fn write<P: Ports>(ports: &P, fold: &Fold) -> Result<Written, PortError> {
 /// Lets a reply say what an earlier reply to the same attempt said, whose document is stored.
 fn adopt(delivery: &mut Delivery, key: &DocumentKey, body: &serde_json::Value) {
     let Event::Replied(reply) = &mut delivery.event else { return };
-    let output = DocumentKey::Output { step: reply.step.clone(), attempt: reply.attempt };
-    if *key == output {
+    let StepReply { step, action, attempt: number, .. } = &*reply;
+    let attempt = Attempt { step: step.clone(), action: *action, number: *number };
+    if *key == DocumentKey::Output(attempt) {
         reply.outcome = Outcome::Completed { output: body.clone() };
     }
 }
@@ -348,7 +353,7 @@ impl Line {
         let (step, attempt) =
             event.step().map_or((None, 0), |(step, attempt)| (Some(step), attempt));
         let state = |task: &Task| match step.and_then(|step| task.steps.get(step)) {
-            Some(record) => record.state.name().to_owned(),
+            Some(record) => record.name().to_owned(),
             None => task.process_state.to_string(),
         };
         Self {

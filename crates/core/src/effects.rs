@@ -3,12 +3,15 @@
 //! Store first, send second. Any effect may be lost or repeated: a lost request or wake is made good
 //! by the supervisor after the due time, a repeated one is fenced by its attempt.
 
+use std::time::Duration;
+
 use futures_util::future::join;
 use serde::Serialize;
 
 use crate::{
+    events::BusEvent,
     limits,
-    messages::{Alert, BusEvent, SchedulerMessage, StatusNotice, StepReply, StepRequest, Wake},
+    messages::{SchedulerMessage, StatusNotice, StepReply, StepRequest, Wake},
     ports::{Channel, EventBus, Outgoing, PortError, Ports, Queue, chain},
 };
 
@@ -20,7 +23,12 @@ pub enum Effect {
     /// Send an agent's answer to the scheduler.
     Reply(StepReply),
     /// Ask the scheduler to look at a task.
-    Wake(Wake),
+    Wake {
+        /// The task, and why.
+        wake: Wake,
+        /// When, from now.
+        after: Duration,
+    },
     /// Tell a client, on the queue named.
     Notice {
         /// The queue's URL.
@@ -52,7 +60,7 @@ impl Send {
     /// Whether this is the alert that a task in Error stays due for.
     #[must_use]
     pub fn is_task_alert(&self) -> bool {
-        matches!(&self.effect, Effect::Publish(BusEvent::Alert(Alert::TaskInError { .. })))
+        matches!(&self.effect, Effect::Publish(event) if event.is_task_alert())
     }
 }
 
@@ -116,8 +124,10 @@ fn message(effect: Effect, traceparent: Option<String>) -> Message {
         Effect::Reply(reply) => {
             outgoing(Queue::Scheduler, &SchedulerMessage::Reply(reply), traceparent)
         }
-        Effect::Wake(wake) => {
-            outgoing(Queue::Scheduler, &SchedulerMessage::Wake(wake), traceparent)
+        Effect::Wake { wake, after } => {
+            let message =
+                outgoing(Queue::Scheduler, &SchedulerMessage::Wake(wake), traceparent);
+            Outgoing { delay: after, ..message }
         }
         Effect::Notice { queue, notice } => outgoing(Queue::Client(queue), &notice, traceparent),
         Effect::Reject { submission, reason } => {
@@ -125,7 +135,7 @@ fn message(effect: Effect, traceparent: Option<String>) -> Message {
             let attributes = std::iter::once(reason)
                 .chain(traceparent.map(|traceparent| ("traceparent", traceparent)))
                 .collect();
-            Outgoing { queue: Queue::Rejected, body: submission, attributes }
+            Outgoing { queue: Queue::Rejected, body: submission, attributes, delay: Duration::ZERO }
         }
     })
 }
@@ -140,5 +150,6 @@ fn outgoing<T: Serialize>(queue: Queue, message: &T, traceparent: Option<String>
         queue,
         body,
         attributes: traceparent.map(|t| ("traceparent", t)).into_iter().collect(),
+        delay: Duration::ZERO,
     }
 }

@@ -17,17 +17,24 @@
 //! <https://learn.microsoft.com/azure/architecture/patterns/scheduler-agent-supervisor>.
 
 mod change;
+pub mod command;
 pub mod drive;
 pub mod effects;
+pub mod events;
 mod expression;
 pub mod limits;
 pub mod messages;
 pub mod metrics;
 pub mod names;
+mod operate;
 pub mod ports;
+pub mod recovery;
+mod request;
 pub mod submission;
 pub mod task;
+mod tell;
 pub mod template;
 pub mod transition;
+pub mod undo;
 pub mod view;
 pub mod workflow;

@@ -11,6 +11,15 @@ pub const TASK_ID_CHARS_MAX: usize = 128;
 /// Characters in the name of a workflow, a step or an agent. Step names count in the task's item.
 pub const NAME_CHARS_MAX: usize = 40;
 
+/// Characters in a command's id: a UUID has 36.
+pub const COMMAND_ID_CHARS_MAX: usize = 36;
+
+/// Commands kept on a task's record, the newest; each was also an event.
+pub const COMMANDS_KEPT_MAX: usize = 20;
+
+/// Characters of who asked for a command, and of why.
+pub const COMMAND_TEXT_CHARS_MAX: usize = 200;
+
 /// Steps in a workflow. The task's item stays under DynamoDB's 400 KB by far, and under 1 KB for
 /// twenty steps, which is what a save is charged for.
 pub const STEPS_MAX: usize = 100;
@@ -49,6 +58,19 @@ pub const STEP_WITHIN_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The longest time a task may be given. Documents outlive it by the retention time.
 pub const TASK_WITHIN_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
+
+/// The longest pause between attempts, and the longest extended wait.
+pub const WAIT_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// How many extended waits a step may have.
+pub const EXTENDED_WAITS_MAX: u32 = 1_000;
+
+/// The longest that a queue can hold a message back (SQS). What waits longer is woken by the
+/// supervisor.
+pub const QUEUE_DELAY_MAX: Duration = Duration::from_secs(900);
+
+/// How often the supervisor looks at a paused task, at least.
+pub const PAUSED_LOOK_WITHIN: Duration = Duration::from_secs(3600);
 
 /// The shortest time a step may be given: below it, queues alone would use it up.
 pub const WITHIN_MIN: Duration = Duration::from_millis(100);

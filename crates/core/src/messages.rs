@@ -5,10 +5,11 @@
 //! client ──Submission──► submission ──SchedulerMessage::Wake──► scheduler ──StepRequest──► agent
 //!   ▲                                                            ▲    │                     │
 //!   └──────────────────────StatusNotice──────────────────────────┼────┘                     │
-//!                              supervisor ──SchedulerMessage::Wake┘◄──SchedulerMessage::Reply┘
+//!                supervisor, operator ──SchedulerMessage──┘◄───SchedulerMessage::Reply┘
 //! ```
 //!
-//! The W3C `traceparent` travels beside each message as an attribute of that name, not in it.
+//! What is published on the event bus is in [`events`](crate::events), what an operator asks in
+//! [`command`](crate::command). The W3C `traceparent` travels beside each message as an attribute of that name, not in it.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -16,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
+    command::{Command, CommandId},
     names::{AgentName, StepName, TaskId, WorkflowName},
-    task::ProcessState,
     workflow::Method,
 };
 
@@ -49,6 +50,32 @@ pub enum SchedulerMessage {
     Wake(Wake),
     /// An agent has an answer.
     Reply(StepReply),
+    /// An operator asks for something.
+    Command(Command),
+}
+
+/// Which way a step goes: it is done, or what it did is undone.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// The step itself.
+    #[default]
+    Do,
+    /// Its undo, the compensating action.
+    Undo,
+}
+
+impl Action {
+    /// As messages and idempotency keys say it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Do => "do",
+            Self::Undo => "undo",
+        }
+    }
 }
 
 /// Asks the scheduler to see what a task needs. Says nothing about the task: the state store does.
@@ -69,6 +96,8 @@ pub enum WakeCause {
     Submitted,
     /// The supervisor found it past due (the pattern's supervisor request).
     Recovery,
+    /// A wait is over, or the scheduler left itself something to do.
+    Waited,
 }
 
 /// The scheduler asks an agent to carry out one attempt at one step.
@@ -78,6 +107,9 @@ pub struct StepRequest {
     pub task_id: TaskId,
     /// Its step.
     pub step: StepName,
+    /// Whether the step is done or undone: goes back unchanged.
+    #[serde(default)]
+    pub action: Action,
     /// Fences the reply: goes back unchanged.
     pub attempt: u32,
     /// After this time the agent must neither act nor reply.
@@ -85,6 +117,10 @@ pub struct StepRequest {
     pub complete_by: Timestamp,
     /// Stable over all attempts; goes to the remote service as `Idempotency-Key`.
     pub idempotency_key: String,
+    /// Whether the service recognises a repeated call by that key. If not, the agent records the
+    /// attempt before the call, and calls once.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub idempotent: bool,
     /// The logical agent it is for.
     pub agent: AgentName,
     /// The HTTP method.
@@ -103,6 +139,9 @@ pub struct StepReply {
     pub task_id: TaskId,
     /// Its step.
     pub step: StepName,
+    /// What was asked for.
+    #[serde(default)]
+    pub action: Action,
     /// The attempt that this answers.
     pub attempt: u32,
     /// How it went.
@@ -122,7 +161,30 @@ pub enum Outcome {
     Failed {
         /// Why, for people.
         reason: String,
+        /// Whether it may have taken effect nonetheless: another call of the attempt broke off.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        may_have_run: bool,
     },
+    /// The remote service is known to be down, and was left alone: the step waits, and that costs it
+    /// none of its attempts.
+    Deferred {
+        /// Why, for people.
+        reason: String,
+        /// When to ask again, in milliseconds from now.
+        retry_after_ms: u64,
+        /// Whether an earlier call of the attempt may have taken effect.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        may_have_run: bool,
+    },
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_true(value: &bool) -> bool {
+    *value
 }
 
 /// Tells the client how its task fares, on the client's own queue. At least once, in no order.
@@ -151,96 +213,25 @@ pub enum NoticeStatus {
     Refused,
     /// Every step completed.
     Processed,
+    /// What had been done was undone.
+    Undone,
     /// The task is in Error; the operator has been alerted.
     Error,
 }
 
-/// Something for the event bus. The variant's name in words is the event's detail-type.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
-pub enum BusEvent {
-    /// A person must look.
-    Alert(Alert),
-    /// A task ended; only for workflows with `lifecycle_events`.
-    TaskEnded(TaskEnded),
-}
-
-/// Needs a person. At least once each.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "alert", rename_all = "snake_case")]
-pub enum Alert {
-    /// A task is in Error.
-    TaskInError {
-        /// The task.
-        task_id: TaskId,
-        /// Its workflow.
-        workflow: WorkflowName,
-        /// The steps that failed.
-        steps: Vec<StepName>,
-        /// Why.
-        reason: String,
-        /// When.
-        #[schemars(with = "String")]
-        at: Timestamp,
-    },
-    /// A submission was refused; its text is on the rejected queue.
-    SubmissionRefused {
-        /// The task's id, as far as it could be read.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        task_id: Option<String>,
-        /// Why.
-        reason: String,
-        /// When.
-        #[schemars(with = "String")]
-        at: Timestamp,
-    },
-    /// A message could not be right; it goes to its queue's dead letters.
-    MessageCorrupt {
-        /// Which role received it.
-        role: String,
-        /// The queue's id of the message.
-        message_id: String,
-        /// Why.
-        reason: String,
-        /// When.
-        #[schemars(with = "String")]
-        at: Timestamp,
-    },
-}
-
-/// A task came to its end.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct TaskEnded {
-    /// The task.
-    pub task_id: TaskId,
-    /// Its workflow.
-    pub workflow: WorkflowName,
-    /// Its version.
-    pub version: u32,
-    /// How it ended.
-    pub process_state: ProcessState,
-    /// When.
-    #[schemars(with = "String")]
-    pub at: Timestamp,
-}
-
-impl BusEvent {
-    /// EventBridge's `detail-type`.
-    #[must_use]
-    pub fn detail_type(&self) -> &'static str {
-        match self {
-            Self::Alert(Alert::TaskInError { .. }) => "Task In Error",
-            Self::Alert(Alert::SubmissionRefused { .. }) => "Submission Refused",
-            Self::Alert(Alert::MessageCorrupt { .. }) => "Message Corrupt",
-            Self::TaskEnded(_) => "Task Ended",
-        }
-    }
-}
-
-/// The key that makes a remote call repeatable: stable over all attempts and redeliveries.
+/// The key that makes a remote call repeatable: stable over all attempts and redeliveries. An
+/// operator who edits the input makes it another request, so that has a key of its own: services
+/// refuse a known key with other content.
 #[must_use]
-pub fn idempotency_key(task_id: &TaskId, step: &StepName) -> String {
-    format!("{task_id}/{step}/do")
+pub fn idempotency_key(
+    task_id: &TaskId,
+    step: &StepName,
+    action: Action,
+    edit: Option<&CommandId>,
+) -> String {
+    let action = action.name();
+    let edit = edit.map(|edit| format!("/{edit}")).unwrap_or_default();
+    format!("{task_id}/{step}/{action}{edit}")
 }
 
 #[cfg(test)]
@@ -273,7 +264,7 @@ mod tests {
             schemars::schema_for!(SchedulerMessage),
             schemars::schema_for!(StepRequest),
             schemars::schema_for!(StatusNotice),
-            schemars::schema_for!(BusEvent),
+            schemars::schema_for!(crate::events::BusEvent),
             schemars::schema_for!(crate::workflow::Workflow),
         ] {
             assert!(schema.as_object().is_some_and(|schema| schema.contains_key("$schema")));

@@ -5,7 +5,7 @@ use metrics::counter;
 
 use crate::{task::Task, transition::Ignored};
 
-/// Tasks that ended, by `state`: `Processed` or `Error`.
+/// Tasks that ended, by `state`: `Processed`, `Undone` or `Error`.
 pub const TASKS_ENDED: &str = "steward_tasks_ended_total";
 
 /// Attempts that were started, the first at each step included.
@@ -33,8 +33,9 @@ pub(crate) fn saved(before: &Task, after: &Task) {
     }
     let failed = after.failure_count.saturating_sub(before.failure_count);
     counter!(ATTEMPTS_FAILED).increment(u64::from(failed));
-    let attempts =
-        |task: &Task| task.steps.values().map(|step| u64::from(step.state.attempt())).sum::<u64>();
+    let attempts = |task: &Task| {
+        task.actions().map(|(.., progress)| u64::from(progress.state.attempt())).sum::<u64>()
+    };
     counter!(ATTEMPTS_STARTED).increment(attempts(after).saturating_sub(attempts(before)));
 }
 

@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{NAME_CHARS_MAX, TASK_ID_CHARS_MAX};
+use crate::limits::{COMMAND_ID_CHARS_MAX, NAME_CHARS_MAX, TASK_ID_CHARS_MAX};
 
 /// A text that cannot be the name or id it was given for. It says which rule was broken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -119,6 +119,14 @@ checked_text!(
     |c| c.is_ascii_lowercase(),
     |c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_',
     "a lower-case letter, then lower-case letters, digits and `_`"
+);
+
+checked_text!(
+    /// The id of an operator's command: part of an idempotency key, so it is short.
+    CommandId, "command id", COMMAND_ID_CHARS_MAX,
+    |c| c.is_ascii_alphanumeric(),
+    |c| c.is_ascii_alphanumeric() || c == '-',
+    "a letter or digit, then letters, digits and `-`"
 );
 
 checked_text!(

@@ -9,7 +9,9 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
-    messages::BusEvent,
+    command::CommandId,
+    events::BusEvent,
+    messages::Action,
     names::{AgentName, StepName, TaskId, WorkflowName},
     task::Task,
     workflow::Workflow,
@@ -46,28 +48,45 @@ pub fn chain(error: &dyn Error) -> String {
 pub enum DocumentKey {
     /// What the client submitted.
     Submission,
+    /// The input as an operator edited it.
+    Input(CommandId),
     /// What an attempt at a step returned.
-    Output {
-        /// The step.
-        step: StepName,
-        /// The attempt.
-        attempt: u32,
-    },
+    Output(Attempt),
     /// Why an attempt at a step failed.
-    Failure {
-        /// The step.
-        step: StepName,
-        /// The attempt.
-        attempt: u32,
-    },
+    Failure(Attempt),
+    /// That an attempt at a step that must not be repeated is about to be made.
+    Claim(Attempt),
+}
+
+/// An attempt at doing or undoing a step.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Attempt {
+    /// The step.
+    pub step: StepName,
+    /// Whether it was done or undone.
+    pub action: Action,
+    /// Which attempt.
+    pub number: u32,
+}
+
+impl Attempt {
+    fn key(&self, f: &mut fmt::Formatter<'_>, kind: &str) -> fmt::Result {
+        let of = match self.action {
+            Action::Do => "step",
+            Action::Undo => "undo",
+        };
+        write!(f, "{of}/{}/{}/{kind}", self.step, self.number)
+    }
 }
 
 impl fmt::Display for DocumentKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Submission => f.write_str("submission"),
-            Self::Output { step, attempt } => write!(f, "step/{step}/{attempt}/output"),
-            Self::Failure { step, attempt } => write!(f, "step/{step}/{attempt}/failure"),
+            Self::Input(id) => write!(f, "input/{id}"),
+            Self::Output(attempt) => attempt.key(f, "output"),
+            Self::Failure(attempt) => attempt.key(f, "failure"),
+            Self::Claim(attempt) => attempt.key(f, "claim"),
         }
     }
 }
@@ -85,12 +104,16 @@ impl FromStr for DocumentKey {
         let parts: Vec<_> = text.split('/').collect();
         match parts.as_slice() {
             ["submission"] => Ok(Self::Submission),
-            ["step", step, attempt, kind] => {
+            ["input", id] => Ok(Self::Input(id.parse().map_err(|_| invalid())?)),
+            [of @ ("step" | "undo"), step, number, kind] => {
+                let action = if *of == "step" { Action::Do } else { Action::Undo };
                 let step = step.parse().map_err(|_| invalid())?;
-                let attempt = attempt.parse().map_err(|_| invalid())?;
+                let number = number.parse().map_err(|_| invalid())?;
+                let attempt = Attempt { step, action, number };
                 match *kind {
-                    "output" => Ok(Self::Output { step, attempt }),
-                    "failure" => Ok(Self::Failure { step, attempt }),
+                    "output" => Ok(Self::Output(attempt)),
+                    "failure" => Ok(Self::Failure(attempt)),
+                    "claim" => Ok(Self::Claim(attempt)),
                     _ => Err(invalid()),
                 }
             }
@@ -172,10 +195,12 @@ pub trait StateStore: Send + Sync {
     /// stored.
     fn save(&self, task: &Task) -> impl Future<Output = Result<Saved, PortError>> + Send;
 
-    /// Writes a document of `task`, unless it is there already.
+    /// Writes a document of the task `id`, unless it is there already. `complete_by` is the task's, or
+    /// an earlier one: documents are kept from then on for the retention time.
     fn put_document(
         &self,
-        task: &Task,
+        id: &TaskId,
+        complete_by: Timestamp,
         document: &Document,
     ) -> impl Future<Output = Result<Put, PortError>> + Send;
 
@@ -196,16 +221,85 @@ pub trait StateStore: Send + Sync {
 
     /// How many shards the due index has.
     fn shards(&self) -> u32;
+
+    /// Reads what instances share beside the tasks.
+    fn shared(
+        &self,
+        key: &SharedKey,
+    ) -> impl Future<Output = Result<Option<Shared>, PortError>> + Send;
+
+    /// Writes it, if the revision stored is one less than `shared.revision`; a new one has revision 1.
+    fn save_shared(
+        &self,
+        shared: &Shared,
+    ) -> impl Future<Output = Result<SharedSaved, PortError>> + Send;
+
+    /// Reads all of one kind.
+    fn all_shared(
+        &self,
+        kind: SharedKind,
+    ) -> impl Future<Output = Result<Vec<Shared>, PortError>> + Send;
+}
+
+/// What kinds of things instances share beside the tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SharedKind {
+    /// Circuit breakers, by agent.
+    Breaker,
+    /// How many dead letters have been alerted, by queue.
+    DeadLetters,
+}
+
+impl SharedKind {
+    /// The kind in the key of what is stored. No task's id starts with `#`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Breaker => "#breaker",
+            Self::DeadLetters => "#dead-letters",
+        }
+    }
+}
+
+/// What names a shared record.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SharedKey {
+    /// What it is.
+    pub kind: SharedKind,
+    /// Whose it is: an agent's name, a queue's.
+    pub name: String,
+}
+
+/// A small record that instances share, each write conditional on the revision before it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Shared {
+    /// Its name.
+    pub key: SharedKey,
+    /// Grows with every save.
+    pub revision: u64,
+    /// Its content.
+    pub body: Value,
+}
+
+/// What came of saving a shared record.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SharedSaved {
+    /// It is saved.
+    Saved,
+    /// Another save came first; this is the record as it is now, if there is one.
+    Conflict(Option<Shared>),
 }
 
 /// Which shard of the due index a task is in, by FNV-1a: stable over versions of everything.
 #[must_use]
 pub fn shard_of(id: &TaskId, shards: NonZeroU32) -> u32 {
-    let hash = id
-        .as_str()
-        .bytes()
-        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    hash % shards
+    fnv1a(id.as_str()) % shards
+}
+
+/// FNV-1a, 32 bits (<http://www.isthe.com/chongo/tech/comp/fnv/>).
+pub(crate) fn fnv1a(text: &str) -> u32 {
+    text.bytes()
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 /// The published definitions.
@@ -240,6 +334,9 @@ pub struct Outgoing {
     pub body: String,
     /// Texts beside the body: `traceparent`, `reason`.
     pub attributes: Vec<(&'static str, String)>,
+    /// How long the queue holds it back, up to [`QUEUE_DELAY_MAX`](crate::limits::QUEUE_DELAY_MAX);
+    /// whole seconds on SQS, rounded up.
+    pub delay: Duration,
 }
 
 /// The request/response channel.
@@ -250,6 +347,10 @@ pub trait Channel: Send + Sync {
         &self,
         messages: Vec<Outgoing>,
     ) -> impl Future<Output = Vec<Result<(), PortError>>> + Send;
+
+    /// How many messages each queue of dead letters holds, by the queue's name; approximately.
+    fn dead_letters(&self)
+    -> impl Future<Output = Result<Vec<(String, u64)>, PortError>> + Send;
 }
 
 /// The operator's event bus.
@@ -314,8 +415,10 @@ mod tests {
         let step: StepName = "charge".parse().unwrap();
         for key in [
             DocumentKey::Submission,
-            DocumentKey::Output { step: step.clone(), attempt: 3 },
-            DocumentKey::Failure { step, attempt: 1 },
+            DocumentKey::Input("c-1".parse().unwrap()),
+            DocumentKey::Output(Attempt { step: step.clone(), action: Action::Do, number: 3 }),
+            DocumentKey::Failure(Attempt { step: step.clone(), action: Action::Undo, number: 1 }),
+            DocumentKey::Claim(Attempt { step, action: Action::Do, number: 1 }),
         ] {
             assert_eq!(key.to_string().parse(), Ok(key));
         }

@@ -162,6 +162,10 @@ pub fn accept(
         reply_to: submission.reply_to.clone(),
         traceparent,
         error: None,
+        undo_reason: None,
+        paused_at: None,
+        input: None,
+        commands: Vec::new(),
         steps: std::collections::BTreeMap::new(),
     };
     let body = serde_json::to_value(submission).unwrap_or(Value::Null);

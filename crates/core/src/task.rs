@@ -3,12 +3,15 @@
 //! The item is small and hot, so it keeps decisions and no payloads: what was submitted and what
 //! steps returned are [documents](crate::ports::Document) beside it. In a step's record the stored
 //! field names are one letter each (`s` state, `a` attempt, `b` complete-by, `u` until, `f` failures,
-//! `e` error), and so are the states (`r` running, `w` waiting, `c` completed, `f` failed): DynamoDB
-//! charges for names too, and twenty steps must fit in 1 KB, all running at once.
+//! `e` error, `m` may have run, `i` edited input, `x` its undo), and so are the states (`r` running,
+//! `w` waiting, `c` completed, `f` failed, `k` skipped): DynamoDB charges for names too, and twenty
+//! steps must fit in 1 KB, all running at once.
 //!
 //! ```text
-//! Pending ──► Processing ──► Processed
-//!                 └────────► Error (alerted)
+//! Pending ──► Processing ──► Processed ─┐ operator
+//!                 │ ├───────► Undoing ◄─┘────► Undone
+//!                 │ ▼ operator   ▲ │
+//!                 └► Error ◄─────┴─┘   (alerted)
 //! ```
 
 use std::{collections::BTreeMap, fmt, time::Duration};
@@ -16,7 +19,12 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::names::{StepName, TaskId, WorkflowName};
+use crate::{
+    command::{CommandId, CommandRecord},
+    limits,
+    messages::Action,
+    names::{StepName, TaskId, WorkflowName},
+};
 
 mod millis {
     pub(super) use jiff::fmt::serde::timestamp::millisecond::{optional, required};
@@ -41,10 +49,14 @@ pub enum ProcessState {
     Pending,
     /// A scheduler has sent its first steps.
     Processing,
-    /// Every step completed.
+    /// Every step completed or was skipped.
     Processed,
     /// It can go no further by itself; the operator has been, or will be, alerted.
     Error,
+    /// What was done is being undone.
+    Undoing,
+    /// Everything that was done, or may have been, is undone, but for steps that have no undo.
+    Undone,
 }
 
 impl ProcessState {
@@ -52,8 +64,8 @@ impl ProcessState {
     #[must_use]
     pub fn is_final(self) -> bool {
         match self {
-            Self::Pending | Self::Processing => false,
-            Self::Processed | Self::Error => true,
+            Self::Pending | Self::Processing | Self::Undoing => false,
+            Self::Processed | Self::Error | Self::Undone => true,
         }
     }
 }
@@ -65,6 +77,8 @@ impl fmt::Display for ProcessState {
             Self::Processing => "Processing",
             Self::Processed => "Processed",
             Self::Error => "Error",
+            Self::Undoing => "Undoing",
+            Self::Undone => "Undone",
         })
     }
 }
@@ -107,6 +121,13 @@ pub enum StepState {
         #[serde(rename = "a")]
         attempt: u32,
     },
+    /// An operator decided to go on without it.
+    #[serde(rename = "k")]
+    Skipped {
+        /// The last attempt; zero if there was none.
+        #[serde(rename = "a")]
+        attempt: u32,
+    },
 }
 
 impl StepState {
@@ -117,7 +138,8 @@ impl StepState {
             Self::Running { attempt, .. }
             | Self::Waiting { attempt, .. }
             | Self::Completed { attempt }
-            | Self::Failed { attempt } => *attempt,
+            | Self::Failed { attempt }
+            | Self::Skipped { attempt } => *attempt,
         }
     }
 
@@ -129,22 +151,108 @@ impl StepState {
             Self::Waiting { .. } => "waiting",
             Self::Completed { .. } => "completed",
             Self::Failed { .. } => "failed",
+            Self::Skipped { .. } => "skipped",
         }
+    }
+
+    /// Whether an agent may be at work on it.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        matches!(self, Self::Running { .. })
+    }
+
+    /// Whether it will not be tried again by itself.
+    #[must_use]
+    pub fn is_failed(&self) -> bool {
+        matches!(self, Self::Failed { .. })
+    }
+
+    /// Whether it is done, or was skipped.
+    #[must_use]
+    pub fn has_passed(&self) -> bool {
+        matches!(self, Self::Completed { .. } | Self::Skipped { .. })
+    }
+}
+
+/// How far doing a step, or undoing it, has come.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Where it stands.
+    #[serde(flatten)]
+    pub state: StepState,
+    /// How many attempts failed (the pattern's `FailureCount`, per step) since the recovery policy
+    /// began to count: at the start, or when an operator resubmitted it.
+    #[serde(rename = "f", default, skip_serializing_if = "is_zero")]
+    pub failure_count: u32,
+    /// The last failure, shortened; the whole reason is in the attempt's failure document.
+    #[serde(rename = "e", default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Whether an attempt that did not complete may have taken effect.
+    #[serde(rename = "m", default, skip_serializing_if = "std::ops::Not::not")]
+    pub may_have_run: bool,
+    /// Which edit of the input its requests are made from; the one submitted if absent.
+    #[serde(rename = "i", default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<CommandId>,
+}
+
+impl Progress {
+    /// Something that has come into this state and knows nothing more yet.
+    #[must_use]
+    pub fn new(state: StepState) -> Self {
+        Self { state, failure_count: 0, error: None, may_have_run: false, input: None }
     }
 }
 
 /// One step's record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepRecord {
-    /// Where it stands.
+    /// How far doing it has come.
     #[serde(flatten)]
-    pub state: StepState,
-    /// How many attempts failed (the pattern's `FailureCount`, per step).
-    #[serde(rename = "f", default, skip_serializing_if = "is_zero")]
-    pub failure_count: u32,
-    /// The last failure, shortened; the whole reason is in the attempt's failure document.
-    #[serde(rename = "e", default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
+    pub run: Progress,
+    /// How far undoing it has come, once that has begun.
+    #[serde(rename = "x", default, skip_serializing_if = "Option::is_none")]
+    pub undo: Option<Progress>,
+}
+
+impl StepRecord {
+    /// A step that has never been sent.
+    #[must_use]
+    pub fn new(state: StepState) -> Self {
+        Self { run: Progress::new(state), undo: None }
+    }
+
+    /// How far one way of it has come.
+    #[must_use]
+    pub fn progress(&self, action: Action) -> Option<&Progress> {
+        match action {
+            Action::Do => Some(&self.run),
+            Action::Undo => self.undo.as_ref(),
+        }
+    }
+
+    /// The same, to change it.
+    #[must_use]
+    pub fn progress_mut(&mut self, action: Action) -> Option<&mut Progress> {
+        match action {
+            Action::Do => Some(&mut self.run),
+            Action::Undo => self.undo.as_mut(),
+        }
+    }
+
+    /// The state's name, as people say it.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match &self.undo {
+            None => self.run.state.name(),
+            Some(undo) => match undo.state {
+                StepState::Running { .. } => "undoing",
+                StepState::Waiting { .. } => "undo waiting",
+                StepState::Completed { .. } => "undone",
+                StepState::Failed { .. } => "undo failed",
+                StepState::Skipped { .. } => "undo skipped",
+            },
+        }
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
@@ -197,6 +305,18 @@ pub struct Task {
     /// Why the task is in Error, shortened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Why it is, or was to be, undone, shortened. Present: it goes backward, also after an Error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undo_reason: Option<String>,
+    /// Since when an operator has paused it: nothing starts.
+    #[serde(default, with = "millis::optional", skip_serializing_if = "Option::is_none")]
+    pub paused_at: Option<Timestamp>,
+    /// The newest edit of its input; what steps that start from now on read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<CommandId>,
+    /// The newest commands of operators, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<CommandRecord>,
     /// One record per step that has started.
     #[serde(default)]
     pub steps: BTreeMap<StepName, StepRecord>,
@@ -204,34 +324,69 @@ pub struct Task {
 
 impl Task {
     /// The earliest time at which this unfinished task needs looking after: the first complete-by
-    /// of a running step, the latest pick-up of a waiting one, the task's own complete-by.
-    /// `pickup_within` is how long a wake may take to be acted on.
+    /// of a running step, the latest pick-up of a waiting one, the task's own complete-by. Of a
+    /// paused one only what runs counts. `pickup_within` is how long a wake may take to be acted on.
     #[must_use]
     pub fn earliest_deadline(&self, now: Timestamp, pickup_within: Duration) -> Timestamp {
-        let steps = self.steps.values().filter_map(|step| match &step.state {
+        let paused = self.paused_at.is_some();
+        let last =
+            if paused { later(now, limits::PAUSED_LOOK_WITHIN) } else { self.complete_by };
+        let deadlines = self.actions().filter_map(|(_, _, progress)| match &progress.state {
             StepState::Running { complete_by, .. } => Some(*complete_by),
-            StepState::Waiting { until, .. } => Some(later((*until).max(now), pickup_within)),
-            StepState::Completed { .. } | StepState::Failed { .. } => None,
-        });
-        steps.fold(self.complete_by, Timestamp::min)
-    }
-
-    /// Whether `step` has completed.
-    #[must_use]
-    pub fn has_completed(&self, step: &StepName) -> bool {
-        self.steps
-            .get(step)
-            .is_some_and(|record| matches!(record.state, StepState::Completed { .. }))
-    }
-
-    /// The steps that are with an agent, with their attempt and complete-by.
-    pub fn running(&self) -> impl Iterator<Item = (&StepName, u32, Timestamp)> {
-        self.steps.iter().filter_map(|(name, record)| match record.state {
-            StepState::Running { attempt, complete_by } => Some((name, attempt, complete_by)),
-            StepState::Waiting { .. } | StepState::Completed { .. } | StepState::Failed { .. } => {
-                None
+            StepState::Waiting { until, .. } if !paused => {
+                Some(later((*until).max(now), pickup_within))
             }
+            StepState::Waiting { .. }
+            | StepState::Completed { .. }
+            | StepState::Failed { .. }
+            | StepState::Skipped { .. } => None,
+        });
+        deadlines.fold(last, Timestamp::min)
+    }
+
+    /// Whether `step` has completed or was skipped.
+    #[must_use]
+    pub fn has_passed(&self, step: &StepName) -> bool {
+        self.steps.get(step).is_some_and(|record| record.run.state.has_passed())
+    }
+
+    /// Everything that was begun: steps, and undos of steps.
+    pub fn actions(&self) -> impl Iterator<Item = (&StepName, Action, &Progress)> {
+        self.steps.iter().flat_map(|(name, record)| {
+            let undo = record.undo.iter().map(move |undo| (name, Action::Undo, undo));
+            std::iter::once((name, Action::Do, &record.run)).chain(undo)
         })
+    }
+
+    /// What is with an agent, with its attempt and complete-by.
+    pub fn running(&self) -> impl Iterator<Item = (&StepName, Action, u32, Timestamp)> {
+        self.actions().filter_map(|(name, action, progress)| match progress.state {
+            StepState::Running { attempt, complete_by } => {
+                Some((name, action, attempt, complete_by))
+            }
+            StepState::Waiting { .. }
+            | StepState::Completed { .. }
+            | StepState::Failed { .. }
+            | StepState::Skipped { .. } => None,
+        })
+    }
+
+    /// How far doing or undoing a step has come.
+    #[must_use]
+    pub fn progress(&self, step: &StepName, action: Action) -> Option<&Progress> {
+        self.steps.get(step)?.progress(action)
+    }
+
+    /// The same, to change it.
+    #[must_use]
+    pub fn progress_mut(&mut self, step: &StepName, action: Action) -> Option<&mut Progress> {
+        self.steps.get_mut(step)?.progress_mut(action)
+    }
+
+    /// Which way the task goes.
+    #[must_use]
+    pub fn direction(&self) -> Action {
+        if self.undo_reason.is_some() { Action::Undo } else { Action::Do }
     }
 }
 

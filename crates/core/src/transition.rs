@@ -5,23 +5,31 @@
 //! | ---------- | -------------------------------- | ---------- | -------------------------------------- |
 //! | Pending    | wake                             | Processing | first steps run; requests              |
 //! | Pending    | wake, request impossible         | Error      | alert, notice                          |
+//! | Pending    | wake, request impossible         | Undoing    | if the policy says so; wake            |
 //! | Pending    | swept, past due                  | Pending    | due later; wake                        |
 //! | Pending    | swept, task past due             | Error      | alert, notice                          |
+//! | Pending    | swept, task past due             | Undoing    | if the workflow says so; wake          |
 //! | Pending    | reply                            | illegal    |                                        |
 //! | Processing | wake                             | Processing | waiting steps run again; requests      |
+//! | Processing | wake, request impossible         | Error      | alert, notice                          |
+//! | Processing | wake, request impossible         | Undoing    | if the policy says so; wake            |
 //! | Processing | reply completed                  | Processing | next steps run; requests               |
 //! | Processing | reply completed, last            | Processed  | notice                                 |
 //! | Processing | reply completed, next impossible | Error      | alert, notice                          |
+//! | Processing | reply completed, next impossible | Undoing    | if the policy says so; wake            |
 //! | Processing | reply completed, too large       | Error      | alert, notice                          |
+//! | Processing | reply completed, too large       | Undoing    | if the policy says so; undos run       |
 //! | Processing | reply failed                     | Error      | alert, notice                          |
+//! | Processing | reply failed                     | Undoing    | if the policy says so; undos run       |
+//! | Processing | reply failed                     | Undone     | the same, and nothing is to undo       |
+//! | Processing | reply deferred                   | Processing | step waits, no failure counted; wake   |
 //! | Processing | swept, step past due             | Processing | failure counted, step waits; wake      |
 //! | Processing | same, attempts used up           | Error      | alert, notice                          |
+//! | Processing | same, attempts used up           | Undoing    | if the policy says so; wake            |
 //! | Processing | swept, task past due             | Error      | alert, notice                          |
+//! | Processing | swept, task past due             | Undoing    | if the workflow says so; wake          |
 //! | Processing | swept, nothing past due          | Processing | due moves on                           |
-//! | Error      | reply completed                  | Error      | recorded, so that nothing is forgotten |
-//! | Error      | reply failed                     | Error      | recorded                               |
-//! | Error      | swept, alert unsent              | Error      | alert, notice again                    |
-//! | Error      | alert sent                       | Error      | no longer due                          |
+//! | Processing | command refused                  | Processing | on record                              |
 //!
 //! A duplicate, a stale attempt, a reply after complete-by: ignored. If the ignored message was
 //! delivered before, the effects of its first delivery may have been lost with the process, so they
@@ -33,12 +41,16 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
-    change::{Change, ending, output_key, request},
+    change::{Change, waits},
+    command::Command,
     effects::Effect,
-    messages::{Outcome, StepReply},
+    messages::{Action, Outcome, StepReply, Wake, WakeCause},
     names::StepName,
-    ports::{Document, DocumentKey, Timing},
+    operate::{operate, told},
+    ports::{Attempt, Document, DocumentKey, Timing},
+    request::{input_key, reads, request},
     task::{ProcessState, StepState, Task, later},
+    tell::ending,
     workflow::Workflow,
 };
 
@@ -51,6 +63,8 @@ pub enum Event {
     Replied(StepReply),
     /// The supervisor found the task in the due index.
     Swept,
+    /// An operator asks for something.
+    Commanded(Command),
     /// The alert of a task in Error has been published.
     AlertSent,
 }
@@ -64,8 +78,10 @@ impl Event {
             Self::Replied(reply) => match reply.outcome {
                 Outcome::Completed { .. } => "completed",
                 Outcome::Failed { .. } => "failed",
+                Outcome::Deferred { .. } => "deferred",
             },
             Self::Swept => "swept",
+            Self::Commanded(_) => "commanded",
             Self::AlertSent => "alert_sent",
         }
     }
@@ -75,7 +91,7 @@ impl Event {
     pub fn step(&self) -> Option<(&StepName, u32)> {
         match self {
             Self::Replied(reply) => Some((&reply.step, reply.attempt)),
-            Self::Wake | Self::Swept | Self::AlertSent => None,
+            Self::Wake | Self::Swept | Self::Commanded(_) | Self::AlertSent => None,
         }
     }
 }
@@ -112,6 +128,8 @@ pub enum Ignored {
     NotDue,
     /// The task has ended.
     Ended,
+    /// The command is on the task's record.
+    DuplicateCommand,
 }
 
 /// A decision.
@@ -145,26 +163,25 @@ pub fn needs(
     event: &Event,
     context: Context<'_>,
 ) -> BTreeSet<DocumentKey> {
-    let (after, send, made) = match decide(workflow, task, event, context) {
-        Decision::Change(change) => (change.task, change.send, change.documents),
-        Decision::Ignore { send, .. } => (task.clone(), send, Vec::new()),
-        Decision::Illegal(_) => return BTreeSet::new(),
+    let wanted = |task: &Task, send: &[(StepName, Action)]| -> BTreeSet<_> {
+        send.iter().flat_map(|(step, action)| reads(workflow, task, step, *action)).collect()
     };
-    let mut keys: BTreeSet<_> = send
-        .iter()
-        .filter_map(|step| workflow.steps.get(step))
-        .flat_map(|step| step.request.templates())
-        .flat_map(|template| {
-            let reads = template.reads();
-            let outputs = reads.steps.iter().filter_map(|step| output_key(&after, step));
-            outputs.chain(reads.input.then_some(DocumentKey::Submission))
-        })
-        .collect();
-    // What this very event brings along need not be read.
-    for document in made {
-        keys.remove(&document.key);
+    match decide(workflow, task, event, context) {
+        Decision::Change(change) => {
+            let mut keys = wanted(&change.task, &change.send);
+            // What this very event brings along need not be read.
+            for document in &change.documents {
+                keys.remove(&document.key);
+            }
+            if let Some((id, _)) = &change.edit {
+                keys.remove(&input_key(Some(id)));
+                keys.insert(input_key(task.input.as_ref()));
+            }
+            keys
+        }
+        Decision::Ignore { send, .. } => wanted(task, &send),
+        Decision::Illegal(_) => BTreeSet::new(),
     }
-    keys
 }
 
 /// Decides. `documents` holds at least what [`needs`] asked for.
@@ -178,12 +195,12 @@ pub fn transition(
 ) -> Transition {
     match decide(workflow, task, event, context) {
         Decision::Change(mut change) => {
-            change.render(task, workflow, documents, context);
-            change.settle(task, workflow, context)
+            let requests = change.render(task, documents);
+            change.settle(task, requests)
         }
         Decision::Ignore { reason, send, tell } => {
-            let requests = send.iter().filter_map(|step| {
-                request(workflow, task, documents, step).ok().map(Effect::Request)
+            let requests = send.iter().filter_map(|(step, action)| {
+                request(workflow, task, documents, step, *action).ok().map(Effect::Request)
             });
             Transition::Ignore { reason, effects: requests.chain(tell).collect() }
         }
@@ -192,169 +209,208 @@ pub fn transition(
 }
 
 /// A decision before its requests are rendered: state alone decides it, no document does.
-enum Decision {
-    Change(Box<Change>),
-    Ignore { reason: Ignored, send: Vec<StepName>, tell: Vec<Effect> },
+enum Decision<'a> {
+    Change(Box<Change<'a>>),
+    Ignore { reason: Ignored, send: Vec<(StepName, Action)>, tell: Vec<Effect> },
     Illegal(String),
 }
 
-impl Decision {
+impl Decision<'_> {
     /// Changes nothing, and tells nobody.
     fn ignore(reason: Ignored) -> Self {
         Self::Ignore { reason, send: Vec::new(), tell: Vec::new() }
     }
 }
 
-fn decide(workflow: &Workflow, task: &Task, event: &Event, context: Context<'_>) -> Decision {
+fn decide<'a>(
+    workflow: &'a Workflow,
+    task: &Task,
+    event: &Event,
+    context: Context<'a>,
+) -> Decision<'a> {
     match task.process_state {
-        ProcessState::Pending => match event {
-            Event::Wake => run_ready(workflow, task, context),
+        ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => match event {
+            Event::Wake => go_on(workflow, task, context),
             Event::Swept if !is_due(task, context) => Decision::ignore(Ignored::NotDue),
-            Event::Swept => sweep_pending(task, context),
-            Event::Replied(reply) => {
-                Decision::Illegal(format!("a reply to step `{}`, which never started", reply.step))
-            }
-            Event::AlertSent => Decision::Illegal("no alert was raised".to_owned()),
-        },
-        ProcessState::Processing => match event {
-            Event::Wake => run_ready(workflow, task, context),
-            Event::Swept if !is_due(task, context) => Decision::ignore(Ignored::NotDue),
-            Event::Swept => sweep_processing(workflow, task, context),
+            Event::Swept => sweep(workflow, task, context),
             Event::Replied(reply) => replied(workflow, task, reply, context),
-            Event::AlertSent => Decision::Illegal("no alert was raised".to_owned()),
+            Event::Commanded(command) => commanded(workflow, task, command, context),
+            // An operator was quicker than the record of the alert.
+            Event::AlertSent => Decision::ignore(Ignored::NotDue),
         },
-        ProcessState::Processed => match event {
+        ProcessState::Processed | ProcessState::Undone => match event {
             Event::Wake => ended(workflow, task, context),
             Event::Swept => Decision::ignore(Ignored::Ended),
             Event::Replied(reply) => replied(workflow, task, reply, context),
-            Event::AlertSent => Decision::Illegal("no alert was raised".to_owned()),
+            Event::Commanded(command) => commanded(workflow, task, command, context),
+            Event::AlertSent => Decision::ignore(Ignored::NotDue),
         },
         ProcessState::Error => match event {
             Event::Wake => ended(workflow, task, context),
             Event::Replied(reply) => replied(workflow, task, reply, context),
+            Event::Commanded(command) => commanded(workflow, task, command, context),
             Event::Swept if !is_due(task, context) => Decision::ignore(Ignored::NotDue),
-            Event::Swept => sweep_error(task),
+            Event::Swept => alert_again(workflow, task, context),
             Event::AlertSent if task.due.is_none() => Decision::ignore(Ignored::NotDue),
-            Event::AlertSent => alert_sent(task),
+            Event::AlertSent => alert_sent(workflow, task, context),
         },
     }
 }
 
-/// A wake of a task that has ended. It may itself have ended it: by a request that cannot be made.
-fn ended(workflow: &Workflow, task: &Task, context: Context<'_>) -> Decision {
-    let tell = match task.process_state {
-        ProcessState::Error if context.redelivered => ending(task, workflow),
-        ProcessState::Pending
-        | ProcessState::Processing
-        | ProcessState::Processed
-        | ProcessState::Error => Vec::new(),
-    };
+/// A wake of a task that has ended. It may itself have ended it: by a request that cannot be made,
+/// or because nothing was left to undo.
+fn ended<'a>(workflow: &'a Workflow, task: &Task, context: Context<'a>) -> Decision<'a> {
+    let tell = if context.redelivered { ending(task, workflow) } else { Vec::new() };
     Decision::Ignore { reason: Ignored::Ended, send: Vec::new(), tell }
 }
 
-/// Starts what can start: steps whose predecessors completed, and steps that waited long enough.
-fn run_ready(workflow: &Workflow, task: &Task, context: Context<'_>) -> Decision {
-    let again = if context.redelivered { running(task, |_| true) } else { Vec::new() };
-    let mut change = Change::of(task);
-    change.start_ready(workflow, context);
-    if change.send.is_empty() {
+/// Starts what can start: steps whose predecessors completed, undos whose successors are undone, and
+/// what waited long enough.
+fn go_on<'a>(workflow: &'a Workflow, task: &Task, context: Context<'a>) -> Decision<'a> {
+    let again = if context.redelivered { running(task, |_, _| true) } else { Vec::new() };
+    let mut change = Change::of(workflow, task, context);
+    change.advance();
+    if change.task == *task {
         return Decision::Ignore { reason: Ignored::NothingReady, send: again, tell: Vec::new() };
     }
     // What has become ready since must not hide what the first delivery may have lost.
     change.send.extend(again);
-    change.task.process_state = ProcessState::Processing;
     Decision::Change(change)
 }
 
-fn replied(workflow: &Workflow, task: &Task, reply: &StepReply, context: Context<'_>) -> Decision {
-    let Some(record) = task.steps.get(&reply.step) else {
-        return Decision::Illegal(format!("a reply to step `{}`, which never started", reply.step));
+fn replied<'a>(
+    workflow: &'a Workflow,
+    task: &Task,
+    reply: &StepReply,
+    context: Context<'a>,
+) -> Decision<'a> {
+    let StepReply { step, action, attempt, .. } = reply;
+    let of = match action {
+        Action::Do => format!("step `{step}`"),
+        Action::Undo => format!("the undo of step `{step}`"),
     };
-    let newest = record.state.attempt();
-    if reply.attempt > newest || reply.attempt == 0 {
-        let (step, attempt) = (&reply.step, reply.attempt);
-        return Decision::Illegal(format!(
-            "a reply to attempt {attempt} at step `{step}`, of {newest}"
-        ));
+    let Some(progress) = task.progress(step, *action) else {
+        return Decision::Illegal(format!("a reply to {of}, which never started"));
+    };
+    let newest = progress.state.attempt();
+    if *attempt > newest || *attempt == 0 {
+        return Decision::Illegal(format!("a reply to attempt {attempt} at {of}, of {newest}"));
     }
-    if reply.attempt < newest {
+    if *attempt < newest {
         return Decision::ignore(Ignored::StaleReply);
     }
-    match &record.state {
+    match &progress.state {
         StepState::Running { complete_by, .. } if context.now > *complete_by => {
             Decision::ignore(Ignored::LateReply)
         }
         StepState::Running { .. } => {
-            Decision::Change(Change::record(workflow, task, reply, context))
+            let mut change = Change::of(workflow, task, context);
+            change.record(reply);
+            Decision::Change(change)
         }
-        // The supervisor has given this attempt up.
-        StepState::Waiting { .. } => Decision::ignore(Ignored::StaleReply),
-        StepState::Completed { .. } | StepState::Failed { .. } if !context.redelivered => {
+        // The supervisor has given this attempt up, or it was this reply that deferred the step.
+        StepState::Waiting { .. } => {
+            let tell = if context.redelivered { wakes(task, context) } else { Vec::new() };
+            Decision::Ignore { reason: Ignored::StaleReply, send: Vec::new(), tell }
+        }
+        StepState::Completed { .. } | StepState::Failed { .. } | StepState::Skipped { .. }
+            if !context.redelivered =>
+        {
             Decision::ignore(Ignored::DuplicateReply)
         }
-        StepState::Completed { .. } | StepState::Failed { .. } => Decision::Ignore {
-            reason: Ignored::DuplicateReply,
-            send: running(task, |step| {
-                workflow.steps.get(step).is_some_and(|step| step.after.contains(&reply.step))
-            }),
-            tell: ending(task, workflow),
-        },
-    }
-}
-
-/// The steps with an agent among those that `wanted` accepts.
-fn running(task: &Task, wanted: impl Fn(&StepName) -> bool) -> Vec<StepName> {
-    task.running().map(|(name, ..)| name).filter(|name| wanted(name)).cloned().collect()
-}
-
-fn sweep_pending(task: &Task, context: Context<'_>) -> Decision {
-    let mut change = Change::of(task);
-    if context.is_past(task.complete_by) {
-        change.fail_task("the task was not done by its complete-by");
-    } else {
-        change.wake = true;
-        change.due_anew = true;
-    }
-    Decision::Change(change)
-}
-
-/// Counts the failure of each step that is past its complete-by, and asks for another attempt while
-/// there are any left.
-fn sweep_processing(workflow: &Workflow, task: &Task, context: Context<'_>) -> Decision {
-    let mut change = Change::of(task);
-    change.due_anew = true;
-    let overdue: Vec<_> = task
-        .running()
-        .filter(|(_, _, complete_by)| context.is_past(*complete_by))
-        .map(|(name, attempt, _)| (name.clone(), attempt))
-        .collect();
-    for (step, attempt) in overdue {
-        let attempts = workflow.steps.get(&step).map_or(1, |step| step.attempts);
-        let reason = "no reply by complete-by";
-        if attempt < attempts {
-            let waiting = StepState::Waiting { attempt, until: context.now };
-            change.count_failure(&step, waiting, reason, context);
-            change.task.locked_by = None;
-        } else {
-            change.count_failure(&step, StepState::Failed { attempt }, reason, context);
-            change.fail_task(&format!("step {step}: {reason}, attempt {attempt} of {attempts}"));
+        StepState::Completed { .. } | StepState::Failed { .. } | StepState::Skipped { .. } => {
+            let follows = |name: &StepName, action: Action| {
+                action == Action::Undo
+                    || workflow.steps.get(name).is_some_and(|other| other.after.contains(step))
+            };
+            let mut tell = ending(task, workflow);
+            tell.extend(wakes(task, context));
+            let send = running(task, follows);
+            Decision::Ignore { reason: Ignored::DuplicateReply, send, tell }
         }
     }
-    if context.is_past(task.complete_by) {
-        change.fail_task("the task was not done by its complete-by");
+}
+
+/// A command that is on record is not carried out again.
+fn commanded<'a>(
+    workflow: &'a Workflow,
+    task: &Task,
+    command: &Command,
+    context: Context<'a>,
+) -> Decision<'a> {
+    let on_record = task.commands.iter().find(|record| record.id == command.command_id);
+    let Some(record) = on_record else {
+        return Decision::Change(operate(workflow, task, command, context));
+    };
+    let reason = Ignored::DuplicateCommand;
+    if !context.redelivered {
+        return Decision::ignore(reason);
     }
-    change.wake = change.has_waiting_until(context.now);
+    let mut tell = vec![told(task, record)];
+    tell.extend(ending(task, workflow));
+    tell.extend(wakes(task, context));
+    Decision::Ignore { reason, send: running(task, |_, _| true), tell }
+}
+
+/// What is with an agent, among what `wanted` accepts.
+fn running(task: &Task, wanted: impl Fn(&StepName, Action) -> bool) -> Vec<(StepName, Action)> {
+    let running = task.running().map(|(name, action, ..)| (name, action));
+    running
+        .filter(|(name, action)| wanted(name, *action))
+        .map(|(name, action)| (name.clone(), action))
+        .collect()
+}
+
+/// The wakes that a task's last save may have asked for, in case they were lost: one for each wait,
+/// and one for what a scheduler left to the next.
+fn wakes(task: &Task, context: Context<'_>) -> Vec<Effect> {
+    let now = context.now;
+    let idle = !task.process_state.is_final() && task.running().next().is_none();
+    let left = (idle && waits(task, now).next().is_none()).then_some(std::time::Duration::ZERO);
+    let afters: BTreeSet<_> = if task.process_state.is_final() || task.paused_at.is_some() {
+        BTreeSet::new()
+    } else {
+        waits(task, now)
+            .chain(left)
+            .filter(|after| *after <= crate::limits::QUEUE_DELAY_MAX)
+            .collect()
+    };
+    let wake = |after| {
+        let (task_id, cause) = (task.task_id.clone(), WakeCause::Waited);
+        Effect::Wake { wake: Wake { task_id, cause }, after }
+    };
+    afters.into_iter().map(wake).collect()
+}
+
+/// Counts the failure of everything that is past its complete-by, applies the policies, and asks the
+/// scheduler to go on.
+fn sweep<'a>(workflow: &'a Workflow, task: &Task, context: Context<'a>) -> Decision<'a> {
+    let mut change = Change::of(workflow, task, context);
+    change.due_anew = true;
+    let overdue = task.running().filter(|(.., complete_by)| context.is_past(*complete_by));
+    let overdue: Vec<_> = overdue
+        .map(|(step, action, number, _)| Attempt { step: step.clone(), action, number })
+        .collect();
+    for attempt in overdue {
+        change.task.locked_by = None;
+        change.give_up(attempt);
+    }
+    if change.task.paused_at.is_none() && context.is_past(change.task.complete_by) {
+        change.overdue();
+    }
+    change.ask_for_recovery();
     Decision::Change(change)
 }
 
-fn sweep_error(task: &Task) -> Decision {
-    let mut change = Change::of(task);
-    change.alert_again = true;
+fn alert_again<'a>(workflow: &'a Workflow, task: &Task, context: Context<'a>) -> Decision<'a> {
+    let mut change = Change::of(workflow, task, context);
+    change.tell = ending(task, workflow);
+    change.task.due = Some(later(context.now, context.timing.pickup_within));
     Decision::Change(change)
 }
 
-fn alert_sent(task: &Task) -> Decision {
-    let mut change = Change::of(task);
+fn alert_sent<'a>(workflow: &'a Workflow, task: &Task, context: Context<'a>) -> Decision<'a> {
+    let mut change = Change::of(workflow, task, context);
     change.task.due = None;
     Decision::Change(change)
 }

@@ -7,8 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    command::CommandRecord,
     names::{StepName, TaskId, WorkflowName},
-    task::{ProcessState, StepState, Task},
+    task::{ProcessState, Progress, StepRecord, StepState, Task},
 };
 
 /// A task.
@@ -21,6 +22,11 @@ pub struct TaskView {
     pub process_state: ProcessState,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub undo_reason: Option<String>,
+    #[schemars(with = "Option<String>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused_at: Option<Timestamp>,
     #[schemars(with = "String")]
     pub submitted_at: Timestamp,
     #[schemars(with = "String")]
@@ -34,16 +40,22 @@ pub struct TaskView {
     pub revision: u64,
     /// The steps that have started.
     pub steps: BTreeMap<StepName, StepView>,
+    /// What operators asked for, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<CommandRecord>,
+    /// What comes next, for people.
+    pub next: String,
 }
 
-/// A step of a task.
+/// A step of a task; while it is undone, its undo.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StepView {
-    /// running, waiting, completed or failed.
+    /// running, waiting, completed, failed, skipped; undoing, undo waiting, undone, undo failed, undo
+    /// skipped.
     pub state: String,
     /// The newest attempt.
     pub attempt: u32,
-    /// How many attempts failed.
+    /// How many attempts failed since the policy began to count.
     pub failure_count: u32,
     /// By when the running attempt must be done, or when the next one may start.
     #[schemars(with = "Option<String>")]
@@ -52,40 +64,79 @@ pub struct StepView {
     /// The last failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Whether an attempt that did not complete may have taken effect.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub may_have_run: bool,
+}
+
+impl StepView {
+    fn of(record: &StepRecord) -> Self {
+        let Progress { state, failure_count, error, .. } =
+            record.undo.as_ref().unwrap_or(&record.run);
+        let until = match state {
+            StepState::Running { complete_by, .. } => Some(*complete_by),
+            StepState::Waiting { until, .. } => Some(*until),
+            StepState::Completed { .. }
+            | StepState::Failed { .. }
+            | StepState::Skipped { .. } => None,
+        };
+        Self {
+            state: record.name().to_owned(),
+            attempt: state.attempt(),
+            failure_count: *failure_count,
+            until,
+            error: error.clone(),
+            may_have_run: record.run.may_have_run,
+        }
+    }
 }
 
 impl TaskView {
     /// The view of a task.
     #[must_use]
     pub fn of(task: &Task) -> Self {
-        let steps = task.steps.iter().map(|(name, record)| {
-            let until = match record.state {
-                StepState::Running { complete_by, .. } => Some(complete_by),
-                StepState::Waiting { until, .. } => Some(until),
-                StepState::Completed { .. } | StepState::Failed { .. } => None,
-            };
-            let view = StepView {
-                state: record.state.name().to_owned(),
-                attempt: record.state.attempt(),
-                failure_count: record.failure_count,
-                until,
-                error: record.error.clone(),
-            };
-            (name.clone(), view)
-        });
+        let steps: BTreeMap<_, _> =
+            task.steps.iter().map(|(name, record)| (name.clone(), StepView::of(record))).collect();
         Self {
             task_id: task.task_id.clone(),
             workflow: task.workflow.clone(),
             version: task.version,
             process_state: task.process_state,
             error: task.error.clone(),
+            undo_reason: task.undo_reason.clone(),
+            paused_at: task.paused_at,
             submitted_at: task.submitted_at,
             complete_by: task.complete_by,
             ended_at: task.ended_at,
             locked_by: task.locked_by.clone(),
             failure_count: task.failure_count,
             revision: task.revision,
-            steps: steps.collect(),
+            next: next(task, &steps),
+            steps,
+            commands: task.commands.clone(),
         }
     }
+}
+
+/// What comes next: the task's own moves, or the operator's.
+fn next(task: &Task, steps: &BTreeMap<StepName, StepView>) -> String {
+    match task.process_state {
+        ProcessState::Processed | ProcessState::Undone => return "nothing: it has ended".to_owned(),
+        ProcessState::Error => {
+            return "an operator: resubmit, skip or complete what failed, or undo".to_owned();
+        }
+        ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => {}
+    }
+    if task.paused_at.is_some() {
+        return "an operator: resume".to_owned();
+    }
+    let moves = steps.iter().filter_map(|(name, step)| {
+        let until = step.until?;
+        Some(match step.state.as_str() {
+            "running" | "undoing" => format!("{name} {}, to be done by {until}", step.state),
+            _ => format!("{name} again at {until}"),
+        })
+    });
+    let moves: Vec<_> = moves.collect();
+    if moves.is_empty() { "the scheduler takes it up".to_owned() } else { moves.join("; ") }
 }

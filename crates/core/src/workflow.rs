@@ -15,23 +15,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     limits,
+    messages::Action,
     names::{AgentName, StepName, WorkflowName},
+    recovery::{Recovery, Then},
     task::Task,
     template::Template,
 };
 
 /// Durations as people write them: `90s`, `15m`, `1d 12h`.
-mod friendly {
+pub(crate) mod friendly {
     use super::{Deserialize, Duration};
 
-    pub(super) fn serialize<S: serde::Serializer>(
+    pub(crate) fn serialize<S: serde::Serializer>(
         duration: &Duration,
         to: S,
     ) -> Result<S::Ok, S::Error> {
         to.collect_str(&humantime::format_duration(*duration))
     }
 
-    pub(super) fn deserialize<'de, D: serde::Deserializer<'de>>(
+    pub(crate) fn deserialize<'de, D: serde::Deserializer<'de>>(
         from: D,
     ) -> Result<Duration, D::Error> {
         let text = String::deserialize(from)?;
@@ -55,6 +57,10 @@ pub struct Workflow {
     #[serde(default = "default_task_within", with = "friendly")]
     #[schemars(with = "String")]
     pub complete_within: Duration,
+    /// What is done with a task that is not done by then. While it is undone, it has as much time
+    /// again.
+    #[serde(default)]
+    pub overdue: Then,
     /// Whether the end of each task is also an event on the bus. Off unless wanted: each event costs
     /// as much as two writes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -76,12 +82,66 @@ pub struct StepDefinition {
     #[serde(default = "default_step_within", with = "friendly")]
     #[schemars(with = "String")]
     pub complete_within: Duration,
-    /// How many attempts are made before the task ends in Error.
-    #[serde(default = "default_attempts")]
-    #[schemars(range(min = 1, max = limits::ATTEMPTS_MAX))]
-    pub attempts: u32,
+    /// What is done when an attempt fails.
+    #[serde(default)]
+    pub recovery: Recovery,
+    /// Whether the remote service recognises a repeated call by its idempotency key. If not, the
+    /// attempt is recorded before the call and never repeated by itself: a step with an unknown
+    /// outcome goes straight to `recovery.then`.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub idempotent: bool,
+    /// Whether the task can no longer be undone once this step has completed: from then on it is
+    /// only driven forward.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub point_of_no_return: bool,
     /// What the agent asks of its remote service.
     pub request: RequestTemplate,
+    /// How it is undone; passed over if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undo: Option<UndoDefinition>,
+}
+
+/// The compensating action of a step. It must do no harm if the step has not run: a step that may
+/// have run is undone too.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UndoDefinition {
+    /// How long one attempt may take, its time in the agent's queue included.
+    #[serde(default = "default_step_within", with = "friendly")]
+    #[schemars(with = "String")]
+    pub complete_within: Duration,
+    /// What is done when an attempt fails; in the end there is only an alert.
+    #[serde(default)]
+    pub recovery: Recovery,
+    /// What the agent asks of its remote service.
+    pub request: RequestTemplate,
+}
+
+/// What doing a step and undoing it have in common.
+#[derive(Debug, Clone, Copy)]
+pub struct ActionDefinition<'a> {
+    /// How long one attempt may take.
+    pub complete_within: Duration,
+    /// What is done when an attempt fails.
+    pub recovery: &'a Recovery,
+    /// What the agent asks of its remote service.
+    pub request: &'a RequestTemplate,
+}
+
+impl StepDefinition {
+    /// How the step is done, or undone; nothing if it has no undo.
+    #[must_use]
+    pub fn action(&self, action: Action) -> Option<ActionDefinition<'_>> {
+        let Self { complete_within, recovery, request, undo, .. } = self;
+        match action {
+            Action::Do => {
+                Some(ActionDefinition { complete_within: *complete_within, recovery, request })
+            }
+            Action::Undo => undo.as_ref().map(|UndoDefinition { complete_within, recovery, request }| {
+                ActionDefinition { complete_within: *complete_within, recovery, request }
+            }),
+        }
+    }
 }
 
 /// The request that an agent makes, with expressions over the task's values.
@@ -119,8 +179,13 @@ fn default_step_within() -> Duration {
     Duration::from_secs(60)
 }
 
-fn default_attempts() -> u32 {
-    3
+fn yes() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_true(value: &bool) -> bool {
+    *value
 }
 
 /// Something wrong with a definition: where, and what.
@@ -148,21 +213,21 @@ impl RequestTemplate {
 }
 
 impl Workflow {
-    /// The steps that can start now: not started, and everything before them completed.
+    /// The steps that can start now: not started, and everything before them completed or skipped.
     pub fn ready<'a>(&'a self, task: &'a Task) -> impl Iterator<Item = &'a StepName> {
         self.steps
             .iter()
             .filter(|(name, step)| {
                 !task.steps.contains_key(*name)
-                    && step.after.iter().all(|before| task.has_completed(before))
+                    && step.after.iter().all(|before| task.has_passed(before))
             })
             .map(|(name, _)| name)
     }
 
-    /// Whether every step has completed.
+    /// Whether every step has completed or was skipped.
     #[must_use]
     pub fn is_complete(&self, task: &Task) -> bool {
-        self.steps.keys().all(|name| task.has_completed(name))
+        self.steps.keys().all(|name| task.has_passed(name))
     }
 
     /// The shortest time that any attempt may take: until then a new task cannot be past due.
@@ -208,9 +273,11 @@ impl Workflow {
         say: &mut impl FnMut(String, String),
     ) {
         let at = |key: &str| format!("steps.{name}.{key}");
-        check_within(&at("complete_within"), step.complete_within, limits::STEP_WITHIN_MAX, say);
-        if step.attempts == 0 || step.attempts > limits::ATTEMPTS_MAX {
-            say(at("attempts"), format!("must be from 1 to {}", limits::ATTEMPTS_MAX));
+        for action in [Action::Do, Action::Undo] {
+            self.check_action(name, step, action, before, say);
+        }
+        if !step.idempotent && step.recovery.extended_wait.is_some() {
+            say(at("recovery"), "a step that is not idempotent is never repeated by itself".into());
         }
         let mut seen = BTreeSet::new();
         for other in &step.after {
@@ -222,12 +289,33 @@ impl Workflow {
                 say(at("after"), format!("`{other}` is named twice"));
             }
         }
-        if !step.request.path.source().is_string() {
+    }
+
+    fn check_action(
+        &self,
+        name: &StepName,
+        step: &StepDefinition,
+        action: Action,
+        before: &BTreeMap<&StepName, BTreeSet<&StepName>>,
+        say: &mut impl FnMut(String, String),
+    ) {
+        let Some(definition) = step.action(action) else { return };
+        let at = |key: &str| match action {
+            Action::Do => format!("steps.{name}.{key}"),
+            Action::Undo => format!("steps.{name}.undo.{key}"),
+        };
+        let within = definition.complete_within;
+        check_within(&at("complete_within"), within, limits::STEP_WITHIN_MAX, say);
+        for (key, message) in definition.recovery.problems(action) {
+            say(at(&format!("recovery.{key}")), message);
+        }
+        if !definition.request.path.source().is_string() {
             say(at("request.path"), "must be a text that starts with `/`".into());
         }
-        let reads = step.request.templates().flat_map(|template| &template.reads().steps);
+        let reads = definition.request.templates().flat_map(|template| &template.reads().steps);
         for read in reads.collect::<BTreeSet<_>>() {
-            let comes_before = before.get(name).is_some_and(|before| before.contains(read));
+            let comes_before = before.get(name).is_some_and(|before| before.contains(read))
+                || (action == Action::Undo && read == name);
             if !self.steps.contains_key(read) {
                 say(at("request"), format!("`steps.{read}.output`: there is no step `{read}`"));
             } else if !comes_before {
@@ -242,7 +330,7 @@ impl Workflow {
     }
 
     /// Every step that comes before each step, directly or not.
-    fn ancestors(&self) -> BTreeMap<&StepName, BTreeSet<&StepName>> {
+    pub(crate) fn ancestors(&self) -> BTreeMap<&StepName, BTreeSet<&StepName>> {
         let mut ancestors: BTreeMap<_, _> =
             self.steps.keys().map(|name| (name, BTreeSet::new())).collect();
         loop {
@@ -364,12 +452,12 @@ mod tests {
     fn sizes_and_times_have_limits() {
         let mut slow = step(&[]);
         slow["complete_within"] = json!("31d");
-        slow["attempts"] = json!(0);
+        slow["recovery"] = json!({ "attempts": 0 });
         assert_eq!(
             problems(json!({ "a": slow })),
             [
-                "steps.a.attempts: must be from 1 to 100",
                 "steps.a.complete_within: must be from 100ms to 30d",
+                "steps.a.recovery.attempts: must be from 1 to 100",
             ]
         );
         assert_eq!(problems(json!({})), ["steps: a workflow needs at least one step"]);

@@ -23,7 +23,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use steward_aws::definitions::PublishError;
 use steward_core::{
     limits,
-    messages::BusEvent,
+    events::BusEvent,
     names::WorkflowName,
     ports::{Channel, Clock, Definitions, EventBus, Outgoing, PortError, Ports, Queue, Timing},
     task::later,
@@ -194,6 +194,10 @@ impl Channel for MemoryChannel {
             Ok(())
         };
         messages.into_iter().map(send).collect()
+    }
+
+    async fn dead_letters(&self) -> Result<Vec<(String, u64)>, PortError> {
+        Ok(Vec::new())
     }
 }
 

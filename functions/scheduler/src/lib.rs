@@ -1,4 +1,4 @@
-//! The scheduler: hears wakes and agents' replies, and drives each task one decision further.
+//! The scheduler: hears wakes, agents' replies and operators' commands, and drives each task one decision further.
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use steward_aws::batch::{alert_corrupt, judge, received, response};
@@ -41,5 +41,10 @@ fn delivery(message: SchedulerMessage, redelivered: bool) -> Delivery {
         SchedulerMessage::Reply(reply) => {
             Delivery { task_id: reply.task_id.clone(), event: Event::Replied(reply), redelivered }
         }
+        SchedulerMessage::Command(command) => Delivery {
+            task_id: command.task_id.clone(),
+            event: Event::Commanded(command),
+            redelivered,
+        },
     }
 }

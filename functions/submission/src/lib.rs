@@ -15,7 +15,8 @@ use futures_util::{FutureExt, StreamExt, stream};
 use steward_aws::batch::{received, response};
 use steward_core::{
     effects::{Effect, Send, carry_out},
-    messages::{Alert, BusEvent, NoticeStatus, StatusNotice, Submission, Wake, WakeCause},
+    events::{BusEvent, Happened},
+    messages::{NoticeStatus, StatusNotice, Submission, Wake, WakeCause},
     names::TaskId,
     ports::{Clock, Created, Definitions, DocumentKey, PortError, Ports, StateStore, chain},
     submission::{Readable, Refusal, ReplyQueues, accept, is_same, is_traceparent, parse},
@@ -164,7 +165,8 @@ fn accepted<P: Ports>(
     traceparent: Option<String>,
 ) -> Receipt {
     let task_id = submission.task_id.clone();
-    let wake = Effect::Wake(Wake { task_id: task_id.clone(), cause: WakeCause::Submitted });
+    let wake = Wake { task_id: task_id.clone(), cause: WakeCause::Submitted };
+    let wake = Effect::Wake { wake, after: std::time::Duration::ZERO };
     let notice = reply_to.map(|queue| Effect::Notice {
         queue,
         notice: StatusNotice {
@@ -189,7 +191,8 @@ fn refused<P: Ports>(
 ) -> Receipt {
     let (reason, at) = (refusal.to_string(), ports.clock().now());
     tracing::warn!(task_id, reason, "submission refused");
-    let alert = Alert::SubmissionRefused { task_id: task_id.clone(), reason: reason.clone(), at };
+    let data = Happened::SubmissionRefused { task_id: task_id.clone(), reason: reason.clone() };
+    let alert = BusEvent::new(task_id.as_deref().unwrap_or("-"), at, data);
     let notice = reply_to.map(|queue| Effect::Notice {
         queue,
         notice: StatusNotice {
@@ -200,7 +203,7 @@ fn refused<P: Ports>(
         },
     });
     let kept = Effect::Reject { submission: text.to_owned(), reason };
-    let effects = [kept, Effect::Publish(BusEvent::Alert(alert))].into_iter().chain(notice);
+    let effects = [kept, Effect::Publish(alert)].into_iter().chain(notice);
     let sends = effects.map(|effect| Send { effect, traceparent: traceparent.clone() }).collect();
     Receipt { result: Err(refusal), sends }
 }

@@ -11,8 +11,8 @@ use jiff::Timestamp;
 use steward_core::{
     names::TaskId,
     ports::{
-        Created, Document, DocumentKey, DueCursor, DuePage, PortError, Put, Saved, StateStore,
-        shard_of,
+        Created, Document, DocumentKey, DueCursor, DuePage, PortError, Put, Saved, Shared, SharedKey,
+        SharedKind, SharedSaved, StateStore, shard_of,
     },
     task::Task,
 };
@@ -46,6 +46,7 @@ impl MemoryStore {
 struct Tables {
     tasks: BTreeMap<TaskId, Task>,
     documents: BTreeMap<(TaskId, DocumentKey), Document>,
+    shared: BTreeMap<SharedKey, Shared>,
     /// By shard: the tasks that are due, earliest first.
     due: BTreeMap<u32, BTreeSet<(Timestamp, TaskId)>>,
 }
@@ -96,10 +97,15 @@ impl StateStore for MemoryStore {
         }
     }
 
-    async fn put_document(&self, task: &Task, document: &Document) -> Result<Put, PortError> {
-        let operation = || format!("write {} of {}", document.key, task.task_id);
+    async fn put_document(
+        &self,
+        id: &TaskId,
+        _: Timestamp,
+        document: &Document,
+    ) -> Result<Put, PortError> {
+        let operation = || format!("write {} of {id}", document.key);
         let document = stored_document(document, operation)?;
-        let key = (task.task_id.clone(), document.key.clone());
+        let key = (id.clone(), document.key.clone());
         let mut tables = lock(&self.tables);
         if let Some(existing) = tables.documents.get(&key) {
             return Ok(Put::Existing(existing.body.clone()));
@@ -145,6 +151,25 @@ impl StateStore for MemoryStore {
 
     fn shards(&self) -> u32 {
         self.shards.get()
+    }
+
+    async fn shared(&self, key: &SharedKey) -> Result<Option<Shared>, PortError> {
+        Ok(lock(&self.tables).shared.get(key).cloned())
+    }
+
+    async fn save_shared(&self, shared: &Shared) -> Result<SharedSaved, PortError> {
+        let mut tables = lock(&self.tables);
+        let now = tables.shared.get(&shared.key);
+        if now.map_or(0, |now| now.revision) != shared.revision.saturating_sub(1) {
+            return Ok(SharedSaved::Conflict(now.cloned()));
+        }
+        tables.shared.insert(shared.key.clone(), shared.clone());
+        Ok(SharedSaved::Saved)
+    }
+
+    async fn all_shared(&self, kind: SharedKind) -> Result<Vec<Shared>, PortError> {
+        let tables = lock(&self.tables);
+        Ok(tables.shared.values().filter(|shared| shared.key.kind == kind).cloned().collect())
     }
 }
 

@@ -1,0 +1,335 @@
+//! What an operator's command makes of a task, or why it is refused. Each is put on the task's
+//! record with who asked and why, and told as an event; so is a refused one.
+
+use serde_json::Value;
+
+use crate::{
+    change::{Change, begun},
+    command::{Command, CommandRecord, Order},
+    effects::Effect,
+    events::{BusEvent, Happened},
+    limits::{self, shorten},
+    messages::Action,
+    names::StepName,
+    ports::Attempt,
+    request::too_large,
+    task::{ProcessState, StepState, Task, later},
+    transition::Context,
+    undo::{self, PointOfNoReturn},
+    workflow::Workflow,
+};
+
+/// Why a command is refused.
+type Refused = String;
+
+/// Carries out a command, or puts on record why it was refused.
+pub(crate) fn operate<'a>(
+    workflow: &'a Workflow,
+    task: &Task,
+    command: &Command,
+    context: Context<'a>,
+) -> Box<Change<'a>> {
+    let mut change = Change::of(workflow, task, context);
+    let refused = Operator { change: &mut change, workflow, context }.obey(command).err();
+    if refused.is_some() {
+        change = Change::of(workflow, task, context);
+    }
+    let record = CommandRecord {
+        id: command.command_id.clone(),
+        command: command.order.describe(),
+        by: shorten(&command.by, limits::COMMAND_TEXT_CHARS_MAX),
+        why: shorten(&command.why, limits::COMMAND_TEXT_CHARS_MAX),
+        at: context.now,
+        refused: refused.map(|reason| shorten(&reason, limits::COMMAND_TEXT_CHARS_MAX)),
+    };
+    change.tell.push(told(task, &record));
+    let commands = &mut change.task.commands;
+    commands.push(record);
+    let surplus = commands.len().saturating_sub(limits::COMMANDS_KEPT_MAX);
+    commands.drain(..surplus);
+    change
+}
+
+/// The event that tells of a command on record.
+pub(crate) fn told(task: &Task, record: &CommandRecord) -> Effect {
+    let CommandRecord { id, command, by, why, at, refused } = record.clone();
+    let data = Happened::OperatorCommand {
+        task_id: task.task_id.clone(),
+        command_id: id,
+        command,
+        by,
+        why,
+        refused,
+    };
+    let subject = format!("{}/{}", task.task_id, record.id);
+    Effect::Publish(BusEvent::new(&subject, at, data))
+}
+
+struct Operator<'c, 'a> {
+    change: &'c mut Change<'a>,
+    workflow: &'a Workflow,
+    context: Context<'a>,
+}
+
+impl Operator<'_, '_> {
+    fn obey(&mut self, command: &Command) -> Result<(), Refused> {
+        self.change.due_anew = true;
+        match &command.order {
+            Order::Resubmit { step, input, did_not_run } => {
+                let steps = self.resubmit(step.as_ref(), *did_not_run, input.is_some())?;
+                if let Some(patch) = input {
+                    self.edit(command, patch, &steps)?;
+                }
+            }
+            Order::Skip { step, did_not_run } => self.skip(step.as_ref(), *did_not_run)?,
+            Order::Complete { step, output } => self.complete(step.as_ref(), output)?,
+            Order::Undo => self.undo(command)?,
+            Order::Cancel => self.cancel(command)?,
+            Order::Pause => self.pause()?,
+            Order::Resume => self.resume()?,
+        }
+        self.change.advance();
+        Ok(())
+    }
+
+    /// Refuses what makes sense only for a task that goes on, or stopped in Error.
+    fn is_open(&self) -> Result<(), Refused> {
+        match self.change.task.process_state {
+            ProcessState::Processing | ProcessState::Undoing | ProcessState::Error => Ok(()),
+            ProcessState::Pending => Err("the task has not begun".to_owned()),
+            ProcessState::Processed => Err("the task is Processed".to_owned()),
+            ProcessState::Undone => Err("the task is Undone".to_owned()),
+        }
+    }
+
+    fn resubmit(
+        &mut self,
+        only: Option<&StepName>,
+        did_not_run: bool,
+        edited: bool,
+    ) -> Result<Vec<StepName>, Refused> {
+        self.is_open()?;
+        let direction = self.change.task.direction();
+        let may_go = |state: &StepState| {
+            matches!(state, StepState::Failed { .. } | StepState::Waiting { .. })
+        };
+        let steps: Vec<_> = self
+            .change
+            .task
+            .actions()
+            .filter(|(name, action, progress)| {
+                *action == direction
+                    && may_go(&progress.state)
+                    && only.is_none_or(|only| only == *name)
+            })
+            .map(|(name, ..)| name.clone())
+            .collect();
+        if let (Some(step), true) = (only, steps.is_empty()) {
+            let state = self.stands(step, direction)?;
+            return Err(format!("step {step} is {state}: it neither failed nor waits"));
+        }
+        if steps.is_empty() && self.change.task.process_state != ProcessState::Error {
+            return Err("nothing failed and nothing waits".to_owned());
+        }
+        for step in &steps {
+            self.try_again(step, direction, did_not_run, edited)?;
+        }
+        self.revive();
+        Ok(steps)
+    }
+
+    fn try_again(
+        &mut self,
+        step: &StepName,
+        action: Action,
+        did_not_run: bool,
+        edited: bool,
+    ) -> Result<(), Refused> {
+        let idempotent = self.workflow.steps.get(step).is_none_or(|step| step.idempotent);
+        let Some(progress) = self.change.task.progress_mut(step, action) else { return Ok(()) };
+        progress.may_have_run &= !did_not_run;
+        // Another content needs another idempotency key, by which no service knows the first call.
+        let another_call = edited || (!idempotent && action == Action::Do);
+        if another_call && progress.may_have_run {
+            return Err(format!(
+                "an attempt at step {step} may have taken effect: find out, then complete it, or \
+                 resubmit it and say that it did not run"
+            ));
+        }
+        let attempt = progress.state.attempt();
+        progress.state = StepState::Waiting { attempt, until: self.context.now };
+        progress.failure_count = 0;
+        progress.error = None;
+        Ok(())
+    }
+
+    /// Changes the input, for what was resubmitted and for what starts from now on.
+    fn edit(
+        &mut self,
+        command: &Command,
+        patch: &Value,
+        resubmitted: &[StepName],
+    ) -> Result<(), Refused> {
+        if let Some(reason) = too_large(patch) {
+            return Err(format!("the edit of the input is over a limit: {reason}"));
+        }
+        let id = &command.command_id;
+        let task = &mut self.change.task;
+        let direction = task.direction();
+        task.input = Some(id.clone());
+        for step in resubmitted {
+            if let Some(progress) = task.progress_mut(step, direction) {
+                progress.input = Some(id.clone());
+            }
+        }
+        self.change.edit = Some((id.clone(), patch.clone()));
+        Ok(())
+    }
+
+    fn skip(&mut self, step: Option<&StepName>, did_not_run: bool) -> Result<(), Refused> {
+        let (step, direction) = self.by_hand(step)?;
+        let progress = begun(&mut self.change.task, &step, direction, self.context.now);
+        progress.state = StepState::Skipped { attempt: progress.state.attempt() };
+        progress.may_have_run &= !did_not_run;
+        self.revive();
+        Ok(())
+    }
+
+    fn complete(&mut self, step: Option<&StepName>, output: &Value) -> Result<(), Refused> {
+        let (step, action) = self.by_hand(step)?;
+        if let Some(reason) = too_large(output) {
+            return Err(reason);
+        }
+        let progress = begun(&mut self.change.task, &step, action, self.context.now);
+        // An attempt of its own: whatever an agent still says is about an earlier one.
+        let number = progress.state.attempt() + 1;
+        self.change.complete(Attempt { step, action, number }, output);
+        self.revive();
+        Ok(())
+    }
+
+    /// The step that an operator settles by hand: named, or the only one that failed.
+    fn by_hand(&self, named: Option<&StepName>) -> Result<(StepName, Action), Refused> {
+        self.is_open()?;
+        let direction = self.change.task.direction();
+        let Some(step) = named else {
+            let failed: Vec<_> = self
+                .change
+                .task
+                .actions()
+                .filter(|(_, action, progress)| {
+                    *action == direction && progress.state.is_failed()
+                })
+                .map(|(name, ..)| name.clone())
+                .collect();
+            return match failed.as_slice() {
+                [step] => Ok((step.clone(), direction)),
+                [] => Err("no step failed: name one".to_owned()),
+                several => {
+                    let names: Vec<_> = several.iter().map(StepName::as_str).collect();
+                    Err(format!("several steps failed, name one: {}", names.join(", ")))
+                }
+            };
+        };
+        let state = self.stands(step, direction)?;
+        match state {
+            "failed" | "waiting" | "not started" => Ok((step.clone(), direction)),
+            _ => Err(format!("step {step} is {state}")),
+        }
+    }
+
+    /// Where a step stands in the direction in which the task goes.
+    fn stands(&self, step: &StepName, direction: Action) -> Result<&'static str, Refused> {
+        if !self.workflow.steps.contains_key(step) {
+            return Err(format!("the workflow has no step {step}"));
+        }
+        let record = self.change.task.steps.get(step);
+        if direction == Action::Undo
+            && !undo::left(self.workflow, &self.change.task).contains(step)
+            && record.is_none_or(|record| record.undo.is_none())
+        {
+            return Ok("nothing to undo");
+        }
+        let progress = record.and_then(|record| record.progress(direction));
+        Ok(progress.map_or("not started", |progress| progress.state.name()))
+    }
+
+    fn undo(&mut self, command: &Command) -> Result<(), Refused> {
+        let task = &self.change.task;
+        match task.process_state {
+            ProcessState::Undoing => return Err("the task is being undone".to_owned()),
+            ProcessState::Undone => return Err("the task is Undone".to_owned()),
+            ProcessState::Error if task.undo_reason.is_some() => {
+                return Err("the task failed while it was undone: resubmit goes on".to_owned());
+            }
+            ProcessState::Pending
+            | ProcessState::Processing
+            | ProcessState::Processed
+            | ProcessState::Error => {}
+        }
+        if let PointOfNoReturn::Passed(step) = undo::point_of_no_return(self.workflow, task) {
+            return Err(format!("past the point of no return, step {step}"));
+        }
+        self.reopen();
+        self.change.begin_undo(&format!("asked for by {}: {}", command.by, command.why));
+        Ok(())
+    }
+
+    fn cancel(&mut self, command: &Command) -> Result<(), Refused> {
+        self.goes_on()?;
+        self.change.fail_task(&format!("cancelled by {}: {}", command.by, command.why));
+        Ok(())
+    }
+
+    fn pause(&mut self) -> Result<(), Refused> {
+        self.goes_on()?;
+        if self.change.task.paused_at.is_some() {
+            return Err("the task is paused".to_owned());
+        }
+        self.change.task.paused_at = Some(self.context.now);
+        Ok(())
+    }
+
+    /// The pause does not count: the task has as much time left as it had.
+    fn resume(&mut self) -> Result<(), Refused> {
+        let Some(paused_at) = self.change.task.paused_at.take() else {
+            return Err("the task is not paused".to_owned());
+        };
+        let paused = self.context.now.duration_since(paused_at);
+        let task = &mut self.change.task;
+        task.complete_by = later(task.complete_by, paused.try_into().unwrap_or_default());
+        self.change.wake_waiting();
+        Ok(())
+    }
+
+    fn goes_on(&self) -> Result<(), Refused> {
+        let state = self.change.task.process_state;
+        if state.is_final() { Err(format!("the task is {state}")) } else { Ok(()) }
+    }
+
+    /// Lets a task in Error go on, once nothing is left that failed.
+    fn revive(&mut self) {
+        let task = &self.change.task;
+        let direction = task.direction();
+        let failed = |action, state: &StepState| action == direction && state.is_failed();
+        let stuck = task.actions().any(|(_, action, progress)| failed(action, &progress.state));
+        if task.process_state != ProcessState::Error || stuck {
+            return;
+        }
+        self.reopen();
+        self.change.task.process_state = match direction {
+            Action::Do => ProcessState::Processing,
+            Action::Undo => ProcessState::Undoing,
+        };
+    }
+
+    /// Takes back the end of a task, and gives it as much time as it had at first.
+    fn reopen(&mut self) {
+        let task = &mut self.change.task;
+        let complete_by = later(self.context.now, self.workflow.complete_within);
+        task.complete_by = task.complete_by.max(complete_by);
+        task.error = None;
+        task.ended_at = None;
+        self.change.ends_again = true;
+    }
+}
