@@ -21,7 +21,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use steward_agent::{Fault, RemoteService};
 use steward_core::{
-    messages::StepRequest,
+    messages::{Action, StepRequest},
     ports::{Clock, Ports},
     workflow::Method,
 };
@@ -98,9 +98,11 @@ fn request(ports: &TestPorts, task: &str, path: &str) -> StepRequest {
     StepRequest {
         task_id: task.parse().unwrap(),
         step: "step_1".parse().unwrap(),
+        action: Action::Do,
         attempt: 3,
         complete_by: after(ports, 60_000),
         idempotency_key: format!("{task}/step_1/do"),
+        idempotent: true,
         agent: "a".parse().unwrap(),
         method: Method::Post,
         path: path.to_owned(),

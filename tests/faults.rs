@@ -308,7 +308,7 @@ async fn agent_that_stays_silent_is_repeated_and_its_late_reply_ignored() {
     schedule(deployment.ports("scheduler"), vec![completed(&first)], 1).await;
     let task = deployment.task("t").await;
     let step = task.steps.values().next().unwrap();
-    assert!(matches!(step.state, StepState::Running { attempt: 2, .. }), "{step:?}");
+    assert!(matches!(step.run.state, StepState::Running { attempt: 2, .. }), "{step:?}");
     schedule(deployment.ports("scheduler"), vec![completed(&second)], 1).await;
     assert_eq!(deployment.requests().await[0].step.as_str(), "step_2");
 }

@@ -16,6 +16,6 @@ mod end_to_end;
 mod event_source;
 mod faults;
 mod races;
-mod stories;
+// mod stories;
 mod support;
 mod template;

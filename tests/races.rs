@@ -71,7 +71,7 @@ async fn two_supervisors_count_each_of_a_thousand_expiries_exactly_once() {
         let task = deployment.task(&id).await;
         assert_eq!(task.failure_count, 1, "{id}");
         let step = task.steps.values().next().unwrap();
-        assert!(matches!(step.state, StepState::Waiting { attempt: 1, .. }), "{step:?}");
+        assert!(matches!(step.run.state, StepState::Waiting { attempt: 1, .. }), "{step:?}");
     }
     assert_eq!(deployment.to_scheduler().await.len(), TASKS, "each task was asked for once");
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use steward_core::{
-    messages::{Alert, BusEvent, TaskEnded},
+    events::{BusEvent, Happened, TaskTrouble},
     ports::{EventBus, Ports},
     task::ProcessState,
 };
@@ -29,55 +29,63 @@ async fn published(world: &impl World) -> Vec<(String, Value)> {
 pub(super) async fn an_event_is_published_with_its_kind_and_content(world: impl World) {
     let (reason, at) = ("declined \u{1f4b3}\n".to_owned(), at(0));
     let events = vec![
-        BusEvent::Alert(Alert::TaskInError {
+        Happened::TaskInError(TaskTrouble {
             task_id: id("t"),
             workflow: "order".parse().unwrap(),
             steps: vec![step("charge"), step("pack")],
             reason: reason.clone(),
-            at,
         }),
-        BusEvent::Alert(Alert::SubmissionRefused { task_id: None, reason: reason.clone(), at }),
-        BusEvent::Alert(Alert::MessageCorrupt {
+        Happened::SubmissionRefused { task_id: None, reason: reason.clone() },
+        Happened::MessageCorrupt {
             role: "scheduler".to_owned(),
             message_id: "m-1".to_owned(),
             reason: reason.clone(),
-            at,
-        }),
-        BusEvent::TaskEnded(TaskEnded {
+        },
+        Happened::TaskEnded {
             task_id: id("t"),
             workflow: "order".parse().unwrap(),
             version: 3,
             process_state: ProcessState::Processed,
-            at,
-        }),
+        },
     ];
+    let events = events.into_iter().map(|happened| BusEvent::new("t", at, happened)).collect();
     publish(world.ports(), events).await;
-    let at = "2026-06-01T12:00:00Z";
+    let whole = |event: &str, data: Value| {
+        json!({
+            "metadata": {
+                "event_id": format!("t/{event}/1780315200000"), "event": event,
+                "schema_version": 1, "at": "2026-06-01T12:00:00Z",
+            },
+            "data": data,
+        })
+    };
     let expected = [
         (
             "Message Corrupt",
-            json!({
-                "alert": "message_corrupt", "role": "scheduler", "message_id": "m-1",
-                "reason": reason, "at": at,
-            }),
+            whole(
+                "message_corrupt",
+                json!({ "role": "scheduler", "message_id": "m-1", "reason": reason }),
+            ),
         ),
-        (
-            "Submission Refused",
-            json!({ "alert": "submission_refused", "reason": reason, "at": at }),
-        ),
+        ("Submission Refused", whole("submission_refused", json!({ "reason": reason }))),
         (
             "Task Ended",
-            json!({
-                "task_id": "t", "workflow": "order", "version": 3, "process_state": "Processed",
-                "at": at,
-            }),
+            whole(
+                "task_ended",
+                json!({
+                    "task_id": "t", "workflow": "order", "version": 3, "process_state": "Processed",
+                }),
+            ),
         ),
         (
             "Task In Error",
-            json!({
-                "alert": "task_in_error", "task_id": "t", "workflow": "order",
-                "steps": ["charge", "pack"], "reason": reason, "at": at,
-            }),
+            whole(
+                "task_in_error",
+                json!({
+                    "task_id": "t", "workflow": "order", "steps": ["charge", "pack"],
+                    "reason": reason,
+                }),
+            ),
         ),
     ];
     assert_eq!(published(&world).await, expected.map(|(kind, content)| (kind.to_owned(), content)));
@@ -87,15 +95,15 @@ pub(super) async fn an_event_is_published_with_its_kind_and_content(world: impl 
 pub(super) async fn more_than_ten_events_are_all_published(world: impl World) {
     for count in [1, 10, 11, 47] {
         let event = |n: usize| {
-            BusEvent::Alert(Alert::SubmissionRefused {
-                task_id: Some(n.to_string()),
-                reason: String::new(),
-                at: at(0),
-            })
+            let task_id = Some(n.to_string());
+            let refused = Happened::SubmissionRefused { task_id, reason: String::new() };
+            BusEvent::new("t", at(0), refused)
         };
         publish(world.ports(), (0..count).map(event).collect()).await;
         let events = published(&world).await;
-        let id = |(_, content): &(_, Value)| content["task_id"].as_str().unwrap().parse().unwrap();
+        let id = |(_, content): &(_, Value)| {
+            content["data"]["task_id"].as_str().unwrap().parse().unwrap()
+        };
         let mut ids: Vec<usize> = events.iter().map(id).collect();
         ids.sort_unstable();
         assert_eq!(ids, (0..count).collect::<Vec<_>>());

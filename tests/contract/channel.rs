@@ -1,5 +1,7 @@
 //! The channel: every message is answered for in its place, and arrives as it was sent.
 
+use std::time::Duration;
+
 use steward_core::{
     limits,
     ports::{Channel, Outgoing, PortError, Ports, Queue},
@@ -8,7 +10,12 @@ use steward_core::{
 use super::worlds::{Sent, World};
 
 fn to(queue: &Queue, body: impl Into<String>) -> Outgoing {
-    Outgoing { queue: queue.clone(), body: body.into(), attributes: Vec::new() }
+    Outgoing {
+        queue: queue.clone(),
+        body: body.into(),
+        attributes: Vec::new(),
+        delay: Duration::ZERO,
+    }
 }
 
 fn agent() -> Queue {

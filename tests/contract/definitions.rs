@@ -89,7 +89,7 @@ pub(super) async fn a_version_never_changes(world: impl World) {
 pub(super) async fn a_definition_with_problems_is_refused(world: impl World) {
     let mut broken = workflow("order", 1);
     broken.version = 0;
-    broken.steps["charge"].attempts = 0;
+    broken.steps["charge"].recovery.attempts.0 = 0;
     let problem = broken.problems()[0].to_string();
     let refused = world.publish_definition(&broken).await.unwrap_err();
     assert!(matches!(&refused, PublishError::Invalid(why) if *why == problem), "{refused:?}");

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 use steward_core::{
     limits,
-    ports::{Document, DocumentKey, Ports, Put, StateStore},
+    messages::Action,
+    ports::{Attempt, Document, DocumentKey, Ports, Put, StateStore},
     task::Task,
 };
 
@@ -14,7 +15,10 @@ use super::{
 };
 
 async fn put<P: Ports>(ports: &P, task: &Task, document: &Document) {
-    assert_eq!(ports.store().put_document(task, document).await.unwrap(), Put::Stored);
+    assert_eq!(
+        ports.store().put_document(&task.task_id, task.complete_by, document).await.unwrap(),
+        Put::Stored
+    );
 }
 
 /// Reads documents, in the order of their keys: the port promises none.
@@ -50,7 +54,8 @@ pub(super) async fn a_document_is_written_once(world: impl World) {
     put(ports, &task, &first).await;
     for body in [json!({ "charge": "c-2" }), first.body.clone()] {
         let again = Document { at: at(99), body, ..first.clone() };
-        let existing = ports.store().put_document(&task, &again).await.unwrap();
+        let existing =
+            ports.store().put_document(&task.task_id, task.complete_by, &again).await.unwrap();
         assert_eq!(existing, Put::Existing(first.body.clone()));
     }
     assert_eq!(read(ports, "t", std::slice::from_ref(&first.key)).await, [first]);
@@ -61,7 +66,7 @@ pub(super) async fn of_sixteen_writes_of_one_document_the_first_stays<W: World>(
         let document = output("charge", 1, n.into());
         (
             document.body.clone(),
-            ports.store().put_document(&new_task("t"), &document).await.unwrap(),
+            ports.store().put_document(&id("t"), at(3_600), &document).await.unwrap(),
         )
     });
     let (stored, existing): (Vec<_>, Vec<_>) =
@@ -100,7 +105,8 @@ pub(super) async fn missing_documents_are_left_out(world: impl World) {
 
 pub(super) async fn a_document_belongs_to_its_task(world: impl World) {
     let ports = world.ports();
-    let failure = DocumentKey::Failure(Attempt { step: step("charge"), action: Action::Do, number: 1 });
+    let failure =
+        DocumentKey::Failure(Attempt { step: step("charge"), action: Action::Do, number: 1 });
     let mut keys = vec![output("charge", 1, Value::Null).key, failure, DocumentKey::Submission];
     keys.sort();
     let of = |task_id: &str| -> Vec<_> {
@@ -127,6 +133,7 @@ pub(super) async fn the_submission_is_a_document_like_any_other(world: impl Worl
     ports.store().create(&task, &first).await.unwrap();
     assert_eq!(read(ports, "t", &[DocumentKey::Submission]).await, std::slice::from_ref(&first));
     let again = Document { body: "other".into(), ..first.clone() };
-    let existing = ports.store().put_document(&task, &again).await.unwrap();
+    let existing =
+        ports.store().put_document(&task.task_id, task.complete_by, &again).await.unwrap();
     assert_eq!(existing, Put::Existing(first.body));
 }

@@ -28,7 +28,7 @@ fn task_of_twenty_steps(running: u32) -> Task {
             true => StepState::Running { attempt, complete_by },
             false => StepState::Completed { attempt },
         };
-        (step(&format!("step_name_{n:02}")), StepRecord { state, failure_count: 0, error: None })
+        (step(&format!("step_name_{n:02}")), StepRecord::new(state))
     });
     let scheduler = Some("scheduler-0badcafe".to_owned());
     Task {
@@ -43,6 +43,10 @@ fn task_of_twenty_steps(running: u32) -> Task {
         ended_at: None,
         due: Some(time(30)),
         error: None,
+        undo_reason: None,
+        paused_at: None,
+        input: None,
+        commands: Vec::new(),
         steps: steps.collect(),
         ..full_task("0b0e6f3c-6a51-4a0e-9d0c-6f2a4b8f1e55")
     }

@@ -5,9 +5,11 @@ use std::{num::NonZeroU32, time::Duration};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use steward_core::{
+    command::CommandRecord,
+    messages::Action,
     names::{StepName, TaskId},
-    ports::{Document, DocumentKey, shard_of},
-    task::{ProcessState, StepRecord, StepState, Task},
+    ports::{Attempt, Document, DocumentKey, shard_of},
+    task::{ProcessState, Progress, StepRecord, StepState, Task},
     workflow::Workflow,
 };
 
@@ -42,6 +44,10 @@ pub(super) fn new_task(task_id: &str) -> Task {
         reply_to: None,
         traceparent: None,
         error: None,
+        undo_reason: None,
+        paused_at: None,
+        input: None,
+        commands: Vec::new(),
         steps: [].into(),
     }
 }
@@ -53,10 +59,9 @@ pub(super) fn task_due(task_id: &str, due: Option<Timestamp>) -> Task {
 
 /// A task with something in every field, and a step in every state.
 pub(super) fn full_task(task_id: &str) -> Task {
-    let record = |state, failure_count, error: Option<&str>| StepRecord {
-        state,
-        failure_count,
-        error: error.map(str::to_owned),
+    let record = |state, failure_count, error: Option<&str>| {
+        let error = error.map(str::to_owned);
+        StepRecord { run: Progress { failure_count, error, ..Progress::new(state) }, undo: None }
     };
     let (complete_by, until) = (at(90), at(95));
     Task {
@@ -71,6 +76,19 @@ pub(super) fn full_task(task_id: &str) -> Task {
         due: Some(at(110) + Duration::from_millis(999)),
         reply_to: Some("https://sqs.eu-west-1.amazonaws.com/000000000000/client-x".to_owned()),
         traceparent: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned()),
+        undo_reason: Some("asked for by ann".to_owned()),
+        paused_at: Some(at(101)),
+        input: Some("c-1".parse().unwrap()),
+        commands: [None, Some("the task is Processed".to_owned())]
+            .map(|refused| CommandRecord {
+                id: "c-1".parse().unwrap(),
+                command: "resubmit charge".to_owned(),
+                by: "ann".to_owned(),
+                why: "card renewed".to_owned(),
+                at: at(99),
+                refused,
+            })
+            .to_vec(),
         error: Some("step `charge`: Zahlung \"abgelehnt\" \u{1f4b3}\n…".to_owned()),
         steps: [
             (step("book"), record(StepState::Running { attempt: 1, complete_by }, 0, None)),
@@ -80,7 +98,27 @@ pub(super) fn full_task(task_id: &str) -> Task {
                 record(StepState::Waiting { attempt: 2, until }, 2, Some("503, later")),
             ),
             (step("pack"), record(StepState::Running { attempt: 100, complete_by }, 99, Some(""))),
-            (step("reserve"), record(StepState::Completed { attempt: 2 }, 1, Some("timed out"))),
+            (
+                step("reserve"),
+                StepRecord {
+                    undo: Some(Progress {
+                        failure_count: 4,
+                        input: Some("c-1".parse().unwrap()),
+                        ..Progress::new(StepState::Running { attempt: 5, complete_by })
+                    }),
+                    ..record(StepState::Completed { attempt: 2 }, 1, Some("timed out"))
+                },
+            ),
+            (
+                step("ship"),
+                StepRecord {
+                    run: Progress {
+                        may_have_run: true,
+                        ..Progress::new(StepState::Skipped { attempt: 0 })
+                    },
+                    undo: Some(Progress::new(StepState::Waiting { attempt: 1, until })),
+                },
+            ),
         ]
         .into(),
         ..new_task(task_id)
@@ -100,7 +138,11 @@ pub(super) fn submission(task: &Task) -> Document {
 
 /// What an attempt at a step returned.
 pub(super) fn output(name: &str, attempt: u32, body: Value) -> Document {
-    Document { key: DocumentKey::Output { step: step(name), attempt }, at: at(1), body }
+    Document {
+        key: DocumentKey::Output(Attempt { step: step(name), action: Action::Do, number: attempt }),
+        at: at(1),
+        body,
+    }
 }
 
 /// The ids of this many tasks, all in one shard.
@@ -114,11 +156,17 @@ pub(super) fn ids_in(shard: u32, shards: u32, count: usize) -> Vec<String> {
 pub(super) fn workflow(name: &str, version: u32) -> Workflow {
     serde_json::from_value(json!({
         "name": name, "version": version, "description": "Reserves, then charges — twice “quoted”.",
-        "complete_within": "1d 12h", "lifecycle_events": true,
+        "complete_within": "1d 12h", "overdue": "undo", "lifecycle_events": true,
         "steps": {
             "reserve": { "agent": "inventory", "request": { "path": "/reservations" } },
             "charge": {
-                "agent": "payment", "after": ["reserve"], "complete_within": "1m 30s 5ms", "attempts": 5,
+                "agent": "payment", "after": ["reserve"], "complete_within": "1m 30s 5ms",
+                "recovery": {
+                    "attempts": 5, "backoff": { "first": "2s", "rate": 1.5, "max": "3m", "jitter": false },
+                    "extended_wait": { "wait": "15m", "times": 4 }, "then": "undo",
+                },
+                "idempotent": true, "point_of_no_return": true,
+                "undo": { "complete_within": "20s", "request": { "path": "/refunds" } },
                 "request": {
                     "method": "PUT", "path": "/charges/${ input.id }",
                     "body": { "z": "${ steps.reserve.output.id }", "a": [1, 2.5, null, true] },

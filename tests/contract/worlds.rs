@@ -103,7 +103,9 @@ impl World for Memory {
     async fn published(&self) -> Vec<(String, Value)> {
         let events = self.ports.bus().take().into_iter();
         events
-            .map(|event| (event.detail_type().to_owned(), serde_json::to_value(&event).unwrap()))
+            .map(|event| {
+                (event.data.detail_type().to_owned(), serde_json::to_value(&event).unwrap())
+            })
             .collect()
     }
 }

@@ -22,8 +22,8 @@ use jiff::Timestamp;
 use steward_core::{
     names::TaskId,
     ports::{
-        Created, Document, DocumentKey, DueCursor, DuePage, PortError, Put, Saved, Shared, SharedKey,
-        SharedKind, SharedSaved, StateStore, shard_of,
+        Created, Document, DocumentKey, DueCursor, DuePage, PortError, Put, Saved, Shared,
+        SharedKey, SharedKind, SharedSaved, StateStore, shard_of,
     },
     task::{Task, later},
 };
@@ -196,7 +196,10 @@ impl StateStore for DynamoStore {
         let request = self
             .client
             .transact_write_items()
-            .transact_items(put(&self.documents, self.document_item(id, task.complete_by, submitted))?)
+            .transact_items(put(
+                &self.documents,
+                self.document_item(id, task.complete_by, submitted),
+            )?)
             .transact_items(put(&self.tasks, self.task_item(task)?)?);
         match request.send().await {
             Ok(_) => Ok(Created::Created),

@@ -134,8 +134,12 @@ fn timeline(task: &Task, documents: &[Document]) -> Vec<Line> {
             let (step, attempt, what) = match &document.key {
                 DocumentKey::Submission => (String::new(), None, "submitted".to_owned()),
                 DocumentKey::Input(id) => (String::new(), None, format!("input edited by {id}")),
-                DocumentKey::Output(of) => (of.step.to_string(), Some(of.number), "completed".to_owned()),
-                DocumentKey::Claim(of) => (of.step.to_string(), Some(of.number), "claimed".to_owned()),
+                DocumentKey::Output(of) => {
+                    (of.step.to_string(), Some(of.number), "completed".to_owned())
+                }
+                DocumentKey::Claim(of) => {
+                    (of.step.to_string(), Some(of.number), "claimed".to_owned())
+                }
                 DocumentKey::Failure(of) => {
                     let reason = document.body.get("reason").and_then(Value::as_str).unwrap_or("-");
                     (of.step.to_string(), Some(of.number), format!("failed: {reason}"))

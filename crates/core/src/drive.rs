@@ -24,7 +24,9 @@ use crate::{
     messages::{Outcome, StepReply},
     metrics,
     names::TaskId,
-    ports::{Attempt, Clock, Definitions, DocumentKey, PortError, Ports, Put, Saved, StateStore, chain},
+    ports::{
+        Attempt, Clock, Definitions, DocumentKey, PortError, Ports, Put, Saved, StateStore, chain,
+    },
     task::{ProcessState, Task},
     transition::{Context, Documents, Event, Transition, needs, transition},
     workflow::Workflow,

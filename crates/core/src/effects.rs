@@ -125,8 +125,7 @@ fn message(effect: Effect, traceparent: Option<String>) -> Message {
             outgoing(Queue::Scheduler, &SchedulerMessage::Reply(reply), traceparent)
         }
         Effect::Wake { wake, after } => {
-            let message =
-                outgoing(Queue::Scheduler, &SchedulerMessage::Wake(wake), traceparent);
+            let message = outgoing(Queue::Scheduler, &SchedulerMessage::Wake(wake), traceparent);
             Outgoing { delay: after, ..message }
         }
         Effect::Notice { queue, notice } => outgoing(Queue::Client(queue), &notice, traceparent),

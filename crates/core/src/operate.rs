@@ -217,9 +217,7 @@ impl Operator<'_, '_> {
                 .change
                 .task
                 .actions()
-                .filter(|(_, action, progress)| {
-                    *action == direction && progress.state.is_failed()
-                })
+                .filter(|(_, action, progress)| *action == direction && progress.state.is_failed())
                 .map(|(name, ..)| name.clone())
                 .collect();
             return match failed.as_slice() {

@@ -349,8 +349,7 @@ pub trait Channel: Send + Sync {
     ) -> impl Future<Output = Vec<Result<(), PortError>>> + Send;
 
     /// How many messages each queue of dead letters holds, by the queue's name; approximately.
-    fn dead_letters(&self)
-    -> impl Future<Output = Result<Vec<(String, u64)>, PortError>> + Send;
+    fn dead_letters(&self) -> impl Future<Output = Result<Vec<(String, u64)>, PortError>> + Send;
 }
 
 /// The operator's event bus.

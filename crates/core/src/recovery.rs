@@ -177,7 +177,8 @@ impl Backoff {
         let growth = self.rate.powi(i32::try_from(tried.saturating_sub(1)).unwrap_or(i32::MAX));
         let longest = self.max.as_secs_f64();
         let seconds = (self.first.as_secs_f64() * growth).min(longest);
-        let part = if self.jitter { 0.5 + f64::from(seed) / f64::from(u32::MAX) / 2.0 } else { 1.0 };
+        let part =
+            if self.jitter { 0.5 + f64::from(seed) / f64::from(u32::MAX) / 2.0 } else { 1.0 };
         // Whole milliseconds, as the state store keeps them.
         Duration::from_millis((seconds * part * 1_000.0).round() as u64)
     }
@@ -291,8 +292,12 @@ mod tests {
         assert_eq!(
             keys,
             [
-                "attempts", "backoff.rate", "backoff.first", "extended_wait.times",
-                "extended_wait.wait", "then",
+                "attempts",
+                "backoff.rate",
+                "backoff.first",
+                "extended_wait.times",
+                "extended_wait.wait",
+                "then",
             ]
         );
         assert!(Recovery::default().problems(Action::Do).is_empty());

@@ -329,8 +329,7 @@ impl Task {
     #[must_use]
     pub fn earliest_deadline(&self, now: Timestamp, pickup_within: Duration) -> Timestamp {
         let paused = self.paused_at.is_some();
-        let last =
-            if paused { later(now, limits::PAUSED_LOOK_WITHIN) } else { self.complete_by };
+        let last = if paused { later(now, limits::PAUSED_LOOK_WITHIN) } else { self.complete_by };
         let deadlines = self.actions().filter_map(|(_, _, progress)| match &progress.state {
             StepState::Running { complete_by, .. } => Some(*complete_by),
             StepState::Waiting { until, .. } if !paused => {

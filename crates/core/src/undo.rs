@@ -47,7 +47,8 @@ pub fn point_of_no_return(workflow: &Workflow, task: &Task) -> PointOfNoReturn {
 /// The steps that are left to undo.
 #[must_use]
 pub fn left(workflow: &Workflow, task: &Task) -> Vec<StepName> {
-    let is_left = |name: &StepName| task.steps.get(name).is_some_and(|r| is_left(workflow, name, r));
+    let is_left =
+        |name: &StepName| task.steps.get(name).is_some_and(|r| is_left(workflow, name, r));
     workflow.steps.keys().filter(|name| is_left(name)).cloned().collect()
 }
 
@@ -83,8 +84,7 @@ pub fn is_done(workflow: &Workflow, task: &Task) -> bool {
 }
 
 fn is_left(workflow: &Workflow, name: &StepName, record: &StepRecord) -> bool {
-    let has_undo =
-        workflow.steps.get(name).is_some_and(|step| step.action(Action::Undo).is_some());
+    let has_undo = workflow.steps.get(name).is_some_and(|step| step.action(Action::Undo).is_some());
     let passed = record.undo.as_ref().is_some_and(|undo| undo.state.has_passed());
     has_undo && has_effect(record) && !passed
 }

@@ -76,9 +76,9 @@ impl StepView {
         let until = match state {
             StepState::Running { complete_by, .. } => Some(*complete_by),
             StepState::Waiting { until, .. } => Some(*until),
-            StepState::Completed { .. }
-            | StepState::Failed { .. }
-            | StepState::Skipped { .. } => None,
+            StepState::Completed { .. } | StepState::Failed { .. } | StepState::Skipped { .. } => {
+                None
+            }
         };
         Self {
             state: record.name().to_owned(),
@@ -121,7 +121,9 @@ impl TaskView {
 /// What comes next: the task's own moves, or the operator's.
 fn next(task: &Task, steps: &BTreeMap<StepName, StepView>) -> String {
     match task.process_state {
-        ProcessState::Processed | ProcessState::Undone => return "nothing: it has ended".to_owned(),
+        ProcessState::Processed | ProcessState::Undone => {
+            return "nothing: it has ended".to_owned();
+        }
         ProcessState::Error => {
             return "an operator: resubmit, skip or complete what failed, or undo".to_owned();
         }

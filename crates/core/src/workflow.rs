@@ -137,9 +137,11 @@ impl StepDefinition {
             Action::Do => {
                 Some(ActionDefinition { complete_within: *complete_within, recovery, request })
             }
-            Action::Undo => undo.as_ref().map(|UndoDefinition { complete_within, recovery, request }| {
-                ActionDefinition { complete_within: *complete_within, recovery, request }
-            }),
+            Action::Undo => {
+                undo.as_ref().map(|UndoDefinition { complete_within, recovery, request }| {
+                    ActionDefinition { complete_within: *complete_within, recovery, request }
+                })
+            }
         }
     }
 }

@@ -22,8 +22,8 @@ use jiff::Timestamp;
 use serde::{Serialize, de::DeserializeOwned};
 use steward_aws::definitions::PublishError;
 use steward_core::{
-    limits,
     events::BusEvent,
+    limits,
     names::WorkflowName,
     ports::{Channel, Clock, Definitions, EventBus, Outgoing, PortError, Ports, Queue, Timing},
     task::later,

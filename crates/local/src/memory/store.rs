@@ -11,8 +11,8 @@ use jiff::Timestamp;
 use steward_core::{
     names::TaskId,
     ports::{
-        Created, Document, DocumentKey, DueCursor, DuePage, PortError, Put, Saved, Shared, SharedKey,
-        SharedKind, SharedSaved, StateStore, shard_of,
+        Created, Document, DocumentKey, DueCursor, DuePage, PortError, Put, Saved, Shared,
+        SharedKey, SharedKind, SharedSaved, StateStore, shard_of,
     },
     task::Task,
 };
