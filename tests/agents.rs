@@ -127,7 +127,7 @@ async fn handle<S: RemoteService>(
 }
 
 fn reply(task: &str, outcome: Value) -> Value {
-    json!({ "type": "reply", "task_id": task, "step": "step_1", "attempt": 3, "outcome": outcome })
+    json!({ "type": "reply", "task_id": task, "step": "step_1", "action": "do", "attempt": 3, "outcome": outcome })
 }
 
 fn completed(task: &str, output: Value) -> Value {
@@ -262,14 +262,13 @@ async fn corrupt_messages_fail_and_are_alerted_when_they_first_come() {
             ("m-3", format!("missing field `attempt` at line 1 column {half_at}")),
             ("m-4", "EOF while parsing a value at line 1 column 0".to_owned()),
         ];
-        let mut details: Vec<_> = alerts.iter().map(|alert| alert["detail"].clone()).collect();
+        let mut details: Vec<_> =
+            alerts.iter().map(|alert| alert["detail"]["data"].clone()).collect();
         details.sort_by_key(|detail| detail["message_id"].to_string());
-        let at = ports.clock().now();
+        let at = json!(ports.clock().now());
+        assert!(alerts.iter().all(|alert| alert["detail"]["metadata"]["at"] == at));
         let expected = expected.map(|(message_id, reason)| {
-            json!({
-                "alert": "message_corrupt", "role": "a", "message_id": message_id,
-                "reason": reason, "at": at,
-            })
+            json!({ "role": "a", "message_id": message_id, "reason": reason })
         });
         assert_eq!(details, expected);
         assert!(alerts.iter().all(|alert| alert["detail-type"] == "Message Corrupt"));

@@ -72,9 +72,9 @@ impl Door {
     async fn alerted(&self) -> Vec<(Option<String>, String)> {
         let alerts = self.deployment.alerts().await.into_iter().map(|event| {
             assert_eq!(event["detail-type"], "Submission Refused");
-            let alert = &event["detail"];
-            assert_eq!(alert["alert"], "submission_refused");
-            assert_eq!(alert["at"], json!(self.deployment.ports("reader").clock().now()));
+            let (metadata, alert) = (&event["detail"]["metadata"], &event["detail"]["data"]);
+            assert_eq!(metadata["event"], "submission_refused");
+            assert_eq!(metadata["at"], json!(self.deployment.ports("reader").clock().now()));
             (optional(&alert["task_id"]), alert["reason"].as_str().unwrap().to_owned())
         });
         sorted(alerts.collect())

@@ -115,7 +115,7 @@ async fn a_task_over_http_is_processed_traced_logged_and_told() {
     assert_eq!(heard.each_ref().map(|notice| &notice["task_id"]), [TASK, TASK]);
     let ended = next(&host, &host.queue_url(resources::ALERTS_QUEUE)).await;
     assert_eq!(
-        (&ended["detail-type"], &ended["detail"]["process_state"]),
+        (&ended["detail-type"], &ended["detail"]["data"]["process_state"]),
         (&json!("Task Ended"), &json!("Processed"))
     );
 

@@ -236,6 +236,8 @@ struct Requests {
 struct RequestOfStep {
     #[serde(rename = "request")]
     _request: Texts,
+    #[serde(rename = "undo")]
+    _undo: Option<Texts>,
 }
 
 struct Texts;
@@ -288,31 +290,72 @@ impl<'de> Visitor<'de> for Texts {
     }
 }
 
-/// Just enough of a definition to know where its keys are.
-#[derive(Debug, Default, Deserialize)]
-struct Outline {
-    version: Option<Spanned<IgnoredAny>>,
-    complete_within: Option<Spanned<IgnoredAny>>,
-    steps: Option<Keys<Keys<Spanned<IgnoredAny>>>>,
+/// Just enough of a definition to know where its keys are: those of maps in maps, and no lists.
+#[derive(Debug, Default)]
+struct Outline(IndexMap<String, Spanned<Outline>>);
+
+impl<'de> Deserialize<'de> for Outline {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(OutlineVisitor)
+    }
 }
 
-type Keys<T> = Spanned<IndexMap<String, T>>;
+struct OutlineVisitor;
 
-/// Where the key is that a problem is about, as `steps.charge.after`.
-fn place(outline: &Outline, at: &str) -> Option<Place> {
-    fn of<T>(spanned: &Spanned<T>) -> Option<Place> {
-        Some(Place::of(spanned.referenced))
+impl<'de> Visitor<'de> for OutlineVisitor {
+    type Value = Outline;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("anything")
     }
-    let keys: Vec<_> = at.split('.').collect();
-    match keys.as_slice() {
-        ["version"] => of(outline.version.as_ref()?),
-        ["complete_within"] => of(outline.complete_within.as_ref()?),
-        ["steps", step, key, ..] => {
-            let step = outline.steps.as_ref()?.value.get(*step)?;
-            step.value.get(*key).map_or_else(|| of(step), of)
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Outline, A::Error> {
+        let mut keys = IndexMap::new();
+        while let Some((key, value)) = map.next_entry()? {
+            keys.insert(key, value);
         }
-        _ => of(outline.steps.as_ref()?),
+        Ok(Outline(keys))
     }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Outline, A::Error> {
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Outline::default())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Outline, E> {
+        Ok(Outline::default())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Outline, E> {
+        Ok(Outline::default())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Outline, E> {
+        Ok(Outline::default())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Outline, E> {
+        Ok(Outline::default())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Outline, E> {
+        Ok(Outline::default())
+    }
+
+    fn visit_unit<E>(self) -> Result<Outline, E> {
+        Ok(Outline::default())
+    }
+}
+
+/// Where the key is that a problem is about, as `steps.charge.after`: as deep as the file has it.
+fn place(outline: &Outline, at: &str) -> Option<Place> {
+    let (mut here, mut found) = (outline, None);
+    for key in at.split('.') {
+        let Some(next) = here.0.get(key) else { break };
+        found = Some(Place::of(next.referenced));
+        here = &next.value;
+    }
+    found
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ steps:
   charge:
     agent: payment
     after: [reserve]
-    attempts: 5
+    recovery: { attempts: 5 }
     request:
       path: /charges
       body:
@@ -107,7 +107,7 @@ fn all_that_cannot_run_is_told_at_once_each_at_its_place() {
         text(
             "
 workflows/x.yaml:6:22: steps.reserve.complete_within: must be from 100ms to 30d
-workflows/x.yaml:12:15: steps.charge.attempts: must be from 1 to 100
+workflows/x.yaml:12:27: steps.charge.recovery.attempts: must be from 1 to 100
 workflows/x.yaml:14:7: steps.charge.request: `steps.ship.output`: there is no step `ship`"
         )
     );
@@ -138,12 +138,12 @@ fn an_unknown_key_is_named_with_those_there_are() {
             told("attempts: 5", "atempts: 5"),
             text(
                 "
-workflows/x.yaml:12:5: unknown field `atempts`, expected one of agent, after, complete_within, attempts, request
+workflows/x.yaml:12:17: unknown field `atempts`, expected one of attempts, backoff, extended_wait, then
    |
 10 |     agent: payment
 11 |     after: [reserve]
-12 |     atempts: 5
-   |     ^
+12 |     recovery: { atempts: 5 }
+   |                 ^
 13 |     request:
 14 |       path: /charges
    |"
@@ -189,12 +189,12 @@ fn a_value_of_the_wrong_type_is_told_what_it_should_be() {
         told("attempts: 5", "attempts: many"),
         text(
             "
-workflows/x.yaml:12:15: expected a whole number, not negative
+workflows/x.yaml:12:27: expected a whole number, not negative
    |
 10 |     agent: payment
 11 |     after: [reserve]
-12 |     attempts: many
-   |               ^
+12 |     recovery: { attempts: many }
+   |                           ^
 13 |     request:
 14 |       path: /charges
    |"
@@ -208,7 +208,7 @@ workflows/x.yaml:12:15: expected a whole number, not negative
         (
             "path: /charges",
             "path: 5",
-            "14:7: steps.charge.request.path: must be a text that starts with `/`",
+            "14:13: steps.charge.request.path: must be a text that starts with `/`",
         ),
         (
             "path: /charges",
@@ -261,7 +261,7 @@ workflows/x.yaml:12:13: illegal placement of ':' indicator
    |
 10 |     agent: payment
 11 |     after: [reserve
-12 |     attempts: 5
+12 |     recovery: { attempts: 5 }
    |             ^
 13 |     request:
 14 |       path: /charges
@@ -275,6 +275,29 @@ workflows/x.yaml:12:13: illegal placement of ':' indicator
 }
 
 #[test]
+fn what_is_wrong_with_an_undo_is_found_at_its_place() {
+    let undo = "agent: payment
+    undo:
+      recovery: { then: undo, attempts: 0 }
+      request: { path: '/refunds/${ steps.ship.output }' }";
+    assert_eq!(
+        told("agent: payment", undo),
+        text(
+            "
+workflows/x.yaml:12:25: steps.charge.undo.recovery.then: an undo that fails cannot be undone; it ends in an alert
+workflows/x.yaml:12:41: steps.charge.undo.recovery.attempts: must be from 1 to 100
+workflows/x.yaml:13:16: steps.charge.undo.request: `steps.ship.output`: there is no step `ship`"
+        )
+    );
+    let broken = undo.replace("steps.ship.output", "nothing.here");
+    let told = told("agent: payment", &broken);
+    assert!(
+        told.starts_with("workflows/x.yaml:13:24: expression `nothing.here`: unknown name"),
+        "{told}"
+    );
+}
+
+#[test]
 fn a_missing_key_is_named() {
     assert_eq!(
         told("    agent: payment\n", ""),
@@ -283,7 +306,7 @@ fn a_missing_key_is_named() {
 workflows/x.yaml:12:5: missing field `agent`
    |
 10 |     after: [reserve]
-11 |     attempts: 5
+11 |     recovery: { attempts: 5 }
 12 |     request:
    |     ^
 13 |       path: /charges
