@@ -17,5 +17,6 @@ mod event_source;
 mod faults;
 mod races;
 // mod stories;
+mod supervision;
 mod support;
 mod template;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use aws_sdk_sqs::{
     Client,
-    types::{MessageAttributeValue, SendMessageBatchRequestEntry},
+    types::{MessageAttributeValue, QueueAttributeName, SendMessageBatchRequestEntry},
 };
 use futures_util::{StreamExt, stream};
 use steward_core::{
@@ -14,7 +14,7 @@ use steward_core::{
 };
 
 use crate::{
-    config::AgentQueueUrl,
+    config::{AgentQueueUrl, QueueUrls},
     errors::{corrupt, failed, for_each},
 };
 
@@ -35,13 +35,20 @@ pub struct SqsChannel {
     scheduler: String,
     rejected: String,
     agents: AgentQueueUrl,
+    dead_letters: QueueUrls,
 }
 
 impl SqsChannel {
     /// A channel over these queues.
     #[must_use]
-    pub fn new(client: Client, scheduler: String, rejected: String, agents: AgentQueueUrl) -> Self {
-        Self { client, scheduler, rejected, agents }
+    pub fn new(
+        client: Client,
+        scheduler: String,
+        rejected: String,
+        agents: AgentQueueUrl,
+        dead_letters: QueueUrls,
+    ) -> Self {
+        Self { client, scheduler, rejected, agents, dead_letters }
     }
 
     fn url(&self, queue: &Queue) -> String {
@@ -124,9 +131,29 @@ impl Channel for SqsChannel {
     }
 
     async fn dead_letters(&self) -> Result<Vec<(String, u64)>, PortError> {
-        Ok(Vec::new())
+        let mut held = Vec::new();
+        for url in &self.dead_letters.0 {
+            let operation = || format!("count the messages of {url}");
+            let request = DEAD_LETTER_COUNTS
+                .iter()
+                .fold(self.client.get_queue_attributes().queue_url(url), |request, name| {
+                    request.attribute_names(name.clone())
+                });
+            let answer = request.send().await.map_err(failed(operation()))?;
+            let counts = answer.attributes().into_iter().flatten();
+            let counts = counts.map(|(_, count)| count.parse::<u64>()).sum::<Result<_, _>>();
+            let counts = counts.map_err(|error| corrupt(operation())(error.into()))?;
+            held.push((url.rsplit('/').next().unwrap_or(url).to_owned(), counts));
+        }
+        Ok(held)
     }
 }
+
+/// A dead letter that somebody is looking at is a dead letter still.
+const DEAD_LETTER_COUNTS: [QueueAttributeName; 2] = [
+    QueueAttributeName::ApproximateNumberOfMessages,
+    QueueAttributeName::ApproximateNumberOfMessagesNotVisible,
+];
 
 /// Messages that go out together, each with its place in what was asked.
 #[derive(Default)]

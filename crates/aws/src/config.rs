@@ -27,6 +27,9 @@ pub struct Config {
     /// The agents' queues: a URL in which `{agent}` stands for the logical agent's name.
     #[envconfig(from = "STEWARD_AGENT_QUEUE_URL")]
     pub agent_queue_url: AgentQueueUrl,
+    /// The queues of dead letters that the supervisor keeps an eye on: URLs, separated by commas.
+    #[envconfig(from = "STEWARD_DEAD_LETTER_QUEUES", default = "")]
+    pub dead_letter_queues: QueueUrls,
     /// The queues that clients may name for notices: URLs, separated by commas, each exact or with a
     /// `*` at its end. Empty: none.
     #[envconfig(from = "STEWARD_REPLY_QUEUES", default = "")]
@@ -65,6 +68,19 @@ impl FromStr for HumanDuration {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         humantime::parse_duration(text).map(Self)
+    }
+}
+
+/// URLs of queues, separated by commas.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct QueueUrls(pub Vec<String>);
+
+impl FromStr for QueueUrls {
+    type Err = std::convert::Infallible;
+
+    fn from_str(list: &str) -> Result<Self, Self::Err> {
+        let urls = list.split(',').map(str::trim).filter(|url| !url.is_empty());
+        Ok(Self(urls.map(str::to_owned).collect()))
     }
 }
 

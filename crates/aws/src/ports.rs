@@ -57,6 +57,7 @@ impl AwsPorts {
             config.scheduler_queue_url.clone(),
             config.rejected_queue_url.clone(),
             config.agent_queue_url.clone(),
+            config.dead_letter_queues.clone(),
         );
         let eventbridge = aws_sdk_eventbridge::Client::from_conf(eventbridge.build());
         Self {

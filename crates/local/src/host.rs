@@ -171,7 +171,9 @@ impl Host {
             loop {
                 ticks.tick().await;
                 let deadline = later(now(&ports), INVOCATION);
-                if let Err(error) = supervisor::sweep(&*ports, fastrand::u32(..), deadline).await {
+                if let Err(error) =
+                    supervisor::supervise(&*ports, fastrand::u32(..), deadline).await
+                {
                     tracing::warn!(%error, "sweep failed; the next one takes over");
                 }
             }

@@ -8,7 +8,10 @@ use aws_sdk_dynamodb::types::{
     ProjectionType, ScalarAttributeType, TimeToLiveSpecification,
 };
 use aws_sdk_sqs::types::QueueAttributeName;
-use steward_aws::{Config, config::HumanDuration};
+use steward_aws::{
+    Config,
+    config::{HumanDuration, QueueUrls},
+};
 use steward_core::{names::AgentName, submission::ReplyQueues};
 
 use crate::embedded::{EmbeddedAws, EventRule};
@@ -29,6 +32,8 @@ pub const SCHEDULER_QUEUE: &str = "steward-scheduler";
 pub const REJECTED_QUEUE: &str = "steward-rejected";
 /// Where a rule puts every event of the bus, so that alerts can be looked at.
 pub const ALERTS_QUEUE: &str = "steward-alerts";
+/// What the name of a queue of dead letters ends with, after its source's name.
+pub const DEAD_LETTERS: &str = "-dead-letters";
 /// What the names of clients' own queues start with.
 pub const CLIENT_QUEUES: &str = "client-";
 
@@ -46,8 +51,10 @@ const RECEIVES_MAX: u32 = 5;
 pub async fn create(aws: &EmbeddedAws, agents: &[AgentName]) -> Result<Config> {
     let sdk = aws.sdk_config();
     create_tables(&aws_sdk_dynamodb::Client::new(&sdk)).await?;
-    for agent in agents {
-        create_queue(&sdk, &format!("steward-agent-{agent}"), true).await?;
+    let agent_queues: Vec<_> =
+        agents.iter().map(|agent| format!("steward-agent-{agent}")).collect();
+    for queue in &agent_queues {
+        create_queue(&sdk, queue, true).await?;
     }
     create_queue(&sdk, SUBMISSIONS_QUEUE, true).await?;
     let scheduler_queue_url = create_queue(&sdk, SCHEDULER_QUEUE, true).await?;
@@ -62,11 +69,17 @@ pub async fn create(aws: &EmbeddedAws, agents: &[AgentName]) -> Result<Config> {
     let base = scheduler_queue_url
         .strip_suffix(SCHEDULER_QUEUE)
         .context("a queue's URL ends in its name")?;
+    let watched = agent_queues.iter().map(String::as_str);
+    let dead_letters = watched
+        .chain([SUBMISSIONS_QUEUE, SCHEDULER_QUEUE])
+        .map(|queue| format!("{base}{queue}{DEAD_LETTERS}"))
+        .collect();
     Ok(Config {
         tasks_table: TASKS_TABLE.to_owned(),
         documents_table: DOCUMENTS_TABLE.to_owned(),
         workflows_table: WORKFLOWS_TABLE.to_owned(),
         agent_queue_url: format!("{base}steward-agent-{{agent}}").parse()?,
+        dead_letter_queues: QueueUrls(dead_letters),
         reply_queues: ReplyQueues::parse(&format!("{base}{CLIENT_QUEUES}*")),
         event_bus: EVENT_BUS.to_owned(),
         shards: std::num::NonZeroU32::MIN.saturating_add(3),
@@ -89,7 +102,7 @@ pub async fn create_queue(sdk: &SdkConfig, name: &str, dead_letters: bool) -> Re
         .queue_name(name)
         .attributes(QueueAttributeName::VisibilityTimeout, VISIBILITY_SECONDS.to_string());
     if dead_letters {
-        let dead = format!("{name}-dead-letters");
+        let dead = format!("{name}{DEAD_LETTERS}");
         client.create_queue().queue_name(&dead).send().await?;
         let arn =
             format!("arn:aws:sqs:{}:{}:{dead}", crate::embedded::REGION, crate::embedded::ACCOUNT);

@@ -4,6 +4,7 @@
 //! Several may run at once: a task's save is conditional, so one expiry is counted once. Nothing
 //! depends on one run: what it leaves is due still, and the next run finds it.
 
+use futures_util::future::join;
 use jiff::Timestamp;
 use serde::Serialize;
 use steward_core::{
@@ -12,6 +13,25 @@ use steward_core::{
     task::earlier,
     transition::Event,
 };
+
+mod dead_letters;
+
+/// One run: sweeps the due index, and makes good what else was left untold.
+///
+/// # Errors
+/// The due index could not be read. What is left untold is told by the next run.
+pub async fn supervise<P: Ports>(
+    ports: &P,
+    first_shard: u32,
+    deadline: Timestamp,
+) -> Result<Swept, PortError> {
+    let (swept, told) =
+        join(sweep(ports, first_shard, deadline), dead_letters::tell_new(ports)).await;
+    if let Err(error) = told {
+        tracing::warn!(error = chain(&error), "dead letters not told; the next run does");
+    }
+    swept
+}
 
 /// What one sweep saw.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]

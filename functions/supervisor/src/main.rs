@@ -3,7 +3,7 @@
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
 use serde::de::IgnoredAny;
 use steward_aws::{AwsPorts, Config, function, telemetry};
-use supervisor::sweep;
+use supervisor::supervise;
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -12,7 +12,7 @@ async fn main() -> Result<(), Error> {
     let ports = &AwsPorts::new(&function::sdk_config().await, &config, "supervisor");
     run(service_fn(|event: LambdaEvent<IgnoredAny>| async move {
         let first_shard = function::random();
-        let swept = sweep(ports, first_shard, function::deadline(&event.context)).await?;
+        let swept = supervise(ports, first_shard, function::deadline(&event.context)).await?;
         tracing::info!(
             due = swept.due,
             failed = swept.failed,

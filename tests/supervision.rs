@@ -1,0 +1,173 @@
+//! The supervisor at scale, and what it watches beside the due index.
+
+use std::{collections::HashMap, num::NonZeroU32};
+
+use aws_sdk_dynamodb::types::{AttributeValue, PutRequest, WriteRequest};
+use futures_util::{StreamExt, stream};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use steward_aws::{
+    meter::{Meter, total},
+    ports::SharedInterceptor,
+};
+use steward_core::{
+    drive::TASKS_AT_ONCE,
+    ports::{Clock, Ports, shard_of},
+    submission::accept,
+    task::{ProcessState, Task},
+};
+use supervisor::{supervise, sweep};
+
+use crate::support::{Cut, Deployment, Sabotage, completed, event, line};
+
+const TASKS: usize = 100_000;
+const OVERDUE: usize = 1_000;
+
+/// Items in one `BatchWriteItem`, by DynamoDB's limit.
+const BATCH: usize = 25;
+
+/// Puts tasks in the table as submission would, without sending any wake.
+async fn fill(deployment: &Deployment) {
+    let now = deployment.clock.now();
+    let client = aws_sdk_dynamodb::Client::new(&deployment.aws.sdk_config());
+    let shards = deployment.config.shards;
+    let ids: Vec<_> = (0..TASKS).collect();
+    let batches = ids.chunks(BATCH).map(|numbers| {
+        let writes = numbers.iter().map(|number| {
+            // Each hundredth was due an hour ago; the others are due in an hour.
+            let hours = if number % (TASKS / OVERDUE) == 0 { -1 } else { 1 };
+            put(&task(*number, now + SignedDuration::from_hours(hours)), shards)
+        });
+        let writes: Vec<_> = writes.collect();
+        client.batch_write_item().request_items(&deployment.config.tasks_table, writes).send()
+    });
+    stream::iter(batches)
+        .buffer_unordered(4)
+        .for_each(async |written| {
+            assert!(written.unwrap().unprocessed_items.unwrap_or_default().is_empty());
+        })
+        .await;
+}
+
+fn task(number: usize, due: Timestamp) -> Task {
+    let submission = json!({ "task_id": format!("t-{number}"), "workflow": "line" });
+    let submission = serde_json::from_value(submission).unwrap();
+    let timing = steward_core::ports::Timing {
+        pickup_within: std::time::Duration::ZERO,
+        clock_skew: std::time::Duration::ZERO,
+    };
+    let submitted_at = due - SignedDuration::from_hours(1);
+    let (task, _) = accept(&submission, &line(1), None, submitted_at, timing);
+    Task { due: Some(due), ..task }
+}
+
+fn put(task: &Task, shards: NonZeroU32) -> WriteRequest {
+    let mut item: HashMap<String, AttributeValue> = serde_dynamo::to_item(task).unwrap();
+    let shard = shard_of(&task.task_id, shards).to_string();
+    item.insert("shard".to_owned(), AttributeValue::N(shard));
+    let request = PutRequest::builder().set_item(Some(item)).build().unwrap();
+    WriteRequest::builder().put_request(request).build()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sweep_of_100_000_tasks_reads_only_the_overdue_ones_and_they_are_finished() {
+    let deployment = Deployment::new(&line(1)).await;
+    fill(&deployment).await;
+    let meter = Meter::default();
+    let supervisor = deployment.watched("supervisor", vec![SharedInterceptor::new(meter.clone())]);
+
+    let swept = sweep(&supervisor, 0, Timestamp::MAX).await.unwrap();
+    assert_eq!((swept.due, swept.failed, swept.shards_left), (OVERDUE as u64, 0, 0));
+    let read = meter.read();
+    let index = total(&read, "DynamoDB.Query");
+    // Keys of a few dozen bytes each, 4 KB a unit, read eventually consistently at half the price.
+    // All 100,000 would be over 700 units.
+    assert!(index.read_units <= 20.0, "{index:?}");
+    let loads = total(&read, "DynamoDB.GetItem");
+    // The first tasks in hand all miss the definition, which none has read yet.
+    let most = (OVERDUE + TASKS_AT_ONCE) as f64;
+    assert!(loads.read_units <= most, "each is read once: {loads:?}");
+
+    let mut wakes = 0;
+    loop {
+        let messages = deployment.to_scheduler().await;
+        if messages.is_empty() {
+            break;
+        }
+        wakes += messages.len();
+        let ports = deployment.ports("scheduler");
+        for batch in messages.chunks(100) {
+            scheduler::handle(&ports, event(batch.to_vec(), 1)).await;
+        }
+        let replies: Vec<_> = deployment.requests().await.iter().map(completed).collect();
+        for batch in replies.chunks(100) {
+            scheduler::handle(&ports, event(batch.to_vec(), 1)).await;
+        }
+    }
+    assert_eq!(wakes, OVERDUE, "each was asked for once");
+    for number in (0..TASKS).step_by(TASKS / OVERDUE) {
+        let task = deployment.task(&format!("t-{number}")).await;
+        assert_eq!((task.process_state, task.due), (ProcessState::Processed, None), "t-{number}");
+    }
+    let again = sweep(&deployment.ports("supervisor"), 3, Timestamp::MAX).await.unwrap();
+    assert_eq!(again.due, 0);
+}
+
+#[tokio::test]
+async fn a_sweep_stops_when_its_time_is_up_and_the_next_goes_on() {
+    let deployment = Deployment::new(&line(1)).await;
+    let ports = deployment.ports("supervisor");
+    let none = sweep(&ports, 0, ports.clock().now()).await.unwrap();
+    assert_eq!((none.due, none.shards_left), (0, deployment.config.shards.get()));
+    let all = sweep(&ports, 0, Timestamp::MAX).await.unwrap();
+    assert_eq!(all.shards_left, 0);
+}
+
+/// A deployment with something in the dead letters of the scheduler's queue.
+async fn with_dead_letter() -> Deployment {
+    let deployment = Deployment::new(&line(1)).await;
+    let queue = format!("{}-dead-letters", deployment.config.scheduler_queue_url);
+    let client = aws_sdk_sqs::Client::new(&deployment.aws.sdk_config());
+    client.send_message().queue_url(queue).message_body("{").send().await.unwrap();
+    deployment
+}
+
+async fn alerts_of_a_run(deployment: &Deployment) -> Vec<Value> {
+    supervise(&deployment.ports("supervisor"), 0, Timestamp::MAX).await.unwrap();
+    deployment.alerts().await
+}
+
+#[tokio::test]
+async fn a_dead_letter_is_told_once_for_each_that_comes() {
+    let deployment = with_dead_letter().await;
+    let alerts = alerts_of_a_run(&deployment).await;
+    assert_eq!(alerts.len(), 1, "{alerts:?}");
+    assert_eq!(alerts[0]["detail-type"], "Dead Letter Seen");
+    assert_eq!(alerts[0]["detail"]["metadata"]["event"], "dead_letter_seen");
+    let expected = json!({ "queue": "steward-scheduler-dead-letters", "messages": 1 });
+    assert_eq!(alerts[0]["detail"]["data"], expected);
+    assert_eq!(alerts_of_a_run(&deployment).await.len(), 0);
+
+    let queue = format!("{}-dead-letters", deployment.config.scheduler_queue_url);
+    let client = aws_sdk_sqs::Client::new(&deployment.aws.sdk_config());
+    client.send_message().queue_url(&queue).message_body("[").send().await.unwrap();
+    assert_eq!(alerts_of_a_run(&deployment).await[0]["detail"]["data"]["messages"], 2);
+
+    // Taken out again: nothing to tell, and the next one is told.
+    assert_eq!(deployment.take(&queue).await.len(), 2);
+    assert_eq!(alerts_of_a_run(&deployment).await.len(), 0);
+    client.send_message().queue_url(&queue).message_body("[").send().await.unwrap();
+    assert_eq!(alerts_of_a_run(&deployment).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_supervisor_that_dies_after_telling_of_a_dead_letter_has_the_next_one_tell_again() {
+    let deployment = with_dead_letter().await;
+    let sabotage = Sabotage::once("PutItem", "#dead-letters", Cut::DieBefore);
+    let ports = deployment.sabotaged("supervisor", sabotage);
+    let run = async move { supervise(&ports, 0, Timestamp::MAX).await };
+    assert!(tokio::spawn(run).await.is_err());
+    assert_eq!(deployment.alerts().await.len(), 1);
+    assert_eq!(alerts_of_a_run(&deployment).await.len(), 1);
+    assert_eq!(alerts_of_a_run(&deployment).await.len(), 0);
+}
