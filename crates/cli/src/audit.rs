@@ -41,14 +41,24 @@ impl Audit {
             }
             ProcessState::Processed => {
                 for service in Service::ALL {
-                    let count = effects(service);
-                    if count != 1 {
-                        self.findings
-                            .push(format!("{order}: Processed, with {count} effects in {service}"));
+                    let (count, standing) = (effects(service), ledger.standing(service, order));
+                    if (count, standing) != (1, 1) {
+                        self.findings.push(format!(
+                            "{order}: Processed, with {count} effects in {service}, {standing} of them standing"
+                        ));
                     }
                 }
             }
-            ProcessState::Undone => {}
+            ProcessState::Undone => {
+                for service in Service::ALL {
+                    let (count, standing) = (effects(service), ledger.standing(service, order));
+                    if count > 1 || standing > 0 {
+                        self.findings.push(format!(
+                            "{order}: Undone, with {count} effects in {service}, {standing} of them standing"
+                        ));
+                    }
+                }
+            }
             ProcessState::Error => {
                 for service in Service::ALL {
                     let count = effects(service);
@@ -112,7 +122,9 @@ mod tests {
         );
         assert_eq!(
             findings(Some(&task(ProcessState::Processed)), &nothing),
-            Service::ALL.map(|service| format!("o-1: Processed, with 0 effects in {service}"))
+            Service::ALL.map(|service| format!(
+                "o-1: Processed, with 0 effects in {service}, 0 of them standing"
+            ))
         );
     }
 
@@ -134,9 +146,13 @@ mod tests {
         }
         let found = findings(Some(&task(ProcessState::Processed)), &services.ledger());
         assert!(
-            found.contains(&"o-1: Processed, with 2 effects in payment".to_owned()),
+            found.contains(
+                &"o-1: Processed, with 2 effects in payment, 2 of them standing".to_owned()
+            ),
             "{found:?}"
         );
+        let found = findings(Some(&task(ProcessState::Undone)), &services.ledger());
+        assert_eq!(found, ["o-1: Undone, with 2 effects in payment, 2 of them standing"]);
         let mut audit = Audit::default();
         audit.check_foreign(&BTreeSet::new(), &services.ledger());
         assert_eq!(audit.findings, ["o-1: known to payment, never submitted"]);

@@ -1,5 +1,5 @@
 //! `steward demo`: orders through services that misbehave on purpose, everything in this process, and
-//! an audit of what came of it.
+//! an audit of what came of it. With `--chaos`, the function set itself is killed meanwhile.
 //!
 //! ```text
 //! this client ──► submissions queue ──► the function set ──► inventory, payment, shipping
@@ -10,6 +10,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    num::NonZeroU32,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
@@ -39,13 +40,16 @@ use steward_local::{
 };
 use tokio::{sync::Semaphore, task::JoinSet};
 
-use crate::{audit::Audit, table::table};
+use crate::{audit::Audit, chaos::Chaos, table::table};
 
 /// The workflow that the demo runs, as it ships.
 const WORKFLOW: &str = include_str!("../../../workflows/order.yaml");
 
 /// How long the demo waits for the last order before it audits what there is.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Instances of each function while they are killed at random.
+const INSTANCES_IN_CHAOS: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
 
 /// How often a message is delivered twice.
 const DUPLICATES: f64 = 0.03;
@@ -71,6 +75,10 @@ pub(crate) struct DemoArgs {
     /// How many orders are under way at once.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     in_flight: u32,
+    /// Kill submissions, schedulers, agents and supervisors meanwhile, take a service down for a
+    /// while, and refuse more for good, undos too.
+    #[arg(long)]
+    chaos: bool,
     /// One JSON object on standard output instead of the table.
     #[arg(long)]
     json: bool,
@@ -81,13 +89,20 @@ pub(crate) async fn run(args: DemoArgs) -> Result<()> {
     let recorder = DebuggingRecorder::new();
     let counters = recorder.snapshotter();
     recorder.install().context("install the counters")?;
-    let services = MockServices::start(FaultPlan::demo(args.seed)).await?;
-    let host = start_host(&services, args.seed).await?;
+    let plan = if args.chaos { FaultPlan::chaos(args.seed) } else { FaultPlan::demo(args.seed) };
+    let services = MockServices::start(plan).await?;
+    let host = start_host(&services, &args).await?;
     let client = Client::start(&host, args.in_flight as usize).await?;
     let started = Instant::now();
-    client.submit_all(&host, args.tasks, args.json).await?;
+    let chaos = Chaos::new(args.seed);
+    let havoc = chaos.wreak(&host, &services, &client.heard, args.tasks);
+    tokio::select! {
+        submitted = client.submit_all(&host, args.tasks, args.json) => submitted?,
+        () = havoc, if args.chaos => {}
+    }
     let seconds = started.elapsed().as_secs_f64();
-    let report = report(&args, &host, &services.ledger(), &client, &counters, seconds).await?;
+    let counted = (&counters, &chaos);
+    let report = report(&args, &host, &services.ledger(), &client, counted, seconds).await?;
     report.print(args.json)?;
     if !report.audit.passed() {
         bail!("the audit failed");
@@ -95,7 +110,7 @@ pub(crate) async fn run(args: DemoArgs) -> Result<()> {
     Ok(())
 }
 
-async fn start_host(services: &MockServices, seed: u64) -> Result<Host> {
+async fn start_host(services: &MockServices, args: &DemoArgs) -> Result<Host> {
     let workflow = definitions::parse(Path::new("workflows/order.yaml"), WORKFLOW)?;
     let agent = |service: Service| {
         Ok::<_, anyhow::Error>((service.name().parse()?, services.base_url(service).parse()?))
@@ -104,10 +119,11 @@ async fn start_host(services: &MockServices, seed: u64) -> Result<Host> {
         workflows: vec![workflow],
         agents: Service::ALL.into_iter().map(agent).collect::<Result<_, _>>()?,
         supervise_every: Some(SUPERVISE_EVERY),
+        instances: if args.chaos { INSTANCES_IN_CHAOS } else { NonZeroU32::MIN },
         ..HostOptions::default()
     });
     let host = host.await?;
-    host.aws.duplicate_messages(DUPLICATES, seed);
+    host.aws.duplicate_messages(DUPLICATES, args.seed);
     Ok(host)
 }
 
@@ -120,7 +136,7 @@ struct Client {
 }
 
 /// What has been heard so far.
-struct Heard {
+pub(crate) struct Heard {
     /// A permit for each order that may be under way.
     room: Semaphore,
     inner: Mutex<HeardInner>,
@@ -129,7 +145,10 @@ struct Heard {
 struct HeardInner {
     under_way: HashMap<String, Instant>,
     latencies: Histogram<u64>,
+    ended: usize,
     alerted: BTreeSet<String>,
+    /// Events on the bus by name, each counted once however often it is published.
+    events: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Heard {
@@ -152,6 +171,7 @@ impl Heard {
                 let Some(since) = inner.under_way.remove(&id) else { return };
                 let micros = u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
                 inner.latencies.saturating_record(micros);
+                inner.ended += 1;
                 self.room.add_permits(1);
             }
         }
@@ -160,11 +180,25 @@ impl Heard {
     fn alert(&self, body: &str) {
         let event: Value = serde_json::from_str(body).unwrap_or_default();
         let text = |path| event.pointer(path).and_then(Value::as_str);
-        if let Some("task_in_error" | "undo_failed") = text("/detail/metadata/event")
+        let name = text("/detail/metadata/event").unwrap_or_default();
+        let event_id = text("/detail/metadata/event_id").unwrap_or_default();
+        let mut inner = self.lock();
+        inner.events.entry(name.to_owned()).or_default().insert(event_id.to_owned());
+        if matches!(name, "task_in_error" | "undo_failed")
             && let Some(id) = text("/detail/data/task_id")
         {
-            self.lock().alerted.insert(id.to_owned());
+            inner.alerted.insert(id.to_owned());
         }
+    }
+
+    /// How many orders have ended.
+    pub(crate) fn ended(&self) -> usize {
+        self.lock().ended
+    }
+
+    /// How many events of this name were published.
+    pub(crate) fn events(&self, name: &str) -> usize {
+        self.lock().events.get(name).map_or(0, BTreeSet::len)
     }
 }
 
@@ -175,7 +209,9 @@ impl Client {
         let inner = HeardInner {
             under_way: HashMap::new(),
             latencies: Histogram::new_with_max(LATENCY_MAX_US, 3)?,
+            ended: 0,
             alerted: BTreeSet::new(),
+            events: BTreeMap::new(),
         };
         let heard = Arc::new(Heard { room: Semaphore::new(in_flight), inner: Mutex::new(inner) });
         let (sqs, mut listeners) = (host.sqs(), JoinSet::new());
@@ -286,7 +322,7 @@ async fn report(
     host: &Host,
     ledger: &Ledger,
     client: &Client,
-    counters: &Snapshotter,
+    (counters, chaos): (&Snapshotter, &Chaos),
     seconds: f64,
 ) -> Result<Report> {
     let orders: Vec<_> = (0..args.tasks).map(order_id).collect();
@@ -314,7 +350,7 @@ async fn report(
     let recoveries = tasks.values().flat_map(|task| task.steps.values());
     let recoveries =
         recoveries.map(|step| u64::from(step.run.state.attempt().saturating_sub(1))).sum();
-    let counts = vec![
+    let mut counts = vec![
         ("remote_calls", "remote calls", ledger.calls_total()),
         ("faults_injected", "faults injected", faults),
         ("calls_retried", "calls retried by agents", counted(metrics::CALLS_RETRIED)),
@@ -327,6 +363,15 @@ async fn report(
         ("calls_deduplicated", "repeats recognised by the services", ledger.deduplicated_total()),
         ("alerts", "tasks alerted", heard.alerted.len() as u64),
     ];
+    if args.chaos {
+        counts.push(("instances_killed", "instances killed", chaos.killed()));
+        for (name, label) in
+            [("breaker_opened", "breakers opened"), ("breaker_closed", "breakers closed")]
+        {
+            let events = heard.events.get(name).map_or(0, BTreeSet::len);
+            counts.push((name, label, events as u64));
+        }
+    }
     Ok(Report { submitted: args.tasks, audit, seconds, latency_ms, counts })
 }
 
@@ -405,7 +450,8 @@ impl Report {
             table.add_row([format!("submitted to ended, {name}"), format!("{value:.0} ms")]);
         }
         let verdict = if self.audit.passed() {
-            "passed: every order in a final state, every processed one reserved, charged and shipped once"
+            "passed: every order has ended; the processed ones are reserved, charged and shipped once, \
+             of the undone ones nothing stands, the others are alerted"
         } else {
             "FAILED"
         };

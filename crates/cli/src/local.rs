@@ -53,7 +53,7 @@ pub(crate) async fn run(args: LocalArgs) -> Result<()> {
         workflows,
         agents: args.agents,
         supervise_every: Some(args.supervise_every),
-        interceptors: Vec::new(),
+        ..HostOptions::default()
     })
     .await?;
     let address =

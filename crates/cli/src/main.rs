@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 mod audit;
+mod chaos;
 mod client;
 mod demo;
 mod local;

@@ -76,8 +76,11 @@ where
         messages.iter().map(|m| (m.message_id.clone(), m.receipt_handle.clone())).collect();
     let mut event = SqsEvent::default();
     event.records = messages.into_iter().map(record).collect();
-    // A task of its own, as an invocation is: a panic loses this batch's answer and nothing else.
-    let Ok(response) = tokio::spawn(handler(event)).await else { return received };
+    // A task of its own, as an invocation is: a panic loses this batch's answer and nothing else. In
+    // a set, so that it does not outlive the poller: a crash takes it along.
+    let mut invocation = JoinSet::new();
+    invocation.spawn(handler(event));
+    let Some(Ok(response)) = invocation.join_next().await else { return received };
     let failed = |id: &Option<String>| {
         let failures = &response.batch_item_failures;
         failures.iter().any(|failure| Some(&failure.item_identifier) == id.as_ref())

@@ -7,7 +7,13 @@
 //! every few seconds ► supervisor ┘          └─► agent shipping  ──► http://…
 //! ```
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    num::NonZeroU32,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use agent::{
     Agent,
@@ -39,7 +45,7 @@ const EXPIRY_EVERY: Duration = Duration::from_secs(60);
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What to host.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct HostOptions {
     /// Where state is kept; in memory without it.
     pub data: Option<PathBuf>,
@@ -51,13 +57,28 @@ pub struct HostOptions {
     pub agents: Vec<(AgentName, BaseUrl)>,
     /// How often the supervisor runs; never without it.
     pub supervise_every: Option<Duration>,
+    /// Instances of each function, and of each agent; one unless said.
+    pub instances: NonZeroU32,
     /// Watch every AWS call of the functions, and of no one else.
     pub interceptors: Vec<SharedInterceptor>,
 }
 
+impl Default for HostOptions {
+    fn default() -> Self {
+        Self {
+            data: None,
+            listen: None,
+            workflows: Vec::new(),
+            agents: Vec::new(),
+            supervise_every: None,
+            instances: NonZeroU32::MIN,
+            interceptors: Vec::new(),
+        }
+    }
+}
+
 /// A running function set. Dropping it stops everything at once, as a crash would: nothing that was
 /// recorded is lost.
-#[derive(Debug)]
 pub struct Host {
     /// The services behind it.
     pub aws: EmbeddedAws,
@@ -67,7 +88,17 @@ pub struct Host {
     pub ports: Arc<AwsPorts>,
     /// Where it listens, if it does.
     pub address: Option<SocketAddr>,
+    instances: Vec<Instance>,
+    interceptors: Vec<SharedInterceptor>,
     tasks: JoinSet<()>,
+}
+
+/// One running instance of a function, and how to start another like it.
+struct Instance {
+    role: String,
+    start: Box<dyn Fn() -> JoinSet<()> + Send + Sync>,
+    /// Dropping them ends it where it stands.
+    running: Mutex<JoinSet<()>>,
 }
 
 impl Host {
@@ -93,31 +124,69 @@ impl Host {
         let aws = builder.build()?;
         let names: Vec<_> = options.agents.iter().map(|(name, _)| name.clone()).collect();
         let config = resources::create(&aws, &names).await?;
-        let sdk = aws.sdk_config();
-        let ports = |role: &str| {
-            Arc::new(AwsPorts::observed(&sdk, &config, role, options.interceptors.clone()))
-        };
-        let client = Arc::new(AwsPorts::new(&sdk, &config, "client"));
+        let ports = Arc::new(AwsPorts::new(&aws.sdk_config(), &config, "client"));
         for workflow in &options.workflows {
             use steward_core::ports::Ports;
-            client.definitions().publish(workflow).await?;
+            ports.definitions().publish(workflow).await?;
         }
-        let mut host =
-            Self { aws, config: config.clone(), ports: client, address, tasks: JoinSet::new() };
-        host.spawn_submission(ports("submission"));
-        host.spawn_scheduler(ports("scheduler"));
-        for (name, base_url) in options.agents {
-            let service = HttpService::new(base_url, Headers::default(), CALL_TIMEOUT)?;
-            host.spawn_agent(ports("agent"), Agent { name, service });
-        }
-        if let Some(every) = options.supervise_every {
-            host.spawn_supervisor(ports("supervisor"), every);
+        let interceptors = options.interceptors.clone();
+        let (instances, tasks) = (Vec::new(), JoinSet::new());
+        let mut host = Self { aws, config, ports, address, instances, interceptors, tasks };
+        for _ in 0..options.instances.get() {
+            host.start_instances(&options)?;
         }
         host.spawn_expiry();
         if let Some(listener) = listener {
             host.serve(listener);
         }
         Ok(host)
+    }
+
+    /// One instance of each function.
+    fn start_instances(&mut self, options: &HostOptions) -> Result<()> {
+        self.start_submission();
+        self.start_scheduler();
+        for (name, base_url) in &options.agents {
+            let service = HttpService::new(base_url.clone(), Headers::default(), CALL_TIMEOUT)?;
+            self.start_agent(&Agent { name: name.clone(), service });
+        }
+        if let Some(every) = options.supervise_every {
+            self.start_supervisor(every);
+        }
+        Ok(())
+    }
+
+    /// The roles of the running instances.
+    pub fn instances(&self) -> impl Iterator<Item = &str> {
+        self.instances.iter().map(|instance| instance.role.as_str())
+    }
+
+    /// Kills the `n`th instance where it stands, as a crash would, and starts another in its place.
+    /// What it had in hand becomes visible again in its queue, in time. Returns its role.
+    pub fn kill(&self, n: usize) -> Option<&str> {
+        let instance = self.instances.get(n)?;
+        let mut running = instance.running.lock().unwrap_or_else(PoisonError::into_inner);
+        // The old ones go first: two of the same would not be a crash.
+        running.abort_all();
+        *running = (instance.start)();
+        Some(&instance.role)
+    }
+
+    fn start_instance(
+        &mut self,
+        role: &str,
+        start: impl Fn(Arc<AwsPorts>, &mut JoinSet<()>) + Send + Sync + 'static,
+    ) {
+        let (sdk, config) = (self.aws.sdk_config(), self.config.clone());
+        let (name, interceptors) = (role.to_owned(), self.interceptors.clone());
+        let start = move || {
+            let ports = AwsPorts::observed(&sdk, &config, &name, interceptors.clone());
+            let mut running = JoinSet::new();
+            start(Arc::new(ports), &mut running);
+            running
+        };
+        let running = Mutex::new(start());
+        self.instances.push(Instance { role: role.to_owned(), start: Box::new(start), running });
     }
 
     /// The URL of one of the host's own queues.
@@ -132,51 +201,60 @@ impl Host {
         aws_sdk_sqs::Client::new(&self.aws.sdk_config())
     }
 
-    fn spawn_submission(&mut self, ports: Arc<AwsPorts>) {
-        let queue_url = self.queue_url(resources::SUBMISSIONS_QUEUE);
+    fn start_submission(&mut self) {
+        let (sqs, queue_url) = (self.sqs(), self.queue_url(resources::SUBMISSIONS_QUEUE));
         let reply_queues = Arc::new(self.config.reply_queues.clone());
-        let handler = move |event| {
-            let (ports, reply_queues) = (ports.clone(), reply_queues.clone());
-            async move { submission::handle(&*ports, &reply_queues, event).await }
-        };
-        let source = EventSource { queue_url, concurrency: CONCURRENCY };
-        source.spawn(&self.sqs(), handler, &mut self.tasks);
+        self.start_instance("submission", move |ports, running| {
+            let reply_queues = reply_queues.clone();
+            let handler = move |event| {
+                let (ports, reply_queues) = (ports.clone(), reply_queues.clone());
+                async move { submission::handle(&*ports, &reply_queues, event).await }
+            };
+            let queue_url = queue_url.clone();
+            EventSource { queue_url, concurrency: CONCURRENCY }.spawn(&sqs, handler, running);
+        });
     }
 
-    fn spawn_scheduler(&mut self, ports: Arc<AwsPorts>) {
-        let queue_url = self.config.scheduler_queue_url.clone();
-        let handler = move |event| {
-            let ports = ports.clone();
-            async move { scheduler::handle(&*ports, event).await }
-        };
-        let source = EventSource { queue_url, concurrency: CONCURRENCY };
-        source.spawn(&self.sqs(), handler, &mut self.tasks);
+    fn start_scheduler(&mut self) {
+        let (sqs, queue_url) = (self.sqs(), self.config.scheduler_queue_url.clone());
+        self.start_instance("scheduler", move |ports, running| {
+            let handler = move |event| {
+                let ports = ports.clone();
+                async move { scheduler::handle(&*ports, event).await }
+            };
+            let queue_url = queue_url.clone();
+            EventSource { queue_url, concurrency: CONCURRENCY }.spawn(&sqs, handler, running);
+        });
     }
 
-    fn spawn_agent(&mut self, ports: Arc<AwsPorts>, agent: Agent<HttpService>) {
-        let queue_url = self.config.agent_queue_url.of(&agent.name);
-        let agent = Arc::new(agent);
-        let handler = move |event| {
-            let (ports, agent) = (ports.clone(), agent.clone());
-            let deadline = later(now(&ports), INVOCATION);
-            async move { agent::handle(&*ports, &agent, event, deadline).await }
-        };
-        let source = EventSource { queue_url, concurrency: AGENT_CONCURRENCY };
-        source.spawn(&self.sqs(), handler, &mut self.tasks);
-    }
-
-    fn spawn_supervisor(&mut self, ports: Arc<AwsPorts>, every: Duration) {
-        self.tasks.spawn(async move {
-            let mut ticks = tokio::time::interval(every);
-            loop {
-                ticks.tick().await;
+    fn start_agent(&mut self, agent: &Agent<HttpService>) {
+        let (sqs, queue_url) = (self.sqs(), self.config.agent_queue_url.of(&agent.name));
+        let agent = agent.clone();
+        self.start_instance("agent", move |ports, running| {
+            let agent = Arc::new(agent.clone());
+            let handler = move |event| {
+                let (ports, agent) = (ports.clone(), agent.clone());
                 let deadline = later(now(&ports), INVOCATION);
-                if let Err(error) =
-                    supervisor::supervise(&*ports, fastrand::u32(..), deadline).await
-                {
-                    tracing::warn!(%error, "sweep failed; the next one takes over");
+                async move { agent::handle(&*ports, &agent, event, deadline).await }
+            };
+            let queue_url = queue_url.clone();
+            EventSource { queue_url, concurrency: AGENT_CONCURRENCY }.spawn(&sqs, handler, running);
+        });
+    }
+
+    fn start_supervisor(&mut self, every: Duration) {
+        self.start_instance("supervisor", move |ports, running| {
+            running.spawn(async move {
+                let mut ticks = tokio::time::interval(every);
+                loop {
+                    ticks.tick().await;
+                    let deadline = later(now(&ports), INVOCATION);
+                    let swept = supervisor::supervise(&*ports, fastrand::u32(..), deadline).await;
+                    if let Err(error) = swept {
+                        tracing::warn!(%error, "sweep failed; the next one takes over");
+                    }
                 }
-            }
+            });
         });
     }
 

@@ -5,7 +5,10 @@
 //! key that race cannot both take effect.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
 use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, State};
@@ -32,6 +35,8 @@ const ORDER_BYTES_MAX: usize = 512;
 pub(super) struct Desk {
     service: Service,
     plan: FaultPlan,
+    /// Whether it answers every call with 503, for now.
+    is_down: AtomicBool,
     /// Changes, with an error, when the services are stopped.
     stopped: watch::Receiver<()>,
     book: Mutex<Book>,
@@ -93,7 +98,11 @@ pub(super) fn router(desk: Arc<Desk>) -> Router {
 
 impl Desk {
     pub(super) fn new(service: Service, plan: FaultPlan, stopped: watch::Receiver<()>) -> Self {
-        Self { service, plan, stopped, book: Mutex::default() }
+        Self { service, plan, is_down: AtomicBool::new(false), stopped, book: Mutex::default() }
+    }
+
+    pub(super) fn set_down(&self, is_down: bool) {
+        self.is_down.store(is_down, Ordering::SeqCst);
     }
 
     pub(super) const fn service(&self) -> Service {
@@ -133,11 +142,17 @@ impl Desk {
 
     /// Counts the call, and says what becomes of it.
     fn arrive(&self, call: &Call) -> Fate {
-        let fault = match (self.plan.fault(&call.key), call.operation) {
-            (Fault::Refuse, Operation::Undo) => Fault::Healthy,
-            (fault, Operation::Do | Operation::Undo) => fault,
+        let fault = match call.operation {
+            Operation::Do => self.plan.fault(&call.key),
+            Operation::Undo => self.plan.fault_of_undo(&call.key),
         };
         let mut book = self.book();
+        if self.is_down.load(Ordering::SeqCst) {
+            let order = book.ledger.order_mut(&call.order);
+            order.calls += 1;
+            *order.faults.entry(FaultKind::Down).or_default() += 1;
+            return Fate::Failed { status: 503, retry_after: false };
+        }
         let record = book.keys.entry(call.key.clone()).or_default();
         record.calls = record.calls.saturating_add(1);
         let nth = record.calls;

@@ -24,8 +24,10 @@ pub struct FaultPlan {
     pub hang: f64,
     /// Share of keys whose first call takes effect, but the answer is lost.
     pub answer_lost: f64,
-    /// Share of keys that are refused for good. Undoing is never refused: such a key is healthy.
+    /// Share of keys that are refused for good. Undoing has a rate of its own.
     pub refuse: f64,
+    /// Share of the keys of undos that are refused for good.
+    pub refuse_undo: f64,
 }
 
 /// What happens to the calls with one idempotency key.
@@ -69,12 +71,14 @@ pub enum FaultKind {
     AnswerLost,
     /// [`Fault::Refuse`]
     Refuse,
+    /// The service is down, whatever the plan says.
+    Down,
 }
 
 impl FaultKind {
     /// All kinds, for reports.
-    pub const ALL: [Self; 5] =
-        [Self::Slow, Self::Flaky, Self::Hang, Self::AnswerLost, Self::Refuse];
+    pub const ALL: [Self; 6] =
+        [Self::Slow, Self::Flaky, Self::Hang, Self::AnswerLost, Self::Refuse, Self::Down];
 }
 
 impl FaultPlan {
@@ -90,6 +94,7 @@ impl FaultPlan {
             hang: 0.0,
             answer_lost: 0.0,
             refuse: 0.0,
+            refuse_undo: 0.0,
         }
     }
 
@@ -105,7 +110,21 @@ impl FaultPlan {
             hang: 0.02,
             answer_lost: 0.03,
             refuse: 0.02,
+            refuse_undo: 0.0,
         }
+    }
+
+    /// A worse day: more is refused for good, and some of that cannot even be undone.
+    #[must_use]
+    pub const fn chaos(seed: u64) -> Self {
+        Self { refuse: 0.05, refuse_undo: 0.10, ..Self::demo(seed) }
+    }
+
+    /// What happens to the calls that undo something with this idempotency key. They are refused at
+    /// a rate of their own, and not at that of what they undo.
+    #[must_use]
+    pub fn fault_of_undo(&self, idempotency_key: &str) -> Fault {
+        Self { refuse: self.refuse_undo, ..self.clone() }.fault(idempotency_key)
     }
 
     /// What happens to the calls with this idempotency key.

@@ -118,6 +118,13 @@ impl MockServices {
         format!("http://{}/{service}", self.address)
     }
 
+    /// Takes a service down, or up again: while it is down it answers every call with 503.
+    pub fn set_down(&self, service: Service, is_down: bool) {
+        for desk in self.desks.iter().filter(|desk| desk.service() == service) {
+            desk.set_down(is_down);
+        }
+    }
+
     /// What the services' own books say at this moment.
     #[must_use]
     pub fn ledger(&self) -> Ledger {
