@@ -17,7 +17,9 @@ use anyhow::{Context, Result};
 use aws_smithy_runtime_api::client::interceptors::SharedInterceptor;
 use jiff::Timestamp;
 use steward_aws::{AwsPorts, Config};
-use steward_core::{names::AgentName, ports::Clock, task::later, workflow::Workflow};
+use steward_core::{
+    breaker::Settings, names::AgentName, ports::Clock, task::later, workflow::Workflow,
+};
 use tokio::{net::TcpListener, task::JoinSet};
 
 use crate::{embedded::EmbeddedAws, event_source::EventSource, resources};
@@ -37,6 +39,9 @@ const EXPIRY_EVERY: Duration = Duration::from_secs(60);
 
 /// How long one call to a remote service may take, as the agent's default is.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long an agent's circuit breaker stays open at first: short, for whoever watches is waiting.
+const BREAKER_OPEN_FOR: Duration = Duration::from_secs(1);
 
 /// What to host.
 #[derive(Debug, Default)]
@@ -108,7 +113,7 @@ impl Host {
         host.spawn_scheduler(ports("scheduler"));
         for (name, base_url) in options.agents {
             let service = HttpService::new(base_url, Headers::default(), CALL_TIMEOUT)?;
-            host.spawn_agent(ports("agent"), Agent { name, service });
+            host.spawn_agent(ports("agent"), Agent::new(name, service, breaker()));
         }
         if let Some(every) = options.supervise_every {
             host.spawn_supervisor(ports("supervisor"), every);
@@ -204,6 +209,10 @@ impl Host {
             }
         });
     }
+}
+
+fn breaker() -> Settings {
+    Settings { open_for: BREAKER_OPEN_FOR, probe_within: CALL_TIMEOUT, ..Settings::default() }
 }
 
 fn now(ports: &AwsPorts) -> Timestamp {
