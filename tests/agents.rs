@@ -21,6 +21,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use steward_agent::{Fault, RemoteService};
 use steward_core::{
+    breaker::Settings,
     messages::{Action, StepRequest},
     ports::{Clock, Ports},
     workflow::Method,
@@ -65,7 +66,7 @@ impl Remote {
         server.spawn(async move { axum::serve(listener, router).await.unwrap() });
         let timeout = Duration::from_secs(30);
         let service = HttpService::new(base_url.parse().unwrap(), Headers::default(), timeout);
-        let agent = Agent { name: "a".parse().unwrap(), service: service.unwrap() };
+        let agent = Agent::new("a".parse().unwrap(), service.unwrap(), Settings::default());
         Self { agent, calls, release, _server: server }
     }
 
@@ -320,7 +321,7 @@ impl RemoteService for Buggy {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_in_one_call_fails_its_own_message_alone() {
     let (deployment, ports) = deployment().await;
-    let agent = Agent { name: "a".parse().unwrap(), service: Buggy };
+    let agent = Agent::new("a".parse().unwrap(), Buggy, Settings::default());
     let requests = ["t-0", "t-1", "t-2"].map(|task| request(&ports, task, DONE));
     let answer = handle(&ports, &agent, messages(&requests)).await;
     assert_eq!(failed(&answer), ["m-1"]);

@@ -1,27 +1,41 @@
-//! What every agent shares: it calls its remote service, retries what is transient, and either
-//! replies or stays silent.
+//! What every agent shares: it asks the circuit breaker, calls its remote service, retries what is
+//! transient, and either replies or stays silent.
 //!
 //! ```text
-//! request ──► call ──► 2xx ─────────────────────► reply: completed
-//!              ▲ │ ──► permanent fault ─────────► reply: failed
-//!              │ └───► transient fault ─┐
-//!              └── backoff, Retry-After ┘
-//!                      complete-by passes ──────► silence: another agent may already be on it
-//!                      function's time is up ───► back to the queue, for the same attempt
+//! request ──► breaker ──► call ──► 2xx ────────────► reply: completed
+//!              ▲   │       └─┬───► permanent fault ► reply: failed
+//!              │   │         └───► transient fault ─┐
+//!              │   └─ open, or Retry-After too long ┼► reply: deferred, costs no attempt
+//!              └──── backoff, Retry-After ──────────┘
+//!                     complete-by passes ───────────► silence: another agent may already be on it
+//!                     function's time is up ────────► back to the queue, for the same attempt
 //! ```
+//!
+//! A step that is not `idempotent` is recorded before its call and called once: only a fault that
+//! certainly did not take effect is retried, any other is replied at once as "outcome unknown".
 //!
 //! Implement [`RemoteService`] to write an agent for something other than HTTP.
 
-use std::{future::Future, time::Duration};
+use std::{convert::Infallible, future::Future, time::Duration};
 
-use backon::{ExponentialBuilder, Retryable};
+use backon::{BackoffBuilder, ExponentialBuilder};
 use jiff::Timestamp;
 use serde_json::Value;
 use steward_core::{
+    breaker::{Heard, Permit},
     limits,
     messages::{Outcome, StepReply, StepRequest},
     metrics,
+    ports::{Clock, Ports},
+    recovery::seed,
 };
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+mod claim;
+mod guard;
+
+pub use guard::Guard;
+use guard::Permitted;
 
 /// The remote service that an agent wraps.
 pub trait RemoteService: Send + Sync {
@@ -41,14 +55,30 @@ pub enum Fault {
     Transient {
         /// What happened, for the log.
         reason: String,
-        /// How long the service asks to be left alone.
+        /// How long the service asks to be left alone; zero if it does not say how long. A service
+        /// that asks is alive, so this does not open the circuit breaker; without it, it does.
         retry_after: Option<Duration>,
+        /// Whether the call may have taken effect: it was not refused before it began.
+        may_have_run: bool,
     },
-    /// The same again would fail again.
+    /// The same again would fail again. The service is alive: it answered.
     Permanent {
         /// What happened, for people. No payload.
         reason: String,
+        /// Whether the call may have taken effect: its answer is of no use, say.
+        may_have_run: bool,
     },
+}
+
+/// A request as the queue handed it over.
+#[derive(Debug, Clone, Copy)]
+pub struct Delivered<'a> {
+    /// What is asked.
+    pub request: &'a StepRequest,
+    /// The trace it belongs to.
+    pub traceparent: Option<&'a str>,
+    /// Whether the queue delivered it before. An instance that died may have made the call.
+    pub redelivered: bool,
 }
 
 /// What became of one attempt.
@@ -56,10 +86,11 @@ pub enum Fault {
 pub enum Attempted {
     /// It has an answer.
     Reply(StepReply),
-    /// Complete-by has passed: whatever came of it, nothing may be said.
+    /// Nothing may be said: complete-by has passed, or an earlier delivery may still answer.
     Silent,
-    /// The function's own time is up before complete-by: the request goes back to its queue.
-    OutOfTime,
+    /// The request goes back to its queue: the function's own time is up before complete-by, or the
+    /// attempt could not be recorded before a call that must not be repeated.
+    GivenBack,
 }
 
 /// The pauses between calls: exponential with full jitter, so that many agents do not come back at
@@ -67,49 +98,45 @@ pub enum Attempted {
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 
+/// A call that complete-by cut off sooner than this says nothing about the service: the request may
+/// have come late.
+const FAIR_TIME: Duration = Duration::from_secs(5);
+
 /// Carries out one attempt, within `request.complete_by` and within `deadline`, the time at which
-/// the function itself is stopped. `now` is the time at the start.
-pub async fn attempt<R: RemoteService>(
+/// the function itself is stopped.
+pub async fn attempt<P: Ports, R: RemoteService>(
+    ports: &P,
+    guard: &Guard,
     service: &R,
-    request: &StepRequest,
-    traceparent: Option<&str>,
-    now: Timestamp,
+    delivered: Delivered<'_>,
     deadline: Timestamp,
 ) -> Attempted {
+    let request = delivered.request;
+    let (start, now) = (Instant::now(), ports.clock().now());
     let Some(time) = remaining(now, request.complete_by) else {
         note(request, "complete-by had passed before the call");
         return Attempted::Silent;
     };
     let Some(own_time) = remaining(now, deadline) else {
-        return Attempted::OutOfTime;
+        return Attempted::GivenBack;
     };
-    let calls = || service.call(request, traceparent);
-    let pauses = ExponentialBuilder::default()
-        .with_min_delay(FIRST_PAUSE)
-        .with_max_delay(LONGEST_PAUSE)
-        .with_jitter()
-        .without_max_times();
-    let called = calls
-        .retry(pauses)
-        .when(|fault| matches!(fault, Fault::Transient { .. }))
-        .adjust(|fault, pause| pause.map(|pause| pause.max(asked_pause(fault))))
-        .notify(|fault, pause| {
-            metrics::call_retried();
-            let pause_ms = pause.as_millis();
-            let StepRequest { task_id, step, attempt, .. } = request;
-            tracing::debug!(%task_id, %step, attempt, ?fault, pause_ms, "call failed, trying again");
-        });
-    let outcome = match tokio::time::timeout(time.min(own_time), called).await {
-        Ok(Ok(output)) => Outcome::Completed { output },
-        Ok(Err(Fault::Permanent { reason } | Fault::Transient { reason, .. })) => {
-            let reason = limits::shorten(&reason, limits::REASON_CHARS_MAX);
-            Outcome::Failed { reason, may_have_run: false }
-        }
-        Err(_) if own_time < time => return Attempted::OutOfTime,
-        Err(_) => {
-            note(request, "complete-by passed without an answer");
+    let mut attempt = Attempt {
+        ports,
+        guard,
+        service,
+        delivered,
+        end: start + time.min(own_time),
+        is_last: time <= own_time,
+        claimed: false,
+        may_have_run: false,
+    };
+    let outcome = match attempt.run().await {
+        Err(Ended::With(outcome)) => outcome,
+        Err(Ended::Silent(why)) => {
+            note(request, why);
             return Attempted::Silent;
         }
+        Err(Ended::GivenBack) => return Attempted::GivenBack,
     };
     Attempted::Reply(StepReply {
         task_id: request.task_id.clone(),
@@ -120,126 +147,201 @@ pub async fn attempt<R: RemoteService>(
     })
 }
 
+/// How an attempt ended.
+enum Ended {
+    With(Outcome),
+    Silent(&'static str),
+    GivenBack,
+}
+
+/// One attempt, with all it works with.
+struct Attempt<'a, P, R> {
+    ports: &'a P,
+    guard: &'a Guard,
+    service: &'a R,
+    delivered: Delivered<'a>,
+    /// When time is up...
+    end: Instant,
+    /// ...and whether that is at complete-by, or only the function's own time.
+    is_last: bool,
+    /// Whether it is on record that the call is made. Only for a step that is not idempotent.
+    claimed: bool,
+    /// Whether a call, of an earlier delivery too, may have taken effect.
+    may_have_run: bool,
+}
+
+impl<P: Ports, R: RemoteService> Attempt<'_, P, R> {
+    /// Calls until there is an answer, or no more call may be made.
+    async fn run(&mut self) -> Result<Infallible, Ended> {
+        self.look_back().await?;
+        let mut pauses = ExponentialBuilder::default()
+            .with_min_delay(FIRST_PAUSE)
+            .with_max_delay(LONGEST_PAUSE)
+            .with_jitter()
+            .without_max_times()
+            .build();
+        loop {
+            let permit = self.permit().await?;
+            let asked = match self.call(permit).await? {
+                Ok(output) => return Err(Ended::With(Outcome::Completed { output })),
+                Err(fault) => self.judge(fault)?,
+            };
+            let pause = pauses.next().unwrap_or(LONGEST_PAUSE).max(asked);
+            // What is asked for is not longer than the time left, so this is no overflow.
+            let until = Instant::now() + pause;
+            sleep_until(until.min(self.end)).await;
+            if until >= self.end {
+                return Err(self.time_is_up(false));
+            }
+        }
+    }
+
+    /// What earlier deliveries of the request may have done.
+    async fn look_back(&mut self) -> Result<(), Ended> {
+        let Delivered { request, redelivered, .. } = self.delivered;
+        if redelivered && !request.idempotent {
+            return claim::look(self.ports, request).await;
+        }
+        self.may_have_run = redelivered;
+        Ok(())
+    }
+
+    /// Asks the breaker, and only then records a call that must not be repeated: a claim without a
+    /// call would look like a call.
+    async fn permit(&mut self) -> Result<Permit, Ended> {
+        let permit = match self.guard.ask(self.ports).await {
+            Permitted::Yes(permit) => permit,
+            Permitted::No { reason, wait } => return Err(self.defer(&reason, wait)),
+        };
+        let request = self.delivered.request;
+        if !request.idempotent && !self.claimed {
+            let by = self.guard.unique_name(self.ports.instance());
+            if let Err(ended) = claim::put(self.ports, request, &by).await {
+                self.guard.heard(self.ports, permit, Heard::Nothing).await;
+                return Err(ended);
+            }
+            self.claimed = true;
+        }
+        Ok(permit)
+    }
+
+    /// Makes one call, and tells the breaker what came of it.
+    async fn call(&self, permit: Permit) -> Result<Result<Value, Fault>, Ended> {
+        let Delivered { request, traceparent, .. } = self.delivered;
+        let begun = Instant::now();
+        let bound = match &permit {
+            Permit::Call => self.end,
+            // What came before the call took from its time.
+            Permit::Probe { until, .. } => {
+                let left = remaining(self.ports.clock().now(), *until).unwrap_or_default();
+                self.end.min(begun + left)
+            }
+        };
+        if begun >= bound {
+            self.guard.heard(self.ports, permit, Heard::Nothing).await;
+            return Err(match begun >= self.end {
+                true => self.time_is_up(false),
+                false => self.defer("the time to find out is up", Duration::ZERO),
+            });
+        }
+        let answer = match timeout_at(bound, self.service.call(request, traceparent)).await {
+            Ok(answer) => answer,
+            Err(_) if bound < self.end => {
+                let reason = "the call that was to find out did not end in time".to_owned();
+                Err(Fault::Transient { reason, retry_after: None, may_have_run: true })
+            }
+            Err(_) => {
+                // A probe that was cut off early keeps its lease, which paces the next one.
+                if self.is_last && begun.elapsed() >= FAIR_TIME {
+                    let reason = "no answer by complete-by".to_owned();
+                    self.guard.heard(self.ports, permit, Heard::Unavailable { reason }).await;
+                }
+                return Err(self.time_is_up(true));
+            }
+        };
+        self.guard.heard(self.ports, permit, health(&answer)).await;
+        Ok(answer)
+    }
+
+    /// How long the service asks to be left alone, if another call may be made.
+    fn judge(&mut self, fault: Fault) -> Result<Duration, Ended> {
+        let StepRequest { task_id, step, attempt, idempotent, .. } = self.delivered.request;
+        match fault {
+            Fault::Permanent { reason, may_have_run } => {
+                Err(failed(&reason, self.may_have_run || may_have_run))
+            }
+            Fault::Transient { reason, may_have_run: true, .. } if !idempotent => {
+                Err(failed(&unknown(&reason), true))
+            }
+            Fault::Transient { reason, retry_after, may_have_run } => {
+                self.may_have_run |= may_have_run;
+                let asked = retry_after.unwrap_or_default();
+                if asked > self.end.saturating_duration_since(Instant::now()) {
+                    return Err(self.defer(&reason, asked));
+                }
+                metrics::call_retried();
+                tracing::debug!(%task_id, %step, attempt, reason, "call failed, trying again");
+                Ok(asked)
+            }
+        }
+    }
+
+    /// The service is left alone, and the step waits. The spread is a hash, as that of the pauses
+    /// between attempts is.
+    fn defer(&self, reason: &str, wait: Duration) -> Ended {
+        let StepRequest { task_id, step, action, attempt, .. } = self.delivered.request;
+        let part = f64::from(seed(task_id, step, *action, *attempt)) / f64::from(u32::MAX);
+        let wait = wait.saturating_add(self.guard.settings().open_for.mul_f64(part));
+        let retry_after_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        metrics::deferred();
+        tracing::info!(%task_id, %step, attempt, reason, retry_after_ms, "agent defers");
+        let reason = limits::shorten(reason, limits::REASON_CHARS_MAX);
+        let may_have_run = self.may_have_run;
+        Ended::With(Outcome::Deferred { reason, retry_after_ms, may_have_run })
+    }
+
+    /// `calling`: a call was under way. One that may be repeated is, by whoever gets the request next.
+    fn time_is_up(&self, calling: bool) -> Ended {
+        const REASON: &str = "the function's time was up";
+        match (self.is_last, self.claimed, calling) {
+            (true, _, _) => Ended::Silent("complete-by passed without an answer"),
+            (false, false, _) => Ended::GivenBack,
+            (false, true, true) => failed(&unknown(REASON), true),
+            // Whoever got it next would find the claim, and have to believe that the call was made.
+            (false, true, false) => self.defer(REASON, Duration::ZERO),
+        }
+    }
+}
+
+/// What an answer tells about the service's health.
+fn health(answer: &Result<Value, Fault>) -> Heard {
+    match answer {
+        Ok(_) | Err(Fault::Permanent { .. } | Fault::Transient { retry_after: Some(_), .. }) => {
+            Heard::Alive
+        }
+        Err(Fault::Transient { reason, retry_after: None, .. }) => {
+            Heard::Unavailable { reason: reason.clone() }
+        }
+    }
+}
+
+fn failed(reason: &str, may_have_run: bool) -> Ended {
+    let reason = limits::shorten(reason, limits::REASON_CHARS_MAX);
+    Ended::With(Outcome::Failed { reason, may_have_run })
+}
+
+fn unknown(reason: &str) -> String {
+    format!("outcome unknown, and the call must not be repeated: {reason}")
+}
+
 fn note(request: &StepRequest, why: &'static str) {
     let StepRequest { task_id, step, attempt, .. } = request;
     metrics::agent_silent();
     tracing::info!(%task_id, %step, attempt, why, "agent stays silent");
 }
 
-fn asked_pause(fault: &Fault) -> Duration {
-    match fault {
-        Fault::Transient { retry_after, .. } => retry_after.unwrap_or_default(),
-        Fault::Permanent { .. } => Duration::ZERO,
-    }
-}
-
 /// The time from `now` until `end`, unless it has passed.
 fn remaining(now: Timestamp, end: Timestamp) -> Option<Duration> {
     let left = Duration::try_from(end.duration_since(now)).ok()?;
     (left > Duration::ZERO).then_some(left)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-    use std::sync::Mutex;
-    use steward_core::{messages::Action, workflow::Method};
-
-    /// Answers as scripted, each answer after a time, and notes when it was called.
-    struct Script {
-        answers: Mutex<Vec<(Duration, Result<Value, Fault>)>>,
-        called_at: Mutex<Vec<Duration>>,
-        start: tokio::time::Instant,
-    }
-
-    impl Script {
-        fn new(answers: Vec<(Duration, Result<Value, Fault>)>) -> Self {
-            let start = tokio::time::Instant::now();
-            Self { answers: Mutex::new(answers), called_at: Mutex::default(), start }
-        }
-    }
-
-    impl RemoteService for Script {
-        async fn call(&self, _: &StepRequest, _: Option<&str>) -> Result<Value, Fault> {
-            self.called_at.lock().unwrap().push(self.start.elapsed());
-            let (time, answer) = self.answers.lock().unwrap().remove(0);
-            tokio::time::sleep(time).await;
-            answer
-        }
-    }
-
-    const SECOND: Duration = Duration::from_secs(1);
-
-    fn busy(retry_after: Option<Duration>) -> Result<Value, Fault> {
-        Err(Fault::Transient { reason: "503".into(), retry_after })
-    }
-
-    async fn run(script: &Script, within: Duration, own_time: Duration) -> Attempted {
-        let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-        let request = StepRequest {
-            task_id: "t".parse().unwrap(),
-            step: "s".parse().unwrap(),
-            action: Action::Do,
-            attempt: 1,
-            complete_by: now + within,
-            idempotency_key: "t/s/do".into(),
-            idempotent: true,
-            agent: "a".parse().unwrap(),
-            method: Method::Post,
-            path: "/".into(),
-            body: None,
-        };
-        attempt(script, &request, None, now, now + own_time).await
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn transient_faults_are_retried_until_the_answer() {
-        let script = Script::new(vec![
-            (Duration::ZERO, busy(None)),
-            (Duration::ZERO, busy(None)),
-            (Duration::ZERO, Ok(json!({ "id": 1 }))),
-        ]);
-        let Attempted::Reply(reply) = run(&script, 30 * SECOND, 60 * SECOND).await else {
-            panic!()
-        };
-        assert_eq!(reply.outcome, Outcome::Completed { output: json!({ "id": 1 }) });
-        assert_eq!(script.called_at.lock().unwrap().len(), 3);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn retry_after_is_honoured() {
-        let script = Script::new(vec![
-            (Duration::ZERO, busy(Some(7 * SECOND))),
-            (Duration::ZERO, Ok(Value::Null)),
-        ]);
-        run(&script, 30 * SECOND, 60 * SECOND).await;
-        let called_at = script.called_at.lock().unwrap();
-        assert!(called_at[1] >= 7 * SECOND, "{called_at:?}");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_permanent_fault_is_reported_at_once() {
-        let refused = Err(Fault::Permanent { reason: "402".into() });
-        let script = Script::new(vec![(Duration::ZERO, refused)]);
-        let Attempted::Reply(reply) = run(&script, 30 * SECOND, 60 * SECOND).await else {
-            panic!()
-        };
-        assert_eq!(reply.outcome, Outcome::Failed { reason: "402".into(), may_have_run: false });
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn when_complete_by_passes_the_agent_drops_the_call_and_says_nothing() {
-        let script = Script::new(vec![(40 * SECOND, Ok(Value::Null))]);
-        assert_eq!(run(&script, 30 * SECOND, 60 * SECOND).await, Attempted::Silent);
-        assert_eq!(script.start.elapsed().as_secs(), 30);
-        assert_eq!(run(&script, Duration::ZERO, 60 * SECOND).await, Attempted::Silent);
-        assert_eq!(script.called_at.lock().unwrap().len(), 1, "called after complete-by");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn when_the_functions_time_is_up_the_request_goes_back() {
-        let script = Script::new(vec![(40 * SECOND, Ok(Value::Null))]);
-        assert_eq!(run(&script, 30 * SECOND, 10 * SECOND).await, Attempted::OutOfTime);
-    }
 }

@@ -16,6 +16,7 @@
 //! The pattern is *Scheduler Agent Supervisor*:
 //! <https://learn.microsoft.com/azure/architecture/patterns/scheduler-agent-supervisor>.
 
+pub mod breaker;
 mod change;
 pub mod command;
 pub mod drive;

@@ -75,6 +75,12 @@ pub const PAUSED_LOOK_WITHIN: Duration = Duration::from_secs(3600);
 /// The shortest time a step may be given: below it, queues alone would use it up.
 pub const WITHIN_MIN: Duration = Duration::from_millis(100);
 
+/// The longest that a circuit breaker stays open before it is probed again.
+pub const BREAKER_OPEN_MAX: Duration = Duration::from_secs(300);
+
+/// Turns of one circuit breaker that wait to be told; they pile up only while the bus is down.
+pub const BREAKER_UNTOLD_MAX: usize = 20;
+
 /// How many times one decision is taken again after a lost race before the message is given back
 /// to its queue.
 pub const CONFLICTS_MAX: u32 = 20;

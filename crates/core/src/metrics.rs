@@ -3,7 +3,7 @@
 
 use metrics::counter;
 
-use crate::{task::Task, transition::Ignored};
+use crate::{breaker::Turned, task::Task, transition::Ignored};
 
 /// Tasks that ended, by `state`: `Processed`, `Undone` or `Error`.
 pub const TASKS_ENDED: &str = "steward_tasks_ended_total";
@@ -25,6 +25,13 @@ pub const CALLS_RETRIED: &str = "steward_calls_retried_total";
 
 /// Attempts at whose end the agent said nothing.
 pub const AGENTS_SILENT: &str = "steward_agents_silent_total";
+
+/// Attempts that were deferred because the agent's circuit breaker is open, or because the service
+/// asked for more time than the attempt has.
+pub const ATTEMPTS_DEFERRED: &str = "steward_attempts_deferred_total";
+
+/// Circuit breakers that turned, by `to`: `Opened` or `Closed`.
+pub const BREAKERS_TURNED: &str = "steward_breakers_turned_total";
 
 /// Counts a save: what ended, started and failed with it.
 pub(crate) fn saved(before: &Task, after: &Task) {
@@ -55,4 +62,14 @@ pub fn call_retried() {
 /// Counts an attempt at whose end the agent said nothing.
 pub fn agent_silent() {
     counter!(AGENTS_SILENT).increment(1);
+}
+
+/// Counts an attempt that was deferred.
+pub fn deferred() {
+    counter!(ATTEMPTS_DEFERRED).increment(1);
+}
+
+/// Counts a circuit breaker that opened or closed.
+pub fn breaker_turned(to: Turned) {
+    counter!(BREAKERS_TURNED, "to" => format!("{to:?}")).increment(1);
 }

@@ -23,7 +23,9 @@ use anyhow::{Context, Result};
 use aws_smithy_runtime_api::client::interceptors::SharedInterceptor;
 use jiff::Timestamp;
 use steward_aws::{AwsPorts, Config};
-use steward_core::{names::AgentName, ports::Clock, task::later, workflow::Workflow};
+use steward_core::{
+    breaker::Settings, names::AgentName, ports::Clock, task::later, workflow::Workflow,
+};
 use tokio::{net::TcpListener, task::JoinSet};
 
 use crate::{embedded::EmbeddedAws, event_source::EventSource, resources};
@@ -43,6 +45,9 @@ const EXPIRY_EVERY: Duration = Duration::from_secs(60);
 
 /// How long one call to a remote service may take, as the agent's default is.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long an agent's circuit breaker stays open at first: short, for whoever watches is waiting.
+const BREAKER_OPEN_FOR: Duration = Duration::from_secs(1);
 
 /// What to host.
 #[derive(Debug)]
@@ -148,7 +153,7 @@ impl Host {
         self.start_scheduler();
         for (name, base_url) in &options.agents {
             let service = HttpService::new(base_url.clone(), Headers::default(), CALL_TIMEOUT)?;
-            self.start_agent(&Agent { name: name.clone(), service });
+            self.start_agent(name.clone(), service);
         }
         if let Some(every) = options.supervise_every {
             self.start_supervisor(every);
@@ -227,11 +232,10 @@ impl Host {
         });
     }
 
-    fn start_agent(&mut self, agent: &Agent<HttpService>) {
-        let (sqs, queue_url) = (self.sqs(), self.config.agent_queue_url.of(&agent.name));
-        let agent = agent.clone();
+    fn start_agent(&mut self, name: AgentName, service: HttpService) {
+        let (sqs, queue_url) = (self.sqs(), self.config.agent_queue_url.of(&name));
         self.start_instance("agent", move |ports, running| {
-            let agent = Arc::new(agent.clone());
+            let agent = Arc::new(Agent::new(name.clone(), service.clone(), breaker()));
             let handler = move |event| {
                 let (ports, agent) = (ports.clone(), agent.clone());
                 let deadline = later(now(&ports), INVOCATION);
@@ -284,6 +288,10 @@ impl Host {
             }
         });
     }
+}
+
+fn breaker() -> Settings {
+    Settings { open_for: BREAKER_OPEN_FOR, probe_within: CALL_TIMEOUT, ..Settings::default() }
 }
 
 fn now(ports: &AwsPorts) -> Timestamp {

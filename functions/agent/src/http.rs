@@ -143,8 +143,13 @@ async fn answer(response: Response) -> Result<Value, Fault> {
         return output(response).await;
     }
     if is_transient(status) {
-        let retry_after = retry_after(response.headers(), SystemTime::now());
-        return Err(Fault::Transient { reason: format!("HTTP {status}"), retry_after });
+        let asked = retry_after(response.headers(), SystemTime::now());
+        // A service that says what is wrong with the request, if only "not now", is alive.
+        let retry_after =
+            if status.is_client_error() { Some(asked.unwrap_or_default()) } else { asked };
+        let may_have_run = !matches!(status, StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS);
+        let reason = format!("HTTP {status}");
+        return Err(Fault::Transient { reason, retry_after, may_have_run });
     }
     // The title of a problem document (RFC 9457) is the same for all problems of its kind: it tells
     // the operator more than the status, and nothing of the payload.
@@ -154,7 +159,9 @@ async fn answer(response: Response) -> Result<Value, Fault> {
             .and_then(|problem| Some(format!(": {}", problem.get("title")?.as_str()?))),
         Err(_) => None,
     };
-    Err(permanent(&format!("HTTP {status}{}", title.unwrap_or_default())))
+    let reason = format!("HTTP {status}{}", title.unwrap_or_default());
+    // "See other": it is done, and what came of it is elsewhere.
+    Err(Fault::Permanent { reason, may_have_run: status == StatusCode::SEE_OTHER })
 }
 
 fn is_transient(status: StatusCode) -> bool {
@@ -171,10 +178,10 @@ async fn output(response: Response) -> Result<Value, Fault> {
         return Ok(Value::Null);
     }
     let output: Value = serde_json::from_slice(&bytes)
-        .map_err(|error| permanent(&format!("the reply is not JSON: {error}")))?;
+        .map_err(|error| useless(&format!("the reply is not JSON: {error}")))?;
     if limits::too_deep(&output) {
         let max = limits::JSON_DEPTH_MAX;
-        return Err(permanent(&format!("the reply nests deeper than {max} levels")));
+        return Err(useless(&format!("the reply nests deeper than {max} levels")));
     }
     Ok(output)
 }
@@ -185,7 +192,7 @@ async fn body(mut response: Response) -> Result<Vec<u8>, Fault> {
         bytes.extend_from_slice(&chunk);
         if bytes.len() > limits::DOCUMENT_BYTES_MAX {
             let max = limits::DOCUMENT_BYTES_MAX;
-            return Err(permanent(&format!("the reply is over the limit of {max} bytes")));
+            return Err(useless(&format!("the reply is over the limit of {max} bytes")));
         }
     }
     Ok(bytes)
@@ -206,11 +213,18 @@ fn transient(error: &reqwest::Error) -> Fault {
         (false, true) => "no connection",
         (false, false) => "the connection broke",
     };
-    Fault::Transient { reason: reason.to_owned(), retry_after: None }
+    let may_have_run = !error.is_connect();
+    Fault::Transient { reason: reason.to_owned(), retry_after: None, may_have_run }
 }
 
+/// A request that was not sent.
 fn permanent(reason: &str) -> Fault {
-    Fault::Permanent { reason: reason.to_owned() }
+    Fault::Permanent { reason: reason.to_owned(), may_have_run: false }
+}
+
+/// An answer that cannot be kept, to a call that went well.
+fn useless(reason: &str) -> Fault {
+    Fault::Permanent { reason: reason.to_owned(), may_have_run: true }
 }
 
 #[cfg(test)]

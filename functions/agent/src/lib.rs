@@ -2,24 +2,26 @@
 //! answers to the scheduler's queue.
 //!
 //! All requests of a batch are carried out side by side. Answers leave as soon as they are there,
-//! together with those that come within 20 ms, so that one slow call holds nobody up.
+//! together with those that come within 20 ms, so that one slow call holds nobody up. A request that
+//! the circuit breaker defers is answered too, and so acknowledged.
 
-use std::{panic::AssertUnwindSafe, time::Duration};
+use std::{num::NonZeroU32, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use envconfig::Envconfig;
 use futures_util::{FutureExt, StreamExt, stream};
 use jiff::Timestamp;
-use steward_agent::{Attempted, RemoteService, attempt};
+use steward_agent::{Attempted, Delivered, Guard, RemoteService, attempt};
 use steward_aws::{
     batch::{Corrupt, Received, alert_corrupt, received, response},
     config::HumanDuration,
 };
 use steward_core::{
+    breaker::Settings,
     effects::{Effect, Send, carry_out},
     messages::StepRequest,
     names::AgentName,
-    ports::{Clock, Ports, chain},
+    ports::{Ports, chain},
 };
 
 pub mod http;
@@ -48,6 +50,26 @@ pub struct AgentConfig {
     /// How long one call may take before it is tried again, as `30s`.
     #[envconfig(from = "STEWARD_AGENT_CALL_TIMEOUT", default = "30s")]
     pub call_timeout: HumanDuration,
+    /// How many calls in a row, as one instance sees them, find the service unavailable before the
+    /// agent's circuit breaker opens.
+    #[envconfig(from = "STEWARD_AGENT_BREAKER_FAILURES", default = "5")]
+    pub breaker_failures: NonZeroU32,
+    /// How long the breaker stays open at first, as `10s`. It doubles with each failed probe, up to
+    /// five minutes.
+    #[envconfig(from = "STEWARD_AGENT_BREAKER_OPEN_FOR", default = "10s")]
+    pub breaker_open_for: HumanDuration,
+}
+
+impl AgentConfig {
+    /// The circuit breaker's settings. A probe may take as long as any call.
+    #[must_use]
+    pub fn breaker(&self) -> Settings {
+        Settings {
+            failures: self.breaker_failures,
+            open_for: self.breaker_open_for.0,
+            probe_within: self.call_timeout.0,
+        }
+    }
 }
 
 /// A logical agent and the service it wraps.
@@ -57,6 +79,17 @@ pub struct Agent<S> {
     pub name: AgentName,
     /// Its service.
     pub service: S,
+    /// This instance's view of the circuit breaker that all of the agent's instances share.
+    pub guard: Arc<Guard>,
+}
+
+impl<S> Agent<S> {
+    /// An instance of the agent `name`.
+    #[must_use]
+    pub fn new(name: AgentName, service: S, breaker: Settings) -> Self {
+        let guard = Arc::new(Guard::new(name.clone(), breaker));
+        Self { name, service, guard }
+    }
 }
 
 /// What became of one message.
@@ -93,7 +126,7 @@ pub async fn handle<P: Ports, S: RemoteService>(
                     replies.push(Send { effect, traceparent: message.traceparent });
                 }
                 Answer::Attempted(_, Attempted::Silent) => {}
-                Answer::Attempted(message, Attempted::OutOfTime) => failed.push(message.message_id),
+                Answer::Attempted(message, Attempted::GivenBack) => failed.push(message.message_id),
                 Answer::Corrupt(message) => corrupt.push(message),
                 Answer::Panicked(message_id) => failed.push(message_id),
             }
@@ -128,8 +161,11 @@ async fn answer<P: Ports, S: RemoteService>(
             format!("a request for agent `{}`, on the queue of `{}`", request.agent, agent.name);
         return Answer::Corrupt(message.corrupt(reason));
     }
-    let traceparent = message.traceparent.as_deref();
-    let now = ports.clock().now();
-    let attempted = attempt(&agent.service, &request, traceparent, now, deadline).await;
+    let delivered = Delivered {
+        request: &request,
+        traceparent: message.traceparent.as_deref(),
+        redelivered: message.redelivered,
+    };
+    let attempted = attempt(ports, &agent.guard, &agent.service, delivered, deadline).await;
     Answer::Attempted(message, attempted)
 }

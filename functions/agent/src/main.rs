@@ -9,11 +9,12 @@ use steward_aws::{AwsPorts, Config, function, telemetry};
 async fn main() -> Result<(), Error> {
     telemetry::init();
     let config: Config = function::configuration()?;
-    let AgentConfig { name, base_url, headers, call_timeout } = function::configuration()?;
+    let agent: AgentConfig = function::configuration()?;
+    let breaker = agent.breaker();
     let sdk = function::sdk_config().await;
     let ports = &AwsPorts::new(&sdk, &config, "agent");
-    let service = HttpService::new(base_url, headers, call_timeout.0)?;
-    let agent = &Agent { name, service };
+    let service = HttpService::new(agent.base_url, agent.headers, agent.call_timeout.0)?;
+    let agent = &Agent::new(agent.name, service, breaker);
     run(service_fn(|event: LambdaEvent<SqsEvent>| async move {
         let deadline = function::deadline(&event.context);
         Ok::<_, Error>(handle(ports, agent, event.payload, deadline).await)

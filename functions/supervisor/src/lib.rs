@@ -4,10 +4,11 @@
 //! Several may run at once: a task's save is conditional, so one expiry is counted once. Nothing
 //! depends on one run: what it leaves is due still, and the next run finds it.
 
-use futures_util::future::join;
+use futures_util::future::join3;
 use jiff::Timestamp;
 use serde::Serialize;
 use steward_core::{
+    breaker::tell_untold,
     drive::{Delivery, drive},
     ports::{Clock, DueCursor, PortError, Ports, StateStore, chain},
     task::earlier,
@@ -25,10 +26,11 @@ pub async fn supervise<P: Ports>(
     first_shard: u32,
     deadline: Timestamp,
 ) -> Result<Swept, PortError> {
-    let (swept, told) =
-        join(sweep(ports, first_shard, deadline), dead_letters::tell_new(ports)).await;
-    if let Err(error) = told {
-        tracing::warn!(error = chain(&error), "dead letters not told; the next run does");
+    let sweeping = sweep(ports, first_shard, deadline);
+    let (swept, letters, breakers) =
+        join3(sweeping, dead_letters::tell_new(ports), tell_untold(ports)).await;
+    for error in letters.err().into_iter().chain(breakers.err()) {
+        tracing::warn!(error = chain(&error), "something was left untold; the next run tells it");
     }
     swept
 }
