@@ -28,7 +28,11 @@ use envconfig::Envconfig;
 use futures_util::stream;
 use serde_json::{Value, json};
 use steward_agent::{Fault, RemoteService};
-use steward_core::{limits, messages::StepRequest, workflow::Method};
+use steward_core::{
+    limits,
+    messages::{Action, StepRequest},
+    workflow::Method,
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpSocket, TcpStream},
@@ -120,9 +124,11 @@ fn get(path: &str) -> StepRequest {
     StepRequest {
         task_id: "order-1".parse().unwrap(),
         step: "charge".parse().unwrap(),
+        action: Action::Do,
         attempt: 1,
         complete_by: "2026-11-20T12:00:00Z".parse().unwrap(),
         idempotency_key: "order-1/charge/do".to_owned(),
+        idempotent: true,
         agent: "payment".parse().unwrap(),
         method: Method::Get,
         path: path.to_owned(),
@@ -135,11 +141,18 @@ fn answer(status: u16, body: impl Into<Body>) -> Response<Body> {
 }
 
 fn permanent(reason: &str) -> Result<Value, Fault> {
-    Err(Fault::Permanent { reason: reason.to_owned() })
+    Err(Fault::Permanent { reason: reason.to_owned(), may_have_run: false })
 }
 
+/// The call went well, and its answer is of no use.
+fn useless(reason: &str) -> Result<Value, Fault> {
+    Err(Fault::Permanent { reason: reason.to_owned(), may_have_run: true })
+}
+
+/// The service is not there, or broke off; it does not say for how long.
 fn transient(reason: &str) -> Result<Value, Fault> {
-    Err(Fault::Transient { reason: reason.to_owned(), retry_after: None })
+    let may_have_run = reason != "no connection";
+    Err(Fault::Transient { reason: reason.to_owned(), retry_after: None, may_have_run })
 }
 
 fn nested(levels: usize) -> String {
@@ -220,17 +233,30 @@ async fn a_redirect_is_not_followed() {
             redirect.lock().unwrap().take().unwrap_or_else(|| answer(200, r#""followed""#))
         });
         let remote = remote.await;
-        assert_eq!(remote.call().await, permanent(reason));
+        // "See other": what was asked for is done.
+        let expected = if status == 303 { useless(reason) } else { permanent(reason) };
+        assert_eq!(remote.call().await, expected);
         assert_eq!(remote.requests(), 1);
     }
 }
 
 #[tokio::test]
 async fn what_may_pass_is_transient() {
-    for status in [408, 425, 429, 500, 502, 503, 504] {
+    for status in [500, 502, 503, 504] {
         let remote = Remote::start(move || answer(status, r#"{"title":"Busy"}"#)).await;
         let status = StatusCode::from_u16(status).unwrap();
         assert_eq!(remote.call().await, transient(&format!("HTTP {status}")));
+    }
+}
+
+#[tokio::test]
+async fn who_says_not_now_is_alive_and_may_or_may_not_have_begun() {
+    for (status, may_have_run) in [(408, true), (425, false), (429, false)] {
+        let remote = Remote::start(move || answer(status, r#"{"title":"Busy"}"#)).await;
+        let reason = format!("HTTP {}", StatusCode::from_u16(status).unwrap());
+        let retry_after = Some(Duration::ZERO);
+        let expected = Fault::Transient { reason, retry_after, may_have_run };
+        assert_eq!(remote.call().await, Err(expected));
     }
 }
 
@@ -312,11 +338,11 @@ async fn what_is_not_json_is_permanent_and_not_repeated() {
         (" ", "the reply is not JSON: EOF while parsing a value at line 1 column 1"),
     ] {
         let remote = Remote::start(move || answer(200, body)).await;
-        assert_eq!(remote.call().await, permanent(reason), "{body}");
+        assert_eq!(remote.call().await, useless(reason), "{body}");
     }
     let remote = Remote::start(|| answer(200, vec![b'"', 0xff, b'"'])).await;
     let reason = "the reply is not JSON: invalid unicode code point at line 1 column 2";
-    assert_eq!(remote.call().await, permanent(reason));
+    assert_eq!(remote.call().await, useless(reason));
 }
 
 const OVER_THE_LIMIT: &str = "the reply is over the limit of 131072 bytes";
@@ -329,7 +355,7 @@ async fn a_reply_may_be_as_large_as_the_limit_and_no_larger() {
     let remote = Remote::start(move || answer(200, body.clone())).await;
     assert_eq!(remote.call().await, Ok(json!(largest.trim_matches('"'))));
     let remote = Remote::start(move || answer(200, text(limits::DOCUMENT_BYTES_MAX + 1))).await;
-    assert_eq!(remote.call().await, permanent(OVER_THE_LIMIT));
+    assert_eq!(remote.call().await, useless(OVER_THE_LIMIT));
 }
 
 #[tokio::test]
@@ -347,7 +373,7 @@ async fn a_reply_over_the_limit_is_not_read_to_its_end() {
         }
     });
     let announced = announced.await;
-    assert_eq!(announced.call().await, permanent(OVER_THE_LIMIT));
+    assert_eq!(announced.call().await, useless(OVER_THE_LIMIT));
     gone.await.expect("the client hung up");
 
     let (alive, gone) = oneshot::channel::<()>();
@@ -361,7 +387,7 @@ async fn a_reply_over_the_limit_is_not_read_to_its_end() {
         answer(200, Body::from_stream(chunks))
     });
     let endless = endless.await;
-    assert_eq!(endless.call().await, permanent(OVER_THE_LIMIT));
+    assert_eq!(endless.call().await, useless(OVER_THE_LIMIT));
     gone.await.expect_err("the server stopped sending");
 }
 
@@ -370,10 +396,10 @@ async fn a_reply_that_nests_too_deep_is_permanent() {
     let deepest = Remote::start(|| answer(200, nested(limits::JSON_DEPTH_MAX))).await;
     assert!(deepest.call().await.is_ok());
     let too_deep = Remote::start(|| answer(200, nested(limits::JSON_DEPTH_MAX + 1))).await;
-    assert_eq!(too_deep.call().await, permanent("the reply nests deeper than 32 levels"));
+    assert_eq!(too_deep.call().await, useless("the reply nests deeper than 32 levels"));
     let abyss = Remote::start(|| answer(200, nested(60_000))).await;
     let reason = "the reply is not JSON: recursion limit exceeded at line 1 column 128";
-    assert_eq!(abyss.call().await, permanent(reason));
+    assert_eq!(abyss.call().await, useless(reason));
 }
 
 #[tokio::test]

@@ -21,14 +21,11 @@ fn ask(breaker: &Breaker, call: &str, seconds: i64) -> Asked {
 }
 
 fn probe(breaker: &Breaker, call: &str, seconds: i64) -> Breaker {
-    match ask(breaker, call, seconds) {
-        Asked::Probe(next, permit) => {
-            let until = at(seconds) + settings().probe_within;
-            assert_eq!(permit, Permit::Probe { call: call.to_owned(), until });
-            next
-        }
-        other => panic!("{other:?}"),
-    }
+    let asked = ask(breaker, call, seconds);
+    let Asked::Probe(next, permit) = asked else { panic!("{asked:?}") };
+    let until = at(seconds) + settings().probe_within;
+    assert_eq!(permit, Permit::Probe { call: call.to_owned(), until });
+    next
 }
 
 fn down() -> Heard {

@@ -1,0 +1,70 @@
+//! One attempt: which calls are repeated, when it ends, what it says.
+
+use std::time::Duration;
+
+use steward_agent::Attempted;
+use steward_core::messages::Outcome;
+
+use crate::world::*;
+
+fn failed(may_have_run: bool) -> Outcome {
+    Outcome::Failed { reason: "HTTP 402".into(), may_have_run }
+}
+
+#[tokio::test(start_paused = true)]
+async fn transient_faults_are_retried_until_the_answer() {
+    let one = Instance::new([broken(), broken()], done());
+    assert_eq!(outcome(one.attempt(&one.request("t", 1)).await), completed());
+    assert_eq!(one.service.take_calls(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn retry_after_is_honoured() {
+    let one = Instance::new([busy(7 * SECOND)], done());
+    assert_eq!(outcome(one.attempt(&one.request("t", 1)).await), completed());
+    let called_at = one.service.called_at();
+    assert!(called_at[1] >= 7 * SECOND, "{called_at:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_for_more_time_than_there_is_gets_it_and_the_attempt_is_not_wasted() {
+    let one = Instance::new([], busy(3_600 * SECOND));
+    let (wait, may_have_run) = deferred(one.attempt(&one.request("t", 1)).await);
+    assert!((3_600 * SECOND..=3_610 * SECOND).contains(&wait), "{wait:?}");
+    assert!(!may_have_run);
+    assert!(one.service.called_at()[0] < SECOND && one.service.take_calls() == 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permanent_fault_is_reported_at_once_with_what_came_before_it() {
+    let one = Instance::new([], refused());
+    assert_eq!(outcome(one.attempt(&one.request("t", 1)).await), failed(false));
+    let one = Instance::new([down()], refused());
+    assert_eq!(outcome(one.attempt(&one.request("t", 1)).await), failed(false));
+    let one = Instance::new([broken()], refused());
+    assert_eq!(outcome(one.attempt(&one.request("t", 1)).await), failed(true));
+    // The instance that had it before may have died with the call under way.
+    let one = Instance::new([], refused());
+    assert_eq!(outcome(one.redelivered(&one.request("t", 1)).await), failed(true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_complete_by_passes_the_agent_drops_the_call_and_says_nothing() {
+    let one = Instance::new([], hangs());
+    let request = one.request("t", 1);
+    let start = tokio::time::Instant::now();
+    assert_eq!(one.attempt(&request).await, Attempted::Silent);
+    assert_eq!(start.elapsed().as_secs(), 60);
+    assert_eq!(one.attempt(&request).await, Attempted::Silent);
+    assert_eq!(one.service.take_calls(), 1, "called after complete-by");
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_the_functions_time_is_up_the_request_goes_back() {
+    let one = Instance::new([], hangs());
+    let request = one.request("t", 1);
+    assert_eq!(one.deliver(&request, false, 10 * SECOND).await, Attempted::GivenBack);
+    // Also between two calls.
+    let one = Instance::new([], busy(Duration::ZERO));
+    assert_eq!(one.deliver(&request, false, 10 * SECOND).await, Attempted::GivenBack);
+}

@@ -1,0 +1,114 @@
+//! Batches through the handler: what is acknowledged, and what the scheduler is told.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
+)]
+
+use std::{
+    collections::HashMap,
+    num::NonZeroU32,
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+use agent::{Agent, AgentConfig, handle};
+use aws_lambda_events::sqs::SqsEvent;
+use envconfig::Envconfig;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use steward_agent::{Fault, RemoteService};
+use steward_core::{
+    breaker::Settings,
+    messages::{Outcome, SchedulerMessage, StepRequest},
+    ports::{Ports, Queue, Timing},
+};
+use steward_local::memory::MemoryPorts;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A service that is not there.
+#[derive(Debug, Default)]
+struct Gone(AtomicU32);
+
+impl RemoteService for Gone {
+    async fn call(&self, _: &StepRequest, _: Option<&str>) -> Result<Value, Fault> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        let reason = "no connection".to_owned();
+        Err(Fault::Transient { reason, retry_after: None, may_have_run: false })
+    }
+}
+
+fn event(messages: u32) -> SqsEvent {
+    let record = |n: u32| {
+        let body = json!({
+            "task_id": format!("t-{n}"), "step": "s", "attempt": 1,
+            "complete_by": Timestamp::UNIX_EPOCH + 60 * SECOND, "idempotency_key": "k",
+            "agent": "a", "method": "POST", "path": "/",
+        });
+        let (attributes, none) = (json!({ "ApproximateReceiveCount": "1" }), json!({}));
+        json!({ "messageId": format!("m-{n}"), "body": body.to_string(),
+                "attributes": attributes, "messageAttributes": none })
+    };
+    let records: Vec<_> = (0..messages).map(record).collect();
+    serde_json::from_value(json!({ "Records": records })).unwrap()
+}
+
+fn outcomes(ports: &MemoryPorts) -> Vec<Outcome> {
+    let sent = ports.channel().take(&Queue::Scheduler);
+    let read = |text: &str| match serde_json::from_str(text).unwrap() {
+        SchedulerMessage::Reply(reply) => reply.outcome,
+        other @ (SchedulerMessage::Wake(_) | SchedulerMessage::Command(_)) => panic!("{other:?}"),
+    };
+    sent.iter().map(|message| read(&message.body)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_breaker_defers_is_answered_and_acknowledged() {
+    let timing = Timing { pickup_within: 60 * SECOND, clock_skew: 2 * SECOND };
+    let ports = MemoryPorts::new(timing, NonZeroU32::MIN);
+    let agent = Agent::new("a".parse().unwrap(), Gone::default(), Settings::default());
+    let deadline = Timestamp::UNIX_EPOCH + 120 * SECOND;
+    for batch in 0..3 {
+        let response = handle(&ports, &agent, event(10), deadline).await;
+        assert!(response.batch_item_failures.is_empty(), "it burns the receive count");
+        let outcomes = outcomes(&ports);
+        assert_eq!(outcomes.len(), 10);
+        for outcome in outcomes {
+            assert!(
+                matches!(
+                    outcome,
+                    Outcome::Deferred { retry_after_ms: 10_000..=20_000, may_have_run: false, .. }
+                ),
+                "{outcome:?}"
+            );
+        }
+        // All of the first batch were called side by side, and that was enough.
+        let calls = agent.service.0.load(Ordering::Relaxed);
+        assert!((5..=10).contains(&calls), "{calls} calls after batch {batch}");
+    }
+    let events: Vec<_> =
+        ports.bus().take().into_iter().map(|event| event.metadata.event_id).collect();
+    assert_eq!(events, ["a/breaker_opened/0"]);
+}
+
+#[test]
+fn the_breaker_is_configured_by_the_environment() {
+    let variables = |more: &[(&str, &str)]| -> HashMap<String, String> {
+        let required = [("STEWARD_AGENT_NAME", "a"), ("STEWARD_AGENT_BASE_URL", "http://a")];
+        required.iter().chain(more).map(|(name, value)| ((*name).into(), (*value).into())).collect()
+    };
+    let config = AgentConfig::init_from_hashmap(&variables(&[])).unwrap();
+    assert_eq!(config.breaker(), Settings::default());
+    let config = AgentConfig::init_from_hashmap(&variables(&[
+        ("STEWARD_AGENT_BREAKER_FAILURES", "3"),
+        ("STEWARD_AGENT_BREAKER_OPEN_FOR", "2m"),
+        ("STEWARD_AGENT_CALL_TIMEOUT", "5s"),
+    ]));
+    let Settings { failures, open_for, probe_within } = config.unwrap().breaker();
+    assert_eq!((failures.get(), open_for, probe_within), (3, 120 * SECOND, 5 * SECOND));
+    let none = variables(&[("STEWARD_AGENT_BREAKER_FAILURES", "0")]);
+    assert!(AgentConfig::init_from_hashmap(&none).is_err());
+}
