@@ -312,7 +312,8 @@ async fn report(
     let counted = totals(counters);
     let counted = |name| counted.get(name).copied().unwrap_or_default();
     let recoveries = tasks.values().flat_map(|task| task.steps.values());
-    let recoveries = recoveries.map(|step| u64::from(step.run.state.attempt().saturating_sub(1))).sum();
+    let recoveries =
+        recoveries.map(|step| u64::from(step.run.state.attempt().saturating_sub(1))).sum();
     let counts = vec![
         ("remote_calls", "remote calls", ledger.calls_total()),
         ("faults_injected", "faults injected", faults),
