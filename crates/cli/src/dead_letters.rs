@@ -84,24 +84,20 @@ pub(crate) async fn run(command: DlqCommand) -> Result<()> {
 #[expect(clippy::print_stdout, reason = "a command's output")]
 async fn list(client: &Client, args: ListArgs) -> Result<()> {
     let found = client.list_queues().queue_name_prefix(&args.prefix).max_results(1_000);
-    let mut urls: Vec<_> =
+    let urls: Vec<_> =
         found.into_paginator().items().send().try_collect().await.context("list queues")?;
-    for queue in &args.queues {
-        let url = queue_url(client, queue).await?;
-        if !urls.contains(&url) {
-            urls.push(url);
-        }
-    }
-    let queues: Vec<_> = stream::iter(urls)
-        .map(async |url| {
-            let Some(queue) = DeadLetters::of(client, url).await? else { return anyhow::Ok(None) };
-            let counts = queue.counts().await?;
-            Ok(Some((queue, counts)))
-        })
+    let found: Vec<_> = stream::iter(urls)
+        .map(|url| DeadLetters::of(client, url))
         .buffered(QUEUES_AT_ONCE)
         .try_collect()
         .await?;
-    let queues: Vec<_> = queues.into_iter().flatten().collect();
+    let mut queues: Vec<_> = found.into_iter().flatten().collect();
+    for named in &args.queues {
+        let named = DeadLetters::find(client, named).await?;
+        if !queues.iter().any(|queue| queue.url == named.url) {
+            queues.push(named);
+        }
+    }
     if queues.is_empty() {
         bail!(
             "no dead-letter queue's name begins with `{}`: say --prefix, or name queues with --queue",
@@ -109,7 +105,8 @@ async fn list(client: &Client, args: ListArgs) -> Result<()> {
         );
     }
     let mut rows = table(&["queue", "messages", "in hand", "from"]);
-    for (queue, [waiting, in_hand]) in queues {
+    for queue in queues {
+        let [waiting, in_hand] = queue.counts().await?;
         rows.add_row([queue.name().to_owned(), waiting, in_hand, queue.source_names().join(", ")]);
     }
     println!("{rows}");
