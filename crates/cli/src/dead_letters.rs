@@ -137,7 +137,7 @@ fn described(queue: &DeadLetters<'_>, message: &Message, body: bool) -> String {
     let at = |name| {
         let millis: Option<i64> = system(name).and_then(|text| text.parse().ok());
         let at = millis.and_then(|millis| Timestamp::from_millisecond(millis).ok());
-        at.map_or_else(|| "-".to_owned(), |at| at.to_string())
+        at.map_or_else(|| "-".to_owned(), |at| format!("{at:.3}"))
     };
     let mut lines = vec![
         message.message_id().unwrap_or("-").to_owned(),
@@ -153,7 +153,7 @@ fn described(queue: &DeadLetters<'_>, message: &Message, body: bool) -> String {
         ),
     ];
     let attributes = message.message_attributes.iter().flatten();
-    lines.extend(attributes.map(|(name, value)| format!("  {name}  {}", text(value))));
+    lines.extend(attributes.map(|(name, value)| format!("  {name:<14}  {}", text(value))));
     let bytes = message.body().unwrap_or_default().len();
     lines.push(match (body, message.body()) {
         (true, Some(body)) => format!("  body            {body}"),
@@ -296,6 +296,6 @@ impl<'a> DeadLetters<'a> {
 }
 
 /// The last part of a queue's URL.
-fn name_of(url: &str) -> &str {
+pub(crate) fn name_of(url: &str) -> &str {
     url.rsplit('/').next().unwrap_or(url)
 }

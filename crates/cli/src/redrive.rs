@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
     client::{BATCH, queue_url},
-    dead_letters::DeadLetters,
+    dead_letters::{DeadLetters, name_of},
 };
 
 /// Which messages to send back.
@@ -30,7 +30,7 @@ pub(crate) struct RedriveArgs {
 /// What became of the messages.
 #[derive(Default)]
 struct Report {
-    /// How many were sent, by queue.
+    /// How many were sent, by the queue's URL.
     sent: BTreeMap<String, usize>,
     /// Of these, how many could not be deleted: they are in both queues.
     doubled: usize,
@@ -80,7 +80,7 @@ pub(crate) async fn run(client: &Client, args: RedriveArgs) -> Result<()> {
         println!("{}: no messages", queue.name());
     }
     for (target, count) in &report.sent {
-        println!("{}: {count} sent back to {target}", queue.name());
+        println!("{}: {count} sent back to {}", queue.name(), name_of(target));
     }
     report.result(queue.name())
 }

@@ -95,6 +95,10 @@ pub(crate) async fn run(args: RetryAllArgs) -> Result<()> {
     if tasks.len() == args.limit {
         println!("only the first {} tasks found: there may be more", tasks.len());
     }
+    if tasks.is_empty() {
+        println!("no such task in Error");
+        return Ok(());
+    }
     if args.dry_run {
         return print_tasks(&tasks);
     }
@@ -115,9 +119,9 @@ pub(crate) async fn run(args: RetryAllArgs) -> Result<()> {
         rows.add_row([id.to_string(), fate.to_string(), fate.state()]);
     }
     let resubmitted = fates.iter().filter(|fate| matches!(fate, Fate::Resubmitted(_))).count();
-    println!("{rows}\n{} tasks: {resubmitted} resubmitted", fates.len());
+    println!("{rows}\nresubmitted: {resubmitted} of {}", fates.len());
     if resubmitted < fates.len() {
-        bail!("{} of {} tasks were not resubmitted", fates.len() - resubmitted, fates.len());
+        bail!("not resubmitted: {} of {}", fates.len() - resubmitted, fates.len());
     }
     Ok(())
 }
@@ -145,7 +149,7 @@ fn print_tasks(tasks: &[Task]) -> Result<()> {
         let error = task.error.clone().unwrap_or_default();
         rows.add_row([task.task_id.to_string(), ended, error]);
     }
-    println!("{rows}\n{} tasks would be resubmitted", tasks.len());
+    println!("{rows}\nwould be resubmitted: {}", tasks.len());
     Ok(())
 }
 

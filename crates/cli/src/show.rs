@@ -50,6 +50,14 @@ fn header(view: &TaskView) -> String {
         "complete by {}, revision {}, failures {}",
         view.complete_by, view.revision, view.failure_count
     ));
+    let steps = view.steps.iter().map(|(name, step)| {
+        let unknown = if step.may_have_run { " (may have run)" } else { "" };
+        format!("{name} {}{unknown}", step.state)
+    });
+    let steps: Vec<_> = steps.collect();
+    if !steps.is_empty() {
+        lines.push(format!("steps: {}", steps.join(", ")));
+    }
     lines.join("\n")
 }
 
@@ -117,7 +125,7 @@ impl Line {
         };
         let step = self.step.map(|step| step.to_string()).unwrap_or_default();
         let (why, verdict) = (self.why.unwrap_or_default(), self.verdict.unwrap_or_default());
-        [self.at.to_string(), step, attempt, what, why, verdict]
+        [format!("{:.3}", self.at), step, attempt, what, why, verdict]
     }
 }
 

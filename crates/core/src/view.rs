@@ -122,6 +122,9 @@ impl TaskView {
 fn next(task: &Task, steps: &BTreeMap<StepName, StepView>) -> String {
     match task.process_state {
         ProcessState::Processed | ProcessState::Undone => return "nothing: it has ended".to_owned(),
+        ProcessState::Error if task.undo_reason.is_some() => {
+            return "an operator: resubmit, skip or complete the undo that failed".to_owned();
+        }
         ProcessState::Error => {
             return "an operator: resubmit, skip or complete what failed, or undo".to_owned();
         }

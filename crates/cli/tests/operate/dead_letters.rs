@@ -37,6 +37,14 @@ async fn contents(sqs: &Client, url: &str) -> Vec<(String, String)> {
     messages.collect()
 }
 
+/// The cells of the row that begins with `first`.
+fn row<'a>(table: &'a str, first: &str) -> Vec<&'a str> {
+    let rows = table.lines().map(|line| {
+        line.split(['│', '┆']).map(str::trim).filter(|cell| !cell.is_empty()).collect::<Vec<_>>()
+    });
+    rows.into_iter().find(|cells| cells.first() == Some(&first)).unwrap_or_default()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_letter_is_listed_shown_without_its_body_and_sent_back_with_its_attributes() {
     let world = World::start().await;
@@ -48,9 +56,7 @@ async fn a_dead_letter_is_listed_shown_without_its_body_and_sent_back_with_its_a
 
     let listed = world.steward(&["dlq", "list"]).await;
     listed.has(&[dead, "steward-scheduler-dead-letters", "steward-submissions-dead-letters"]);
-    let row = listed.out.lines().find(|line| line.contains(dead)).unwrap();
-    let cells: Vec<_> = row.split(['│', '┆']).map(str::trim).filter(|c| !c.is_empty()).collect();
-    assert_eq!(cells, [dead, "1", "0", queue]);
+    assert_eq!(row(&listed.out, dead), [dead, "1", "0", queue]);
 
     let shown = world.steward(&["dlq", "show", dead]).await;
     shown.has(&["from            steward-agent-other", "00-trace-01", "14 bytes", "1 shown"]);
@@ -62,8 +68,46 @@ async fn a_dead_letter_is_listed_shown_without_its_body_and_sent_back_with_its_a
     said.has(&["1 sent back to", queue]);
     let message = ("no JSON at all".to_owned(), "00-trace-01".to_owned());
     assert_eq!(contents(&sqs, &url).await, [message]);
-    world.steward(&["dlq", "show", dead]).await.has(&["0 shown"]);
+    // Not even in someone's hand.
+    assert_eq!(row(&world.steward(&["dlq", "list"]).await.out, dead), [dead, "0", "0", queue]);
     world.steward(&["dlq", "redrive", dead]).await.has(&["no messages"]);
+}
+
+/// Makes a queue whose dead letters go to another.
+async fn source(world: &World, name: &str, dead: &str) -> String {
+    let arn = format!("arn:aws:sqs:us-east-1:000000000000:{dead}");
+    let policy = json!({ "deadLetterTargetArn": arn, "maxReceiveCount": 1 }).to_string();
+    let request = world.host.sqs().create_queue().queue_name(name);
+    let answer = request.attributes(QueueAttributeName::RedrivePolicy, policy).send().await;
+    answer.unwrap().queue_url.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn under_any_name_a_dead_letter_queue_is_found_and_each_message_goes_back_to_its_source() {
+    let world = World::start().await;
+    let sqs = world.host.sqs();
+    // As CloudFormation names them.
+    let dead = "shop-DeadLetters-1X2Y3Z";
+    let dead_url = sqs.create_queue().queue_name(dead).send().await.unwrap().queue_url.unwrap();
+    let first = source(&world, "shop-First-4A5B6C", dead).await;
+    let second = source(&world, "shop-Second-7D8E9F", dead).await;
+    for (url, body) in [(&first, "one"), (&second, "two")] {
+        send(&sqs, url, body).await;
+        until_dead(&sqs, url).await;
+    }
+    let listed = world.steward(&["dlq", "list", "--prefix", "shop"]).await;
+    listed.has(&["shop-First-4A5B6C", "shop-Second-7D8E9F"]);
+    assert_eq!(row(&listed.out, dead)[..3], [dead, "2", "0"]);
+    assert!(row(&listed.out, "shop-First-4A5B6C").is_empty(), "a source is no dead-letter queue");
+
+    // Sent here by hand: nothing tells where it belongs.
+    send(&sqs, &dead_url, "three").await;
+    let said = world.steward(&["dlq", "redrive", dead]).await;
+    said.fails(&["1 kept: several queues send their dead letters here: say --to"]);
+    let trace = || "00-trace-01".to_owned();
+    assert_eq!(contents(&sqs, &first).await, [("one".to_owned(), trace())]);
+    assert_eq!(contents(&sqs, &second).await, [("two".to_owned(), trace())]);
+    assert_eq!(contents(&sqs, &dead_url).await, [("three".to_owned(), trace())]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -78,7 +122,7 @@ async fn a_dead_command_that_is_sent_back_is_carried_out() {
     });
     send(&world.host.sqs(), &world.host.queue_url(dead), &command.to_string()).await;
     let said = world.steward(&["dlq", "redrive", dead]).await;
-    said.has(&["1 sent back to", "/steward-scheduler"]);
+    said.has(&["1 sent back to steward-scheduler"]);
     world.until_state("order-1", "Processed").await;
 }
 

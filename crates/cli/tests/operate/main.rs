@@ -105,6 +105,8 @@ async fn a_processed_task_is_undone_and_a_failed_undo_is_resubmitted() {
         "undo 1",
         "undone",
         "failed",
+        "steps: charge undone, reserve undo failed, ship completed",
+        "next: an operator: resubmit, skip or complete the undo that failed",
     ]);
 
     world.remote.refuse_all(None);
@@ -208,23 +210,25 @@ async fn all_that_failed_in_an_outage_are_retried_and_nothing_else() {
     let ships = ["--workflow", "order", "--reason-contains", "step ship", "--why", "outage over"];
     let retry_all =
         async |more: &[&str]| world.steward(&[&["retry-all"], &ships[..], more].concat()).await;
-    retry_all(&["--since", "2h", "--dry-run"]).await.has(&["20 tasks would be resubmitted"]);
-    retry_all(&["--since", "2100-01-01T00:00:00Z"]).await.has(&["0 tasks"]);
+    retry_all(&["--since", "2h", "--dry-run"]).await.has(&["would be resubmitted: 20"]);
+    retry_all(&["--since", "2100-01-01T00:00:00Z"]).await.has(&["no such task in Error"]);
     retry_all(&["--since", "yesterday"]).await.fails(&["neither a duration such as 2h nor a time"]);
     let unread = ["--scheduler-queue", "steward-rejected", "--wait", "300ms", "--limit", "3"];
     let said = retry_all(&[&["--since", "2h"], &unread[..]].concat()).await;
-    said.fails(&["3 of 3 tasks were not resubmitted"]);
+    said.fails(&["not resubmitted: 3 of 3"]);
     assert_eq!(said.out.matches("no answer").count(), 3, "{}", said.out);
     let task = world.until_state("order-01", "Error").await;
     assert!(task.commands.is_empty(), "a dry run, or a queue that nobody reads, did something");
 
     world.remote.refuse_all(None);
     let said = retry_all(&["--since", "2h"]).await;
-    said.has(&["20 tasks: 20 resubmitted", "order-01", "order-20"]);
+    said.has(&["resubmitted: 20 of 20", "order-01", "order-20"]);
     assert_eq!(said.err, "", "no progress bar where there is no terminal");
     for order in &orders {
         world.until_state(order, "Processed").await;
     }
+    let rest = ["retry-all", "--workflow", "order", "--since", "2h", "--why", "x", "--dry-run"];
+    world.steward(&rest).await.has(&["typo", "would be resubmitted: 1"]);
     for other in ["typo", "return-1"] {
         let task = world.until_state(other, "Error").await;
         assert!(task.commands.is_empty(), "{other} was meant neither by workflow nor by reason");
