@@ -1,10 +1,14 @@
 //! A client of a deployment: on AWS, or wherever `AWS_ENDPOINT_URL` points.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use aws_config::{BehaviorVersion, Region, SdkConfig};
+use aws_sdk_sqs::{Client, types::SendMessageBatchRequestEntry};
 use clap::Args;
 use steward_aws::{definitions::DynamoDefinitions, store::DynamoStore};
 use steward_local::resources;
+
+/// Messages in one request, by SQS's limit.
+pub(crate) const BATCH: usize = 10;
 
 /// Which deployment to talk to. The defaults are the names that `steward local` uses. Region,
 /// credentials and endpoint come from the AWS environment variables and profile.
@@ -22,6 +26,9 @@ pub(crate) struct Deployment {
     /// The submissions queue, by name or URL.
     #[arg(long, env = "STEWARD_SUBMISSIONS_QUEUE_URL", default_value = resources::SUBMISSIONS_QUEUE)]
     submissions_queue: String,
+    /// The scheduler's queue, by name or URL: operators' commands go there.
+    #[arg(long, env = "STEWARD_SCHEDULER_QUEUE_URL", default_value = resources::SCHEDULER_QUEUE)]
+    scheduler_queue: String,
 }
 
 impl Deployment {
@@ -40,16 +47,68 @@ impl Deployment {
         DynamoDefinitions::new(client, self.workflows_table.clone())
     }
 
-    /// A client for the submissions queue, and its URL.
-    pub(crate) async fn submissions(&self) -> Result<(aws_sdk_sqs::Client, String)> {
-        let client = aws_sdk_sqs::Client::new(&sdk_config().await);
-        if self.submissions_queue.contains("://") {
-            return Ok((client, self.submissions_queue.clone()));
-        }
-        let found = client.get_queue_url().queue_name(&self.submissions_queue).send().await;
-        let found = found.with_context(|| format!("find queue {}", self.submissions_queue))?;
-        let url = found.queue_url.context("the queue has no URL")?;
-        Ok((client, url))
+    /// The submissions queue, to send to.
+    pub(crate) async fn submissions(&self) -> Result<QueueSender> {
+        QueueSender::find(&self.submissions_queue).await
+    }
+
+    /// The scheduler's queue, to send to.
+    pub(crate) async fn scheduler(&self) -> Result<QueueSender> {
+        QueueSender::find(&self.scheduler_queue).await
+    }
+}
+
+/// A client for queues.
+pub(crate) async fn sqs() -> Client {
+    Client::new(&sdk_config().await)
+}
+
+/// The URL of a queue, given by name or URL.
+pub(crate) async fn queue_url(client: &Client, name_or_url: &str) -> Result<String> {
+    if name_or_url.contains("://") {
+        return Ok(name_or_url.to_owned());
+    }
+    match client.get_queue_url().queue_name(name_or_url).send().await {
+        Ok(found) => found.queue_url.with_context(|| format!("queue {name_or_url} has no URL")),
+        Err(error) => match error.as_service_error() {
+            Some(error) if error.is_queue_does_not_exist() => {
+                bail!("there is no queue `{name_or_url}`")
+            }
+            Some(_) | None => {
+                Err(error).with_context(|| format!("find the URL of queue {name_or_url}"))
+            }
+        },
+    }
+}
+
+/// Sends to one queue.
+pub(crate) struct QueueSender {
+    client: Client,
+    url: String,
+}
+
+impl QueueSender {
+    async fn find(name_or_url: &str) -> Result<Self> {
+        let client = sqs().await;
+        let url = queue_url(&client, name_or_url).await?;
+        Ok(Self { client, url })
+    }
+
+    /// Sends up to [`BATCH`] messages in one request; says of each why the queue refused it, if it
+    /// did.
+    pub(crate) async fn send(&self, messages: &[String]) -> Result<Vec<Option<String>>> {
+        let entries = messages.iter().enumerate().map(|(n, text)| {
+            SendMessageBatchRequestEntry::builder().id(n.to_string()).message_body(text).build()
+        });
+        let entries = entries.collect::<Result<_, _>>()?;
+        let request =
+            self.client.send_message_batch().queue_url(&self.url).set_entries(Some(entries));
+        let answer = request.send().await.with_context(|| format!("send to {}", self.url))?;
+        let refused = |n: usize| {
+            let failed = answer.failed().iter().find(|failed| failed.id() == n.to_string())?;
+            Some(failed.message().unwrap_or(failed.code()).to_owned())
+        };
+        Ok((0..messages.len()).map(refused).collect())
     }
 }
 

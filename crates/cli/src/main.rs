@@ -4,13 +4,19 @@ use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use steward_core::{command::Order, names::TaskId};
 use tracing_subscriber::EnvFilter;
 
 mod audit;
 mod chaos;
 mod client;
+mod dead_letters;
 mod demo;
 mod local;
+mod operate;
+mod redrive;
+mod retry_all;
+mod show;
 mod table;
 mod tasks;
 mod workflows;
@@ -37,10 +43,10 @@ enum Command {
         #[command(flatten)]
         deployment: client::Deployment,
     },
-    /// Show a task: where it stands, and the timeline of its attempts.
+    /// Show a task: where it stands, every attempt and command, and what comes next.
     Show {
         /// The task's id.
-        task: String,
+        task: TaskId,
         /// As one JSON object.
         #[arg(long)]
         json: bool,
@@ -49,6 +55,25 @@ enum Command {
     },
     /// List tasks. Reads the whole table: for small deployments.
     List(tasks::ListArgs),
+    /// Try a step that failed again, with its attempts renewed, or one that waits at once.
+    Resubmit(operate::ResubmitArgs),
+    /// Go on without a step, or without its undo.
+    Skip(operate::SkipArgs),
+    /// Take a step, or its undo, as done by hand.
+    Complete(operate::CompleteArgs),
+    /// Undo the whole task.
+    Undo(operate::Target),
+    /// Stop a task where it stands: nothing more is sent, nothing is undone.
+    Cancel(operate::Target),
+    /// Start nothing more of a task, until it is resumed.
+    Pause(operate::Target),
+    /// Go on after a pause.
+    Resume(operate::Target),
+    /// Resubmit every task of a workflow that ended in Error. Reads the whole table.
+    RetryAll(retry_all::RetryAllArgs),
+    /// List dead-letter queues, show what is in one, or send it back.
+    #[command(subcommand)]
+    Dlq(dead_letters::DlqCommand),
     /// Check or publish definitions.
     #[command(subcommand)]
     Workflow(workflows::WorkflowCommand),
@@ -76,8 +101,17 @@ async fn run() -> Result<()> {
         Command::Demo(args) => demo::run(args).await,
         Command::Local(args) => local::run(args).await,
         Command::Submit { files, deployment } => tasks::submit(&files, &deployment).await,
-        Command::Show { task, json, deployment } => tasks::show(&task, json, &deployment).await,
+        Command::Show { task, json, deployment } => show::show(&task, json, &deployment).await,
         Command::List(args) => tasks::list(args).await,
+        Command::Resubmit(args) => operate::resubmit(args).await,
+        Command::Skip(args) => operate::skip(args).await,
+        Command::Complete(args) => operate::complete(args).await,
+        Command::Undo(target) => operate::command(target, Order::Undo).await,
+        Command::Cancel(target) => operate::command(target, Order::Cancel).await,
+        Command::Pause(target) => operate::command(target, Order::Pause).await,
+        Command::Resume(target) => operate::command(target, Order::Resume).await,
+        Command::RetryAll(args) => retry_all::run(args).await,
+        Command::Dlq(command) => dead_letters::run(command).await,
         Command::Workflow(command) => workflows::run(command).await,
     }
 }

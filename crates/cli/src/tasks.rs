@@ -1,24 +1,20 @@
-//! `steward submit`, `show` and `list`.
+//! `steward submit` and `steward list`.
 
 use std::{io::Read, path::Path};
 
 use anyhow::{Context, Result, bail};
-use aws_sdk_sqs::types::SendMessageBatchRequestEntry;
 use clap::{Args, ValueEnum};
-use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 use steward_core::{
-    names::TaskId,
-    ports::{Document, DocumentKey, StateStore},
     submission::parse,
     task::{ProcessState, Task},
     view::TaskView,
 };
 
-use crate::{client::Deployment, table::table};
-
-/// Submissions in one request, by SQS's limit.
-const BATCH: usize = 10;
+use crate::{
+    client::{BATCH, Deployment},
+    table::table,
+};
 
 /// Sends the submissions in `files` to the submissions queue, after checking all of them.
 #[expect(clippy::print_stdout, reason = "a command's output")]
@@ -32,16 +28,11 @@ pub(crate) async fn submit(files: &[std::path::PathBuf], deployment: &Deployment
             submissions.push((submission.task_id, text));
         }
     }
-    let (client, queue) = deployment.submissions().await?;
+    let queue = deployment.submissions().await?;
     for batch in submissions.chunks(BATCH) {
-        let entries = batch.iter().enumerate().map(|(n, (_, text))| {
-            SendMessageBatchRequestEntry::builder().id(n.to_string()).message_body(text).build()
-        });
-        let entries = entries.collect::<Result<_, _>>()?;
-        let request = client.send_message_batch().queue_url(&queue).set_entries(Some(entries));
-        let answer = request.send().await.context("send to the submissions queue")?;
-        if let Some(failed) = answer.failed().first() {
-            bail!("the queue refused a submission: {}", failed.message().unwrap_or(failed.code()));
+        let texts: Vec<_> = batch.iter().map(|(_, text)| text.clone()).collect();
+        if let Some(reason) = queue.send(&texts).await?.into_iter().flatten().next() {
+            bail!("the queue refused a submission: {reason}");
         }
         for (task_id, _) in batch {
             println!("{task_id}: sent");
@@ -74,95 +65,6 @@ fn read_values(file: &Path) -> Result<Vec<Value>> {
         bail!("{}: no submission in it", name());
     }
     Ok(values)
-}
-
-/// Prints a task and the timeline of its attempts.
-#[expect(clippy::print_stdout, reason = "a command's output")]
-pub(crate) async fn show(task: &str, as_json: bool, deployment: &Deployment) -> Result<()> {
-    let id: TaskId = task.parse()?;
-    let store = deployment.store().await;
-    let task = store.load(&id).await?.with_context(|| format!("there is no task `{id}`"))?;
-    let documents = store.all_documents(&id).await?;
-    let lines = timeline(&task, &documents);
-    if as_json {
-        let timeline: Vec<_> = lines.iter().map(Line::json).collect();
-        let mut shown = serde_json::to_value(TaskView::of(&task))?;
-        if let Some(fields) = shown.as_object_mut() {
-            fields.insert("timeline".to_owned(), json!(timeline));
-        }
-        println!("{}", serde_json::to_string_pretty(&shown)?);
-        return Ok(());
-    }
-    println!("{id}: {} ({} version {})", task.process_state, task.workflow, task.version);
-    if let Some(error) = &task.error {
-        println!("error: {error}");
-    }
-    println!(
-        "complete by {}, revision {}, failures {}",
-        task.complete_by, task.revision, task.failure_count
-    );
-    let mut table = table(&["at", "step", "attempt", "what"]);
-    for line in lines {
-        let Line { at, step, attempt, what } = line;
-        let attempt = attempt.map(|attempt| attempt.to_string()).unwrap_or_default();
-        table.add_row([at.to_string(), step, attempt, what]);
-    }
-    println!("{table}");
-    Ok(())
-}
-
-/// One line of a task's timeline.
-struct Line {
-    at: Timestamp,
-    step: String,
-    attempt: Option<u32>,
-    what: String,
-}
-
-impl Line {
-    fn json(&self) -> Value {
-        let Self { at, step, attempt, what } = self;
-        json!({ "at": at, "step": step, "attempt": attempt, "what": what })
-    }
-}
-
-/// What happened, in order of time, and what is going on.
-fn timeline(task: &Task, documents: &[Document]) -> Vec<Line> {
-    let mut lines: Vec<_> = documents
-        .iter()
-        .map(|document| {
-            let (step, attempt, what) = match &document.key {
-                DocumentKey::Submission => (String::new(), None, "submitted".to_owned()),
-                DocumentKey::Input(id) => (String::new(), None, format!("input edited by {id}")),
-                DocumentKey::Output(of) => {
-                    (of.step.to_string(), Some(of.number), "completed".to_owned())
-                }
-                DocumentKey::Claim(of) => {
-                    (of.step.to_string(), Some(of.number), "claimed".to_owned())
-                }
-                DocumentKey::Failure(of) => {
-                    let reason = document.body.get("reason").and_then(Value::as_str).unwrap_or("-");
-                    (of.step.to_string(), Some(of.number), format!("failed: {reason}"))
-                }
-            };
-            Line { at: document.at, step, attempt, what }
-        })
-        .collect();
-    if let Some(at) = task.ended_at {
-        let what = format!("{}", task.process_state);
-        lines.push(Line { at, step: String::new(), attempt: None, what });
-    }
-    lines.sort_by_key(|line| line.at);
-    let open = TaskView::of(task).steps.into_iter().filter_map(|(name, step)| {
-        let at = step.until?;
-        let what = match step.state.as_str() {
-            "running" => "running, must be done by then".to_owned(),
-            state => format!("{state}, next attempt from then on"),
-        };
-        Some(Line { at, step: name.to_string(), attempt: Some(step.attempt), what })
-    });
-    lines.extend(open);
-    lines
 }
 
 /// Which tasks to list.

@@ -124,6 +124,9 @@ fn next(task: &Task, steps: &BTreeMap<StepName, StepView>) -> String {
         ProcessState::Processed | ProcessState::Undone => {
             return "nothing: it has ended".to_owned();
         }
+        ProcessState::Error if task.undo_reason.is_some() => {
+            return "an operator: resubmit, skip or complete the undo that failed".to_owned();
+        }
         ProcessState::Error => {
             return "an operator: resubmit, skip or complete what failed, or undo".to_owned();
         }

@@ -18,6 +18,7 @@ use super::{ACCOUNT, REGION};
 
 const SEND_MESSAGE: &str = "AmazonSQS.SendMessage";
 const SEND_MESSAGE_BATCH: &str = "AmazonSQS.SendMessageBatch";
+const LIST_SOURCES: &str = "AmazonSQS.ListDeadLetterSourceQueues";
 
 /// The embedded queues.
 pub(super) struct Queues {
@@ -101,7 +102,7 @@ impl Queues {
         // The body is already in memory, so reading it can neither wait nor fail.
         let body = to_bytes(Body::new(body), usize::MAX).await.unwrap_or_default();
         if parts.status.is_success() {
-            return Answer::ok(body);
+            return Answer::ok(if target == LIST_SOURCES { as_aws_spells(&body) } else { body });
         }
         let query_error =
             parts.headers.get("x-amzn-query-error").and_then(|code| code.to_str().ok());
@@ -109,6 +110,18 @@ impl Queues {
         let query_error = query_error.map(str::to_owned);
         Answer { query_error, ..Answer::error(parts.status.as_u16(), code, body) }
     }
+}
+
+/// The one answer of SQS that begins its list's name with a small letter; rustack uses a capital, and
+/// the SDK would find no list.
+fn as_aws_spells(sources: &Bytes) -> Bytes {
+    let Ok(mut answer) = serde_json::from_slice::<Value>(sources) else { return sources.clone() };
+    if let Some(fields) = answer.as_object_mut()
+        && let Some(urls) = fields.remove("QueueUrls")
+    {
+        fields.insert("queueUrls".to_owned(), urls);
+    }
+    answer.to_string().into()
 }
 
 impl Coin {
