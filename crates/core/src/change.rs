@@ -47,6 +47,9 @@ pub(crate) struct Change<'a> {
     pub(crate) ends_again: bool,
     /// Whether `due` is set anew or only moved earlier.
     pub(crate) due_anew: bool,
+    /// How long before its time a wait may end: a wake is the end of a wait by the clock that set it,
+    /// which may be ahead of this one. Nothing else is: a pause shorter than that would be none.
+    pub(crate) early: Duration,
 }
 
 impl<'a> Change<'a> {
@@ -63,6 +66,7 @@ impl<'a> Change<'a> {
             wake_cause: WakeCause::Waited,
             ends_again: false,
             due_anew: false,
+            early: Duration::ZERO,
         })
     }
 
@@ -304,8 +308,7 @@ impl<'a> Change<'a> {
         if now >= self.task.complete_by {
             return;
         }
-        // Whoever set `until` may have a clock that is ahead of this one.
-        let soon = later(now, self.context.timing.clock_skew);
+        let soon = later(now, self.early);
         let waited = |progress: &Progress| matches!(progress.state, StepState::Waiting { until, .. } if until <= soon);
         let waited: Vec<_> = self
             .task

@@ -10,13 +10,10 @@
 //!             └─ task c ── load ─ panics ────────┘ (only its own fail)       └─ try again
 //! ```
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    panic::AssertUnwindSafe,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc};
 
 use futures_util::{FutureExt, StreamExt, future::join_all, stream};
+use jiff::Timestamp;
 
 use crate::{
     effects::{Send, carry_out},
@@ -142,11 +139,10 @@ pub async fn drive<P: Ports>(
             }
         }
     }
-    let mut alerted: BTreeSet<_> = owners
+    let mut alerted: BTreeMap<_, _> = owners
         .iter()
         .zip(&sends)
-        .filter(|(_, send)| send.is_task_alert())
-        .map(|((id, _), _)| id.clone())
+        .filter_map(|((id, _), send)| Some((id.clone(), send.alerted_end()?)))
         .collect();
     let sent = carry_out(ports, sends).await;
     for ((task_id, places), result) in owners.into_iter().zip(sent) {
@@ -326,10 +322,10 @@ fn adopt(delivery: &mut Delivery, key: &DocumentKey, body: &serde_json::Value) {
 
 /// A task in Error stays due until its alert is out. If this save is lost, the supervisor alerts
 /// again: at least once.
-async fn confirm_alerts<P: Ports>(ports: &P, alerted: BTreeSet<TaskId>) {
-    let confirmed = stream::iter(alerted).map(|task_id| async move {
-        let delivery =
-            Delivery { task_id: task_id.clone(), event: Event::AlertSent, redelivered: false };
+async fn confirm_alerts<P: Ports>(ports: &P, alerted: BTreeMap<TaskId, Timestamp>) {
+    let confirmed = stream::iter(alerted).map(|(task_id, ended_at)| async move {
+        let event = Event::AlertSent { ended_at };
+        let delivery = Delivery { task_id: task_id.clone(), event, redelivered: false };
         if let Err(error) = decide_group(ports, &task_id, &[delivery]).await {
             tracing::warn!(error = chain(&error), "alert sent, but not recorded as sent");
         }

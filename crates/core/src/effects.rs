@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use futures_util::future::join;
+use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
@@ -57,10 +58,17 @@ pub struct Send {
 }
 
 impl Send {
-    /// Whether this is the alert that a task in Error stays due for.
+    /// If this is the alert that a task in Error stays due for: when that task ended.
     #[must_use]
-    pub fn is_task_alert(&self) -> bool {
-        matches!(&self.effect, Effect::Publish(event) if event.is_task_alert())
+    pub fn alerted_end(&self) -> Option<Timestamp> {
+        match &self.effect {
+            Effect::Publish(event) => event.is_task_alert().then_some(event.metadata.at),
+            Effect::Request(_)
+            | Effect::Reply(_)
+            | Effect::Wake { .. }
+            | Effect::Notice { .. }
+            | Effect::Reject { .. } => None,
+        }
     }
 }
 

@@ -66,7 +66,10 @@ pub enum Event {
     /// An operator asks for something.
     Commanded(Command),
     /// The alert of a task in Error has been published.
-    AlertSent,
+    AlertSent {
+        /// The end that it told of: the task may have gone on since, and ended once more.
+        ended_at: Timestamp,
+    },
 }
 
 impl Event {
@@ -82,7 +85,7 @@ impl Event {
             },
             Self::Swept => "swept",
             Self::Commanded(_) => "commanded",
-            Self::AlertSent => "alert_sent",
+            Self::AlertSent { .. } => "alert_sent",
         }
     }
 
@@ -91,7 +94,7 @@ impl Event {
     pub fn step(&self) -> Option<(&StepName, u32)> {
         match self {
             Self::Replied(reply) => Some((&reply.step, reply.attempt)),
-            Self::Wake | Self::Swept | Self::Commanded(_) | Self::AlertSent => None,
+            Self::Wake | Self::Swept | Self::Commanded(_) | Self::AlertSent { .. } => None,
         }
     }
 }
@@ -236,14 +239,14 @@ fn decide<'a>(
             Event::Replied(reply) => replied(workflow, task, reply, context),
             Event::Commanded(command) => commanded(workflow, task, command, context),
             // An operator was quicker than the record of the alert.
-            Event::AlertSent => Decision::ignore(Ignored::NotDue),
+            Event::AlertSent { .. } => Decision::ignore(Ignored::NotDue),
         },
         ProcessState::Processed | ProcessState::Undone => match event {
             Event::Wake => ended(workflow, task, context),
             Event::Swept => Decision::ignore(Ignored::Ended),
             Event::Replied(reply) => replied(workflow, task, reply, context),
             Event::Commanded(command) => commanded(workflow, task, command, context),
-            Event::AlertSent => Decision::ignore(Ignored::NotDue),
+            Event::AlertSent { .. } => Decision::ignore(Ignored::NotDue),
         },
         ProcessState::Error => match event {
             Event::Wake => ended(workflow, task, context),
@@ -251,8 +254,11 @@ fn decide<'a>(
             Event::Commanded(command) => commanded(workflow, task, command, context),
             Event::Swept if !is_due(task, context) => Decision::ignore(Ignored::NotDue),
             Event::Swept => alert_again(workflow, task, context),
-            Event::AlertSent if task.due.is_none() => Decision::ignore(Ignored::NotDue),
-            Event::AlertSent => alert_sent(workflow, task, context),
+            Event::AlertSent { ended_at } if task.due.is_some() && is_end(task, *ended_at) => {
+                alert_sent(workflow, task, context)
+            }
+            // On record already, or about an end before this one.
+            Event::AlertSent { .. } => Decision::ignore(Ignored::NotDue),
         },
     }
 }
@@ -267,8 +273,9 @@ fn ended<'a>(workflow: &'a Workflow, task: &Task, context: Context<'a>) -> Decis
 /// Starts what can start: steps whose predecessors completed, undos whose successors are undone, and
 /// what waited long enough.
 fn go_on<'a>(workflow: &'a Workflow, task: &Task, context: Context<'a>) -> Decision<'a> {
-    let again = if context.redelivered { running(task, |_, _| true) } else { Vec::new() };
+    let again = if context.redelivered { running(task, |_, _, _| true) } else { Vec::new() };
     let mut change = Change::of(workflow, task, context);
+    change.early = context.timing.clock_skew;
     change.advance();
     if change.task == *task {
         return Decision::Ignore { reason: Ignored::NothingReady, send: again, tell: Vec::new() };
@@ -308,10 +315,11 @@ fn replied<'a>(
             change.record(reply);
             Decision::Change(change)
         }
+        StepState::Waiting { .. } if !context.redelivered => Decision::ignore(Ignored::StaleReply),
         // The supervisor has given this attempt up, or it was this reply that deferred the step.
         StepState::Waiting { .. } => {
-            let tell = if context.redelivered { wakes(task, context) } else { Vec::new() };
-            Decision::Ignore { reason: Ignored::StaleReply, send: Vec::new(), tell }
+            let (send, tell) = (running(task, is_again), wakes(task, context));
+            Decision::Ignore { reason: Ignored::StaleReply, send, tell }
         }
         StepState::Completed { .. } | StepState::Failed { .. } | StepState::Skipped { .. }
             if !context.redelivered =>
@@ -319,8 +327,9 @@ fn replied<'a>(
             Decision::ignore(Ignored::DuplicateReply)
         }
         StepState::Completed { .. } | StepState::Failed { .. } | StepState::Skipped { .. } => {
-            let follows = |name: &StepName, action: Action| {
+            let follows = |name: &StepName, action: Action, number: u32| {
                 action == Action::Undo
+                    || is_again(name, action, number)
                     || workflow.steps.get(name).is_some_and(|other| other.after.contains(step))
             };
             let mut tell = ending(task, workflow);
@@ -349,16 +358,28 @@ fn commanded<'a>(
     let mut tell = vec![told(task, record)];
     tell.extend(ending(task, workflow));
     tell.extend(wakes(task, context));
-    Decision::Ignore { reason, send: running(task, |_, _| true), tell }
+    Decision::Ignore { reason, send: running(task, |_, _, _| true), tell }
 }
 
-/// What is with an agent, among what `wanted` accepts.
-fn running(task: &Task, wanted: impl Fn(&StepName, Action) -> bool) -> Vec<(StepName, Action)> {
-    let running = task.running().map(|(name, action, ..)| (name, action));
-    running
-        .filter(|(name, action)| wanted(name, *action))
-        .map(|(name, action)| (name.clone(), action))
+/// What is with an agent, among what `wanted` accepts. Nothing is asked for again in a task that has
+/// stopped, and no step of a task that is being undone: if its request was lost, nothing was done.
+fn running(
+    task: &Task,
+    wanted: impl Fn(&StepName, Action, u32) -> bool,
+) -> Vec<(StepName, Action)> {
+    if task.process_state.is_final() {
+        return Vec::new();
+    }
+    let direction = task.direction();
+    task.running()
+        .filter(|(name, action, number, _)| *action == direction && wanted(name, *action, *number))
+        .map(|(name, action, ..)| (name.clone(), action))
         .collect()
+}
+
+/// Whether it is not the first attempt: any event may have started it, once its wait was over.
+fn is_again(_: &StepName, _: Action, number: u32) -> bool {
+    number > 1
 }
 
 /// The wakes that a task's last save may have asked for, in case they were lost: one for each wait,
@@ -413,6 +434,11 @@ fn alert_sent<'a>(workflow: &'a Workflow, task: &Task, context: Context<'a>) -> 
     let mut change = Change::of(workflow, task, context);
     change.task.due = None;
     Decision::Change(change)
+}
+
+/// Whether `time` is when the task ended, to the millisecond: the state store keeps no more.
+fn is_end(task: &Task, time: Timestamp) -> bool {
+    task.ended_at.is_some_and(|ended_at| ended_at.as_millisecond() == time.as_millisecond())
 }
 
 /// Whether the supervisor has anything to do here yet: another may have been quicker.

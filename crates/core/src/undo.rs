@@ -52,6 +52,18 @@ pub fn left(workflow: &Workflow, task: &Task) -> Vec<StepName> {
     workflow.steps.keys().filter(|name| is_left(name)).cloned().collect()
 }
 
+/// The same, and the steps that an agent is still at work on: they may have to be undone as well.
+#[must_use]
+pub fn outstanding(workflow: &Workflow, task: &Task) -> Vec<StepName> {
+    let is_outstanding = |name: &StepName| {
+        task.steps.get(name).is_some_and(|record| {
+            is_left(workflow, name, record)
+                || (has_undo(workflow, name) && record.run.state.is_running())
+        })
+    };
+    workflow.steps.keys().filter(|name| is_outstanding(name)).cloned().collect()
+}
+
 /// The undos that can start now: not started, and everything that came after the step is undone.
 #[must_use]
 pub fn ready(workflow: &Workflow, task: &Task) -> Vec<StepName> {
@@ -84,9 +96,12 @@ pub fn is_done(workflow: &Workflow, task: &Task) -> bool {
 }
 
 fn is_left(workflow: &Workflow, name: &StepName, record: &StepRecord) -> bool {
-    let has_undo = workflow.steps.get(name).is_some_and(|step| step.action(Action::Undo).is_some());
     let passed = record.undo.as_ref().is_some_and(|undo| undo.state.has_passed());
-    has_undo && has_effect(record) && !passed
+    has_undo(workflow, name) && has_effect(record) && !passed
+}
+
+fn has_undo(workflow: &Workflow, name: &StepName) -> bool {
+    workflow.steps.get(name).is_some_and(|step| step.action(Action::Undo).is_some())
 }
 
 /// Whether the step completed, or may have run.
