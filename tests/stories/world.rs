@@ -1,27 +1,33 @@
 //! The shell of one story: it saves, stores documents, moves the clock, and says what happened.
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use steward_core::{
+    command::{Command, Order},
     effects::Effect,
-    messages::{Alert, BusEvent, Outcome, StepRequest, Submission, WakeCause},
-    names::StepName,
-    ports::{Document, DocumentKey},
+    messages::{Outcome, Submission},
+    ports::{Attempt, Document, DocumentKey},
     submission::accept,
-    task::{StepRecord, StepState, Task},
+    task::{StepState, Task},
     transition::{Context, Documents, Event, Transition, needs, transition},
 };
 
-use super::{laws::*, script::*, *};
+use super::{
+    Walk,
+    laws::{self, Decided},
+    left::{Happens, TASK_ID, happens},
+    said::{said_due, said_saved, said_sent},
+    script::{Line, Story},
+};
 
 /// The shell of one story: the task as saved, the documents as stored, the clock.
 pub(super) struct World<'a> {
-    pub(super) story: &'a Story,
-    pub(super) task: Option<Task>,
-    pub(super) documents: Documents,
-    pub(super) now: Timestamp,
+    story: &'a Story,
+    task: Option<Task>,
+    documents: Documents,
+    now: Timestamp,
+    /// The newest command, and how many there were.
+    command: Option<(Command, u32)>,
     /// The laws that the last line broke.
     pub(super) broken: Vec<String>,
     pub(super) walk: Walk,
@@ -29,8 +35,15 @@ pub(super) struct World<'a> {
 
 impl<'a> World<'a> {
     pub(super) fn new(story: &'a Story) -> Self {
-        let (now, walk) = (Timestamp::UNIX_EPOCH, Walk::default());
-        Self { story, task: None, documents: Documents::new(), now, broken: Vec::new(), walk }
+        Self {
+            story,
+            task: None,
+            documents: Documents::new(),
+            now: Timestamp::UNIX_EPOCH,
+            command: None,
+            broken: Vec::new(),
+            walk: Walk::default(),
+        }
     }
 
     /// Lets one line happen, and says what the core answered.
@@ -42,57 +55,79 @@ impl<'a> World<'a> {
             }
             Happens::Submitted { input, reply_to } => self.submit(input, reply_to),
             Happens::Event { event, redelivered } => self.decide(&event, redelivered),
+            Happens::AlertSent => {
+                let ended_at = self.task.as_ref().and_then(|task| task.ended_at);
+                let event = Event::AlertSent { ended_at: ended_at.unwrap_or(self.now) };
+                self.decide(&event, false)
+            }
+            Happens::Commanded { by, why, order, redelivered } => {
+                let command = self.command(by, why, order)?;
+                self.decide(&Event::Commanded(command), redelivered)
+            }
+            Happens::CommandedAgain { redelivered } => {
+                let command = self.command.as_ref().ok_or("nothing was commanded")?.0.clone();
+                self.decide(&Event::Commanded(command), redelivered)
+            }
         }
     }
 
-    pub(super) fn submit(
-        &mut self,
-        input: Value,
-        reply_to: Option<String>,
-    ) -> Result<String, String> {
+    fn command(&mut self, by: String, why: String, order: Order) -> Result<Command, String> {
+        let number = self.command.as_ref().map_or(0, |(_, number)| *number) + 1;
+        let command_id = format!("c-{number}").parse().map_err(|error| format!("{error}"))?;
+        let task_id = TASK_ID.parse().map_err(|error| format!("{error}"))?;
+        let command = Command { command_id, task_id, by, why, order };
+        self.command = Some((command.clone(), number));
+        Ok(command)
+    }
+
+    fn submit(&mut self, input: Value, reply_to: Option<String>) -> Result<String, String> {
         let Story { workflow, timing, .. } = self.story;
         let task_id = TASK_ID.parse().map_err(|error| format!("{error}"))?;
         let name = workflow.name.clone();
         let submission = Submission { task_id, workflow: name, version: None, input, reply_to };
         let (task, document) = accept(&submission, workflow, None, self.now, *timing);
-        self.broken = laws_of_the_task(None, &task, &[]);
         self.documents = Documents::from([(document.key, document.body)]);
-        let due = said_due(&task);
-        let said = format!("{}; {due}", task.process_state);
+        let said = format!("{}; {}", task.process_state, said_due(&task));
         self.task = Some(task);
         Ok(said)
     }
 
-    pub(super) fn decide(&mut self, event: &Event, redelivered: bool) -> Result<String, String> {
+    fn decide(&mut self, event: &Event, redelivered: bool) -> Result<String, String> {
         let before = self.task.clone().ok_or("nothing was submitted")?;
-        let Story { workflow, timing, .. } = self.story;
-        let actor = if *event == Event::Swept { "supervisor" } else { "scheduler" };
-        let context = Context { now: self.now, actor, redelivered, timing: *timing };
+        let workflow = &self.story.workflow;
+        let context = self.context(event, redelivered);
         let answer = self.ask(&before, event, context);
-        self.walk.arrows.extend(arrow(&before, event, &answer));
+        self.walk.step(&before, event, &answer);
         Ok(match answer {
             Transition::Apply { task, documents, effects } => {
                 self.store(&documents, event, &task);
-                self.broken.extend(laws_of_the_task(Some(&before), &task, &effects));
-                self.broken.extend(laws_of_the_end(&before, &task, event, &effects, self.now));
-                self.broken.extend(laws_of_what_is_told(workflow, &task, &effects));
-                let mut said = self.said_saved(&before, &task, &documents, &effects);
-                said.extend(self.said_sent(&effects));
+                let (before, after) = (&before, task.as_ref());
+                let decided =
+                    Decided { workflow, before, after, event, effects: &effects, context };
+                self.broken.extend(laws::of_a_decision(&decided));
+                self.broken.extend(self.law_of_going_on(&task));
+                let mut said = said_saved(workflow, before, &task, &documents, &effects, self.now);
+                said.extend(said_sent(workflow, &effects));
                 self.task = Some(*task);
                 said.join("; ")
             }
             Transition::Ignore { reason, effects } => {
-                self.walk.reasons.insert(format!("{reason:?}"));
-                self.broken.extend(laws_of_what_is_told(workflow, &before, &effects));
-                let again = self.said_sent(&effects).map(|said| format!("; again {said}"));
+                self.broken.extend(laws::of_what_is_told(workflow, &before, &effects));
+                let again = said_sent(workflow, &effects).into_iter();
+                let again = again.map(|said| format!("; again {said}"));
                 format!("ignored: {reason:?}{}", again.collect::<String>())
             }
             Transition::Illegal(reason) => format!("illegal: {reason}"),
         })
     }
 
+    fn context(&self, event: &Event, redelivered: bool) -> Context<'static> {
+        let actor = if *event == Event::Swept { "supervisor" } else { "scheduler" };
+        Context { now: self.now, actor, redelivered, timing: self.story.timing }
+    }
+
     /// Hands over what `needs` asks for, and checks that this is all it takes.
-    pub(super) fn ask(&mut self, task: &Task, event: &Event, context: Context<'_>) -> Transition {
+    fn ask(&mut self, task: &Task, event: &Event, context: Context<'_>) -> Transition {
         let workflow = &self.story.workflow;
         let wanted = needs(workflow, task, event, context);
         let mut handed = self.documents.clone();
@@ -104,176 +139,107 @@ impl<'a> World<'a> {
         if handed.len() < wanted.len() {
             self.broken.push(format!("`needs` asks for what is there; it asked for {wanted:?}"));
         }
+        if !wanted.is_empty() && !reads(&answer) {
+            self.broken.push(format!("`needs` asks for nothing else; it asked for {wanted:?}"));
+        }
         answer
     }
 
-    pub(super) fn store(&mut self, documents: &[Document], event: &Event, task: &Task) {
+    /// A task that goes on never stands still: something runs or waits, or a wake would start it,
+    /// and then the supervisor looks in time if that wake is lost.
+    fn law_of_going_on(&self, task: &Task) -> Option<String> {
+        if task.process_state.is_final() || task.paused_at.is_some() || self.now >= task.complete_by
+        {
+            return None;
+        }
+        let Story { workflow, timing, .. } = self.story;
+        let context = self.context(&Event::Wake, false);
+        let woken = transition(workflow, task, &self.documents, &Event::Wake, context);
+        let due_by = self.now + timing.pickup_within + timing.clock_skew;
+        if matches!(woken, Transition::Apply { .. }) {
+            let in_time = task.due.is_some_and(|due| due <= due_by);
+            return (!in_time).then(|| "what could start now is due soon".to_owned());
+        }
+        let under_way = task.actions().any(|(_, action, progress)| match progress.state {
+            StepState::Running { .. } => true,
+            StepState::Waiting { .. } => action == task.direction(),
+            StepState::Completed { .. } | StepState::Failed { .. } | StepState::Skipped { .. } => {
+                false
+            }
+        });
+        (!under_way).then(|| "a task that goes on never stands still".to_owned())
+    }
+
+    fn store(&mut self, documents: &[Document], event: &Event, task: &Task) {
         for Document { key, body, .. } in documents {
-            let is_right = match (key, event) {
-                (DocumentKey::Output { .. }, Event::Replied(reply)) => {
-                    reply.outcome == Outcome::Completed { output: body.clone() }
-                }
-                (DocumentKey::Failure { step, .. }, _) => {
-                    let reason = body.get("reason").and_then(Value::as_str).map(str::to_owned);
-                    task.steps.get(step).is_some_and(|step| step.error == reason)
-                }
-                (DocumentKey::Output { .. } | DocumentKey::Submission, _) => false,
-            };
-            if !is_right {
+            if !self.is_right(key, body, event, task) {
                 self.broken.push(format!("a document says what was said; {key} does not"));
             }
             if self.documents.insert(key.clone(), body.clone()).is_some() {
                 self.broken.push(format!("a document is written once; {key} was written before"));
             }
         }
-        for (step, record) in &task.steps {
-            let (step, attempt) = (step.clone(), record.state.attempt());
-            let key = DocumentKey::Output { step, attempt };
-            let completed = matches!(record.state, StepState::Completed { .. });
+        for (step, action, progress) in task.actions() {
+            let number = progress.state.attempt();
+            let key = DocumentKey::Output(Attempt { step: step.clone(), action, number });
+            let completed = matches!(progress.state, StepState::Completed { .. });
             if completed && !self.documents.contains_key(&key) {
                 self.broken.push(format!("the state never points at nothing; it points at {key}"));
             }
         }
     }
 
-    pub(super) fn said_saved(
-        &self,
-        before: &Task,
-        after: &Task,
-        documents: &[Document],
-        effects: &[Effect],
-    ) -> Vec<String> {
-        let mut said = Vec::new();
-        if after.process_state != before.process_state {
-            said.push(after.process_state.to_string());
-        }
-        let mut kept: BTreeMap<_, _> =
-            documents.iter().map(|made| (made.key.clone(), made)).collect();
-        for name in self.story.workflow.steps.keys() {
-            let (old, new) = (before.steps.get(name), after.steps.get(name));
-            if let Some(new) = new.filter(|new| old != Some(*new)) {
-                said.extend(self.said_step(name, old, new, &mut kept, effects));
-            }
-        }
-        said.extend(kept.keys().map(|key| format!("document {key}")));
-        if before.locked_by.is_some() && after.locked_by.is_none() && !is_final(after) {
-            said.push("unlocked".to_owned());
-        }
-        if after.due != before.due {
-            said.push(said_due(after));
-        }
-        if said.is_empty() && effects.is_empty() {
-            said.push("nothing".to_owned());
-        }
-        said
-    }
-
-    /// `reserve waiting (failures 1, reason kept)`. A step that runs is said by its request.
-    pub(super) fn said_step(
-        &self,
-        name: &StepName,
-        old: Option<&StepRecord>,
-        new: &StepRecord,
-        kept: &mut BTreeMap<DocumentKey, &Document>,
-        effects: &[Effect],
-    ) -> Option<String> {
-        let state = new.state.name();
-        let requested = |attempt: u32| {
-            effects.iter().any(|effect| {
-                matches!(effect, Effect::Request(request)
-                    if request.step == *name && request.attempt == attempt)
-            })
+    fn is_right(&self, key: &DocumentKey, body: &Value, event: &Event, task: &Task) -> bool {
+        let order = match event {
+            Event::Commanded(command) => Some(&command.order),
+            Event::Wake | Event::Swept | Event::Replied(_) | Event::AlertSent { .. } => None,
         };
-        let mut said = match new.state {
-            StepState::Running { attempt, .. } if requested(attempt) => return None,
-            StepState::Running { attempt, .. } => format!("{name} {state} #{attempt}"),
-            StepState::Waiting { until, .. } if until != self.now => {
-                format!("{name} {state} until {}", since_start(until))
+        match (key, event) {
+            (DocumentKey::Output(of), Event::Replied(reply)) => {
+                reply.outcome == Outcome::Completed { output: body.clone() }
+                    && of.action == reply.action
             }
-            StepState::Waiting { .. } | StepState::Completed { .. } | StepState::Failed { .. } => {
-                format!("{name} {state}")
+            (DocumentKey::Output(_), _) => {
+                matches!(order, Some(Order::Complete { output, .. }) if output == body)
             }
-        };
-        let (step, attempt) = (name.clone(), new.state.attempt());
-        let mut details = Vec::new();
-        if new.failure_count != old.map_or(0, |old| old.failure_count) {
-            details.push(format!("failures {}", new.failure_count));
+            (DocumentKey::Failure(Attempt { step, action, .. }), _) => {
+                let text = |key| body.get(key).and_then(Value::as_str).map(str::to_owned);
+                let error = task.progress(step, *action).map(|progress| progress.error.clone());
+                error == Some(text("reason"))
+                    && text("verdict").is_some_and(|said| !said.is_empty())
+            }
+            (DocumentKey::Input(id), Event::Commanded(command)) => {
+                *id == command.command_id && body.get("input") == Some(&self.edited(order))
+            }
+            (DocumentKey::Input(_) | DocumentKey::Submission | DocumentKey::Claim(_), _) => false,
         }
-        if kept.remove(&DocumentKey::Output { step: step.clone(), attempt }).is_some() {
-            details.push("output kept".to_owned());
-        }
-        if kept.remove(&DocumentKey::Failure { step, attempt }).is_some() {
-            details.push("reason kept".to_owned());
-        }
-        if !details.is_empty() {
-            said.push_str(&format!(" ({})", details.join(", ")));
-        }
-        Some(said)
     }
 
-    /// What is sent, in an order of its own: the core promises none.
-    pub(super) fn said_sent(&self, effects: &[Effect]) -> impl Iterator<Item = String> {
-        let place = |effect: &Effect| match effect {
-            Effect::Request(request) => (0, self.story.workflow.steps.get_index_of(&request.step)),
-            Effect::Notice { .. } => (1, None),
-            Effect::Publish(BusEvent::Alert(_)) => (2, None),
-            Effect::Publish(BusEvent::TaskEnded(_)) => (3, None),
-            Effect::Wake(_) | Effect::Reply(_) | Effect::Reject { .. } => (4, None),
-        };
-        let mut effects: Vec<_> = effects.iter().collect();
-        effects.sort_by_key(|effect| place(effect));
-        effects.into_iter().map(said_effect)
+    /// The newest input with the top-level keys of a command's edit.
+    fn edited(&self, order: Option<&Order>) -> Value {
+        let newest = self.task.as_ref().and_then(|task| task.input.clone());
+        let key = newest.map_or(DocumentKey::Submission, DocumentKey::Input);
+        let mut input = self.documents.get(&key).map_or(json!({}), |body| body["input"].clone());
+        if let (Some(Order::Resubmit { input: Some(patch), .. }), Some(input)) =
+            (order, input.as_object_mut())
+        {
+            input.extend(patch.as_object().cloned().unwrap_or_default());
+        }
+        input
     }
 }
 
-pub(super) fn said_effect(effect: &Effect) -> String {
-    match effect {
-        Effect::Request(request) => said_request(request),
-        Effect::Wake(wake) if wake.cause == WakeCause::Recovery => "wake scheduler".to_owned(),
-        Effect::Notice { queue, notice } => {
-            let status = json!(notice.status);
-            let status = status.as_str().unwrap_or_default();
-            let reason = notice.reason.iter().map(|reason| format!(" \"{reason}\""));
-            format!("notice to {queue}: {status}{}", reason.collect::<String>())
+/// Whether a decision had to read documents: to make a request, or to find that it cannot be made, or
+/// to edit the input.
+fn reads(answer: &Transition) -> bool {
+    let made = |effects: &[Effect]| effects.iter().any(|e| matches!(e, Effect::Request(_)));
+    match answer {
+        Transition::Apply { documents, effects, .. } => {
+            let kept = documents.iter();
+            let mut kept = kept.filter(|made| !matches!(made.key, DocumentKey::Output(_)));
+            made(effects) || kept.next().is_some()
         }
-        Effect::Publish(BusEvent::Alert(Alert::TaskInError { steps, reason, .. })) => {
-            let steps: Vec<_> = steps.iter().map(StepName::as_str).collect();
-            let steps =
-                if steps.is_empty() { String::new() } else { format!(" {}", steps.join(", ")) };
-            format!("alert{steps} \"{reason}\"")
-        }
-        Effect::Publish(BusEvent::TaskEnded(ended)) => {
-            format!("event: ended in {}", ended.process_state)
-        }
-        Effect::Wake(_) | Effect::Reply(_) | Effect::Reject { .. } | Effect::Publish(_) => {
-            format!("{effect:?}")
-        }
-    }
-}
-
-/// `request charge #1 by 35s at /path with {"body":1}`; a path that is just the step's name is not
-/// said.
-pub(super) fn said_request(request: &StepRequest) -> String {
-    let StepRequest { step, attempt, complete_by, path, body, .. } = request;
-    let mut said = format!("request {step} #{attempt} by {}", since_start(*complete_by));
-    if *path != format!("/{step}") {
-        said.push_str(&format!(" at {path}"));
-    }
-    if let Some(body) = body {
-        said.push_str(&format!(" with {body}"));
-    }
-    said
-}
-
-pub(super) fn said_due(task: &Task) -> String {
-    task.due.map_or("no longer due".to_owned(), |due| format!("due {}", since_start(due)))
-}
-
-/// A time as stories write it: `63s` after the start.
-pub(super) fn since_start(time: Timestamp) -> String {
-    let millis = time.as_millisecond();
-    match millis % 1000 {
-        0 => format!("{}s", millis / 1000),
-        rest => format!("{}.{rest:03}s", millis / 1000),
+        Transition::Ignore { effects, .. } => made(effects),
+        Transition::Illegal(_) => false,
     }
 }

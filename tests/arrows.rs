@@ -1,0 +1,163 @@
+//! The arrows of the core: which row of the table at the top of `transition.rs` a decision walked.
+//! Stories and the exploration both walk them; between them none is left out, and none is unknown.
+
+use std::{collections::BTreeSet, fmt};
+
+use steward_core::{
+    command::Order,
+    messages::{Action, Outcome},
+    names::StepName,
+    task::{Progress, StepState, Task},
+    transition::{Event, Transition},
+};
+
+/// A row of the table: state, event, what it becomes.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Arrow {
+    pub(crate) state: String,
+    pub(crate) event: String,
+    pub(crate) becomes: String,
+}
+
+impl fmt::Display for Arrow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} | {} | {}", self.state, self.event, self.becomes)
+    }
+}
+
+/// The rows of the table. A cell that names several states stands for one row each.
+pub(crate) fn table() -> BTreeSet<Arrow> {
+    let source = include_str!("../crates/core/src/transition.rs");
+    let rows = source.lines().filter_map(|line| line.strip_prefix("//! | ")).skip(2);
+    let arrows = rows.filter_map(|row| {
+        let mut cells = row.split('|').map(str::trim);
+        let (state, event, becomes) = (cells.next()?, cells.next()?, cells.next()?);
+        Some(becomes.split(", ").map(move |becomes| Arrow {
+            state: state.to_owned(),
+            event: event.to_owned(),
+            becomes: becomes.to_owned(),
+        }))
+    });
+    arrows.flatten().collect()
+}
+
+/// The arrow that was walked, in the table's words. What is ignored has none.
+pub(crate) fn arrow(before: &Task, event: &Event, answer: &Transition) -> Option<Arrow> {
+    let state = before.process_state.to_string();
+    match answer {
+        Transition::Apply { task, .. } => {
+            Some(Arrow { state, event: words(before, event, task), becomes: becomes(task) })
+        }
+        Transition::Illegal(_) => Some(Arrow {
+            state,
+            event: "impossible reply".to_owned(),
+            becomes: "illegal".to_owned(),
+        }),
+        Transition::Ignore { .. } => None,
+    }
+}
+
+/// What kind of event it is, whatever comes of it.
+pub(crate) fn kind(event: &Event) -> &'static str {
+    match event {
+        Event::Wake => "wake",
+        Event::Swept => "swept",
+        Event::AlertSent { .. } => "alert sent",
+        Event::Replied(reply) => match (reply.action, &reply.outcome) {
+            (Action::Do, Outcome::Completed { .. }) => "step completed",
+            (Action::Do, Outcome::Failed { .. }) => "step failed",
+            (Action::Do, Outcome::Deferred { .. }) => "step deferred",
+            (Action::Undo, Outcome::Completed { .. }) => "undo completed",
+            (Action::Undo, Outcome::Failed { .. }) => "undo failed",
+            (Action::Undo, Outcome::Deferred { .. }) => "undo deferred",
+        },
+        Event::Commanded(command) => match command.order {
+            Order::Resubmit { .. } => "resubmit",
+            Order::Skip { .. } => "skip",
+            Order::Complete { .. } => "complete",
+            Order::Undo => "undo",
+            Order::Cancel => "cancel",
+            Order::Pause => "pause",
+            Order::Resume => "resume",
+        },
+    }
+}
+
+/// All kinds of events.
+pub(crate) const KINDS: [&str; 16] = [
+    "wake",
+    "swept",
+    "alert sent",
+    "step completed",
+    "step failed",
+    "step deferred",
+    "undo completed",
+    "undo failed",
+    "undo deferred",
+    "resubmit",
+    "skip",
+    "complete",
+    "undo",
+    "cancel",
+    "pause",
+    "resume",
+];
+
+fn becomes(after: &Task) -> String {
+    after.process_state.to_string()
+}
+
+fn words(before: &Task, event: &Event, after: &Task) -> String {
+    let impossible = if is_impossible(before, event, after) { ", request impossible" } else { "" };
+    let said = match event {
+        Event::Swept => swept(before, after),
+        Event::Replied(reply) => {
+            let now = after.progress(&reply.step, reply.action).map(|progress| &progress.state);
+            match (now.is_some_and(StepState::is_failed), reply.action) {
+                // An answer that is no failure fails too, if it is over a limit, or if the step
+                // cannot be repeated.
+                (true, Action::Do) => "step failed",
+                (true, Action::Undo) => "undo failed",
+                (false, _) => kind(event),
+            }
+        }
+        Event::Commanded(_) if is_refused(after) => "command refused",
+        Event::Wake | Event::AlertSent { .. } | Event::Commanded(_) => kind(event),
+    };
+    format!("{said}{impossible}")
+}
+
+fn is_refused(after: &Task) -> bool {
+    after.commands.last().is_some_and(|record| record.refused.is_some())
+}
+
+fn swept(before: &Task, after: &Task) -> &'static str {
+    let reason = after.error.as_ref().or(after.undo_reason.as_ref());
+    let changed = before.process_state != after.process_state;
+    let overdue = reason.is_some_and(|reason| reason.contains("the task was not"));
+    if before.process_state.is_final() {
+        "swept, alert unsent"
+    } else if changed && overdue {
+        "swept, task past due"
+    } else if changed {
+        "swept, attempts used up"
+    } else if after.failure_count > before.failure_count {
+        "swept, step past due"
+    } else {
+        "swept, nothing past due"
+    }
+}
+
+/// Whether something failed that no agent has seen.
+fn is_impossible(before: &Task, event: &Event, after: &Task) -> bool {
+    let count = |progress: Option<&Progress>| progress.map_or(0, |p| p.failure_count);
+    let answered = |step: &StepName, action| matches!(event, Event::Replied(reply) if reply.step == *step && reply.action == action);
+    *event != Event::Swept
+        && after.actions().any(|(step, action, progress)| {
+            let old = before.progress(step, action);
+            let renewed = old.is_some_and(|old| old.state.attempt() < progress.state.attempt());
+            progress.state.is_failed()
+                && (progress.failure_count > count(old) || renewed)
+                && !answered(step, action)
+        })
+}

@@ -1,0 +1,143 @@
+//! What the left-hand sides of a story say.
+
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+use steward_core::{
+    command::Order,
+    messages::{Action, Outcome, StepReply},
+    transition::Event,
+};
+
+use super::script::{duration, json};
+
+pub(super) const TASK_ID: &str = "o-1";
+
+/// What the left-hand side says.
+pub(super) enum Happens {
+    Submitted { input: Value, reply_to: Option<String> },
+    Event { event: Event, redelivered: bool },
+    Commanded { by: String, why: String, order: Order, redelivered: bool },
+    CommandedAgain { redelivered: bool },
+    AlertSent,
+    TimePasses(SignedDuration),
+}
+
+pub(super) fn happens(left: &str) -> Result<Happens, String> {
+    let (said, redelivered) = match left.strip_suffix(" (redelivered)") {
+        Some(said) => (said, true),
+        None => (left, false),
+    };
+    let event = match said.split(' ').collect::<Vec<_>>().as_slice() {
+        ["submit", ..] => return submitted(said),
+        ["clock", by] => return Ok(Happens::TimePasses(duration(by)?)),
+        ["the", "same", "command"] => return Ok(Happens::CommandedAgain { redelivered }),
+        ["wake"] => Event::Wake,
+        ["sweep"] => Event::Swept,
+        ["alert", "sent"] => return Ok(Happens::AlertSent),
+        ["agent", verb @ ("completes" | "fails" | "defers"), what @ ..] => {
+            Event::Replied(replied(verb, &what.join(" "))?)
+        }
+        [by, verb, rest @ ..] => {
+            let rest = rest.join(" ");
+            let (rest, why) = match rest.split_once("because ") {
+                Some((rest, why)) => (rest.trim(), why.trim_matches('"').to_owned()),
+                None => (rest.as_str(), "a test".to_owned()),
+            };
+            let by = (*by).to_owned();
+            return Ok(Happens::Commanded { by, why, order: order(verb, rest)?, redelivered });
+        }
+        _ => return Err(unknown(said)),
+    };
+    Ok(Happens::Event { event, redelivered })
+}
+
+fn unknown(said: &str) -> String {
+    format!("nobody knows what `{said}` means")
+}
+
+/// `submit reply_to shop with {"item":"tea"}`.
+fn submitted(said: &str) -> Result<Happens, String> {
+    let (said, input) = said.split_once(" with ").unwrap_or((said, "null"));
+    let reply_to = match said.split(' ').collect::<Vec<_>>().as_slice() {
+        ["submit"] => None,
+        ["submit", "reply_to", queue] => Some((*queue).to_owned()),
+        _ => return Err(unknown(said)),
+    };
+    Ok(Happens::Submitted { input: value(input), reply_to })
+}
+
+/// `charge #1 with {...}`, `undo of charge #1 "no reply", may have run`, `charge #1 for 10s "..."`.
+fn replied(verb: &str, what: &str) -> Result<StepReply, String> {
+    let (what, may_have_run) = match what.strip_suffix(", may have run") {
+        Some(what) => (what, true),
+        None => (what, false),
+    };
+    let (what, action) = match what.strip_prefix("undo of ") {
+        Some(what) => (what, Action::Undo),
+        None => (what, Action::Do),
+    };
+    let (step, what) = what.split_once(" #").ok_or("an attempt is written #1")?;
+    let (attempt, what) = what.split_once(' ').unwrap_or((what, ""));
+    let reason = || what.split('"').nth(1).map(str::to_owned).ok_or("a reason is missing");
+    let outcome = match verb {
+        "completes" => {
+            Outcome::Completed { output: value(what.strip_prefix("with ").unwrap_or("null")) }
+        }
+        "fails" => Outcome::Failed { reason: reason()?, may_have_run },
+        _ => {
+            let pause = what.strip_prefix("for ").and_then(|what| what.split(' ').next());
+            let pause = duration(pause.ok_or("a step is deferred `for 10s`")?)?;
+            let retry_after_ms =
+                u64::try_from(pause.as_millis()).map_err(|error| error.to_string())?;
+            Outcome::Deferred { reason: reason()?, retry_after_ms, may_have_run }
+        }
+    };
+    Ok(StepReply {
+        task_id: TASK_ID.parse().map_err(|error| format!("{error}"))?,
+        step: step.parse().map_err(|error| format!("{error}"))?,
+        action,
+        attempt: attempt.parse().map_err(|_| "an attempt is written #1")?,
+        outcome,
+    })
+}
+
+/// `resubmits charge with input {...}, it did not run`, `completes charge with {...}`, `undoes`.
+fn order(verb: &str, rest: &str) -> Result<Order, String> {
+    let (rest, did_not_run) = match rest.strip_suffix(", it did not run") {
+        Some(rest) => (rest, true),
+        None => (rest, false),
+    };
+    let (rest, with) = match rest.strip_prefix("with ") {
+        Some(with) => ("", Some(with)),
+        None => rest.split_once(" with ").map_or((rest, None), |(rest, with)| (rest, Some(with))),
+    };
+    let step = match rest {
+        "" => None,
+        step => Some(step.parse().map_err(|error| format!("{error}"))?),
+    };
+    Ok(match (verb, with) {
+        ("resubmits", with) => {
+            let input = with.map(|with| value(with.trim_start_matches("input ")));
+            Order::Resubmit { step, input, did_not_run }
+        }
+        ("skips", None) => Order::Skip { step, did_not_run },
+        ("completes", with) => {
+            Order::Complete { step, output: with.map(value).unwrap_or_default() }
+        }
+        ("undoes", None) => Order::Undo,
+        ("cancels", None) => Order::Cancel,
+        ("pauses", None) => Order::Pause,
+        ("resumes", None) => Order::Resume,
+        _ => return Err(unknown(&format!("{verb} {rest}"))),
+    })
+}
+
+/// A value given as JSON, or by its size: `131073 bytes`, `33 levels`.
+fn value(text: &str) -> Value {
+    let size = |unit| text.strip_suffix(unit).and_then(|number| number.parse::<usize>().ok());
+    match (size(" bytes"), size(" levels")) {
+        (Some(bytes), _) => json!("x".repeat(bytes.saturating_sub(2))),
+        (_, Some(levels)) => (0..levels).fold(json!(1), |value, _| json!([value])),
+        (None, None) => json(text),
+    }
+}
