@@ -138,7 +138,7 @@ pub(crate) async fn command(target: Target, order: Order) -> Result<()> {
         bail!("there is no task `{id}`");
     }
     let (command_id, message) = reason.command(&id, &order)?;
-    let asked = format!("{id}: {}", order.describe());
+    let asked = format!("{id}: {}", order.describe(&[]));
     let refusals = deployment.scheduler().await?.send(&[message]).await?;
     if let Some(reason) = refusals.into_iter().flatten().next() {
         bail!("{asked}: not sent, the queue refused it: {reason}");

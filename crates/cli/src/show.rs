@@ -158,7 +158,11 @@ fn recorded(task: &Task, document: &Document) -> Line {
         DocumentKey::Failure(of) => {
             let said = |field| document.body.get(field).and_then(Value::as_str).map(str::to_owned);
             let (why, verdict) = (said("reason"), said("verdict"));
-            Line { why, verdict, ..Line::of_attempt(at, of, "failed") }
+            let what = match document.body.get("deferred") {
+                Some(Value::Bool(true)) => "deferred",
+                Some(_) | None => "failed",
+            };
+            Line { why, verdict, ..Line::of_attempt(at, of, what) }
         }
     }
 }

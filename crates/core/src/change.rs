@@ -121,7 +121,7 @@ impl<'a> Change<'a> {
             progress.may_have_run |= may_have_run;
         }
         let verdict = format!("not counted; again after {}", humantime::format_duration(pause));
-        self.keep_reason(attempt, reason, &verdict);
+        self.keep_reason(attempt, reason, &verdict, true);
         self.wake_after(pause);
     }
 
@@ -193,12 +193,12 @@ impl<'a> Change<'a> {
             true => "the task is being undone".to_owned(),
             false => verdict.to_string(),
         };
-        self.keep_reason(attempt.clone(), reason, &verdict);
+        self.keep_reason(attempt.clone(), reason, &verdict, false);
     }
 
-    fn keep_reason(&mut self, attempt: Attempt, reason: &str, verdict: &str) {
+    fn keep_reason(&mut self, attempt: Attempt, reason: &str, verdict: &str, deferred: bool) {
         let reason = limits::shorten(reason, limits::REASON_CHARS_MAX);
-        let body = json!({ "reason": reason, "verdict": verdict });
+        let body = json!({ "reason": reason, "verdict": verdict, "deferred": deferred });
         let key = DocumentKey::Failure(attempt);
         self.documents.push(Document { key, at: self.context.now, body });
     }

@@ -73,12 +73,13 @@ pub enum Order {
 }
 
 impl Order {
-    /// As people say it: `resubmit charge`.
+    /// As people say it: `resubmit charge`. `steps` are those that it turned out to be about.
     #[must_use]
-    pub fn describe(&self) -> String {
-        let of = |name: &str, step: &Option<StepName>| match step {
-            Some(step) => format!("{name} {step}"),
-            None => name.to_owned(),
+    pub fn describe(&self, steps: &[StepName]) -> String {
+        let of = |name: &str, step: &Option<StepName>| {
+            let steps = if steps.is_empty() { step.as_slice() } else { steps };
+            let names: Vec<_> = steps.iter().map(StepName::as_str).collect();
+            format!("{name} {}", names.join(", ")).trim_end().to_owned()
         };
         match self {
             Self::Resubmit { step, input: None, .. } => of("resubmit", step),

@@ -137,6 +137,8 @@ impl BusEvent {
     /// An event about `subject`, at `at`: together they are its id.
     #[must_use]
     pub fn new(subject: &str, at: Timestamp, data: Happened) -> Self {
+        // Whole milliseconds, as the state store keeps them: the same when it is told again.
+        let at = Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at);
         let event = data.name();
         let event_id = format!("{subject}/{event}/{}", at.as_millisecond());
         let metadata = Metadata { event_id, event, schema_version: SCHEMA_VERSION, at };

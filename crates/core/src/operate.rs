@@ -30,13 +30,15 @@ pub(crate) fn operate<'a>(
     context: Context<'a>,
 ) -> Box<Change<'a>> {
     let mut change = Change::of(workflow, task, context);
-    let refused = Operator { change: &mut change, workflow, context }.obey(command).err();
+    let mut operator = Operator { change: &mut change, workflow, context, steps: Vec::new() };
+    let refused = operator.obey(command).err();
+    let steps = operator.steps;
     if refused.is_some() {
         change = Change::of(workflow, task, context);
     }
     let record = CommandRecord {
         id: command.command_id.clone(),
-        command: command.order.describe(),
+        command: shorten(&command.order.describe(&steps), limits::COMMAND_TEXT_CHARS_MAX),
         by: shorten(&command.by, limits::COMMAND_TEXT_CHARS_MAX),
         why: shorten(&command.why, limits::COMMAND_TEXT_CHARS_MAX),
         at: context.now,
@@ -69,6 +71,8 @@ struct Operator<'c, 'a> {
     change: &'c mut Change<'a>,
     workflow: &'a Workflow,
     context: Context<'a>,
+    /// The steps that the command turned out to be about.
+    steps: Vec<StepName>,
 }
 
 impl Operator<'_, '_> {
@@ -76,9 +80,9 @@ impl Operator<'_, '_> {
         self.change.due_anew = true;
         match &command.order {
             Order::Resubmit { step, input, did_not_run } => {
-                let steps = self.resubmit(step.as_ref(), *did_not_run, input.is_some())?;
+                self.resubmit(step.as_ref(), *did_not_run, input.is_some())?;
                 if let Some(patch) = input {
-                    self.edit(command, patch, &steps)?;
+                    self.edit(command, patch)?;
                 }
             }
             Order::Skip { step, did_not_run } => self.skip(step.as_ref(), *did_not_run)?,
@@ -107,7 +111,7 @@ impl Operator<'_, '_> {
         only: Option<&StepName>,
         did_not_run: bool,
         edited: bool,
-    ) -> Result<Vec<StepName>, Refused> {
+    ) -> Result<(), Refused> {
         self.is_open()?;
         let direction = self.change.task.direction();
         let may_go = |state: &StepState| {
@@ -125,7 +129,7 @@ impl Operator<'_, '_> {
             .map(|(name, ..)| name.clone())
             .collect();
         if let (Some(step), true) = (only, steps.is_empty()) {
-            let state = self.stands(step, direction)?;
+            let state = self.stands(step, direction)?.map_or("not started", StepState::name);
             return Err(format!("step {step} is {state}: it neither failed nor waits"));
         }
         if steps.is_empty() && self.change.task.process_state != ProcessState::Error {
@@ -134,8 +138,9 @@ impl Operator<'_, '_> {
         for step in &steps {
             self.try_again(step, direction, did_not_run, edited)?;
         }
+        self.steps = steps;
         self.revive();
-        Ok(steps)
+        Ok(())
     }
 
     fn try_again(
@@ -164,12 +169,7 @@ impl Operator<'_, '_> {
     }
 
     /// Changes the input, for what was resubmitted and for what starts from now on.
-    fn edit(
-        &mut self,
-        command: &Command,
-        patch: &Value,
-        resubmitted: &[StepName],
-    ) -> Result<(), Refused> {
+    fn edit(&mut self, command: &Command, patch: &Value) -> Result<(), Refused> {
         if let Some(reason) = too_large(patch) {
             return Err(format!("the edit of the input is over a limit: {reason}"));
         }
@@ -177,7 +177,7 @@ impl Operator<'_, '_> {
         let task = &mut self.change.task;
         let direction = task.direction();
         task.input = Some(id.clone());
-        for step in resubmitted {
+        for step in &self.steps {
             if let Some(progress) = task.progress_mut(step, direction) {
                 progress.input = Some(id.clone());
             }
@@ -191,6 +191,7 @@ impl Operator<'_, '_> {
         let progress = begun(&mut self.change.task, &step, direction, self.context.now);
         progress.state = StepState::Skipped { attempt: progress.state.attempt() };
         progress.may_have_run &= !did_not_run;
+        self.steps.push(step);
         self.revive();
         Ok(())
     }
@@ -203,6 +204,7 @@ impl Operator<'_, '_> {
         let progress = begun(&mut self.change.task, &step, action, self.context.now);
         // An attempt of its own: whatever an agent still says is about an earlier one.
         let number = progress.state.attempt() + 1;
+        self.steps.push(step.clone());
         self.change.complete(Attempt { step, action, number }, output);
         self.revive();
         Ok(())
@@ -229,27 +231,30 @@ impl Operator<'_, '_> {
                 }
             };
         };
-        let state = self.stands(step, direction)?;
-        match state {
-            "failed" | "waiting" | "not started" => Ok((step.clone(), direction)),
-            _ => Err(format!("step {step} is {state}")),
+        match self.stands(step, direction)? {
+            None | Some(StepState::Failed { .. } | StepState::Waiting { .. }) => {
+                Ok((step.clone(), direction))
+            }
+            Some(
+                state @ (StepState::Running { .. }
+                | StepState::Completed { .. }
+                | StepState::Skipped { .. }),
+            ) => Err(format!("step {step} is {}", state.name())),
         }
     }
 
-    /// Where a step stands in the direction in which the task goes.
-    fn stands(&self, step: &StepName, direction: Action) -> Result<&'static str, Refused> {
+    /// Where a step stands in the direction in which the task goes; nowhere if it has not begun.
+    fn stands(&self, step: &StepName, direction: Action) -> Result<Option<&StepState>, Refused> {
         if !self.workflow.steps.contains_key(step) {
             return Err(format!("the workflow has no step {step}"));
         }
-        let record = self.change.task.steps.get(step);
-        if direction == Action::Undo
-            && !undo::left(self.workflow, &self.change.task).contains(step)
-            && record.is_none_or(|record| record.undo.is_none())
-        {
-            return Ok("nothing to undo");
+        let task = &self.change.task;
+        let progress = task.progress(step, direction);
+        let is_left = || undo::left(self.workflow, task).contains(step);
+        if direction == Action::Undo && progress.is_none() && !is_left() {
+            return Err(format!("step {step} has nothing to undo"));
         }
-        let progress = record.and_then(|record| record.progress(direction));
-        Ok(progress.map_or("not started", |progress| progress.state.name()))
+        Ok(progress.map(|progress| &progress.state))
     }
 
     fn undo(&mut self, command: &Command) -> Result<(), Refused> {
