@@ -22,6 +22,7 @@ mod moves;
 mod said;
 mod search;
 mod settings;
+mod states;
 mod world;
 
 /// How many worlds of each workflow every test run visits, and how many the longer one does.
@@ -39,6 +40,9 @@ pub(crate) fn explore_all(worlds_max: usize) -> Vec<Report> {
                     let next = waiting.lock().unwrap().pop_front();
                     let Some(setting) = next else { break };
                     let report = explore(&setting, worlds_max);
+                    if report.is_err() {
+                        waiting.lock().unwrap().clear();
+                    }
                     found.lock().unwrap().push((setting, report));
                 }
             });
@@ -71,6 +75,7 @@ pub(crate) fn walked(reports: &[Report]) -> BTreeMap<Arrow, u64> {
     walked
 }
 
+#[allow(clippy::print_stdout, reason = "the report is for `--nocapture`")]
 fn print(reports: &[Report]) {
     for report in reports {
         let Report { name, worlds, moves, depth, is_whole, took, .. } = report;

@@ -11,13 +11,14 @@ use steward_core::{
     messages::{Action, Outcome, StepRequest},
     names::StepName,
     ports::{Attempt, DocumentKey},
-    task::{ProcessState, Progress, StepState, Task, later},
+    task::{ProcessState, StepState, Task, later},
     transition::Event,
 };
 
 use super::{
     moves::{is_alert, output_key},
     settings::{Ending, Setting},
+    states::{has_passed, is_completed, is_failed, is_final, is_running, waits_until},
     world::{Owed, Truth, World},
 };
 
@@ -33,40 +34,6 @@ pub(super) struct Change<'a> {
     pub(super) effects: &'a [Effect],
     /// Whether anything was saved.
     pub(super) applied: bool,
-}
-
-fn is_final(task: &Task) -> bool {
-    match task.process_state {
-        ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => false,
-        ProcessState::Processed | ProcessState::Error | ProcessState::Undone => true,
-    }
-}
-
-fn is_completed(progress: &Progress) -> bool {
-    matches!(progress.state, StepState::Completed { .. })
-}
-
-fn has_passed(progress: &Progress) -> bool {
-    is_completed(progress) || matches!(progress.state, StepState::Skipped { .. })
-}
-
-fn is_running(progress: &Progress) -> bool {
-    matches!(progress.state, StepState::Running { .. })
-}
-
-fn is_failed(progress: &Progress) -> bool {
-    matches!(progress.state, StepState::Failed { .. })
-}
-
-/// The time until which it waits.
-fn waits_until(progress: &Progress) -> Option<Timestamp> {
-    match progress.state {
-        StepState::Waiting { until, .. } => Some(until),
-        StepState::Running { .. }
-        | StepState::Completed { .. }
-        | StepState::Failed { .. }
-        | StepState::Skipped { .. } => None,
-    }
 }
 
 /// Every step that comes after `step`, directly or not.

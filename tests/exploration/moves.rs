@@ -177,7 +177,7 @@ fn submit(setting: &Setting, world: &World) -> Outcomes {
         task_id: task_id(),
         workflow: setting.workflow.name.clone(),
         version: None,
-        input: json!({ "n": 1 }),
+        input: json!({ "n": 1, "m": 1 }),
         reply_to: Some("client".to_owned()),
     };
     let (task, document) = accept(&submission, &setting.workflow, None, world.now, setting.timing);

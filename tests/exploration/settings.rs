@@ -206,7 +206,7 @@ fn commanded_forward() -> Setting {
 fn commanded_backward() -> Setting {
     let steps = json!({ "a": undoable(&[], 1, "undo"), "b": undoable(&[], 1, "undo") });
     let endings = [Ending::Processed, Ending::TaskInError, Ending::Undone, Ending::UndoFailed];
-    let budget = Budget { commands: 2, losses: 0, deferrals: 0 };
+    let budget = Budget { commands: 2, losses: 0, deferrals: 1 };
     let orders = orders();
     Setting { orders, ..setting("commanded_backward", steps, budget, &endings) }
 }

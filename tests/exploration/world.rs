@@ -96,7 +96,7 @@ impl World {
         self.hash_dispatches(to);
         if let Some(Owed { event, waits }) = &self.owed {
             format!("{event:?}").hash(to);
-            waits.iter().for_each(|(of, at)| (of, self.from_now(*at, setting)).hash(to));
+            waits.iter().for_each(|(of, at)| (of, self.seconds_until(*at, setting)).hash(to));
         }
         (self.alerted, self.budget).hash(to);
         let ended_at = self.task.as_ref().and_then(|task| task.ended_at);
@@ -107,13 +107,13 @@ impl World {
     }
 
     /// Seconds from now; what is past by every clock is past.
-    fn from_now(&self, time: Timestamp, setting: &Setting) -> i64 {
+    fn seconds_until(&self, time: Timestamp, setting: &Setting) -> i64 {
         let long_ago = -2 * i64::try_from(setting.timing.clock_skew.as_secs()).unwrap();
         (time.as_second() - self.now.as_second()).max(long_ago)
     }
 
     fn hash_task(&self, task: &Task, setting: &Setting, to: &mut impl Hasher) {
-        let relative = |time: Timestamp| self.from_now(time, setting);
+        let relative = |time: Timestamp| self.seconds_until(time, setting);
         task.process_state.hash(to);
         let settled = task.process_state.is_final() && self.budget.commands == 0;
         if !settled {
