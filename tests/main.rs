@@ -15,6 +15,7 @@ mod contract;
 mod cost;
 mod end_to_end;
 mod event_source;
+mod exploration;
 mod faults;
 mod races;
 mod stories;

@@ -1,0 +1,485 @@
+//! The laws that hold in every world and in every change. They read the definition and the world; none
+//! asks the core's own functions what is ready, what is left to undo, or what is due.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use steward_core::{
+    effects::Effect,
+    events::Happened,
+    limits,
+    messages::{Action, Outcome, StepRequest},
+    names::StepName,
+    ports::{Attempt, DocumentKey},
+    task::{ProcessState, StepState, Task, later},
+    transition::Event,
+};
+
+use super::{
+    moves::{is_alert, output_key},
+    settings::{Ending, Setting},
+    states::{has_passed, is_completed, is_failed, is_final, is_running, waits_until},
+    world::{Owed, Truth, World},
+};
+
+/// What an event changed.
+pub(super) struct Change<'a> {
+    pub(super) setting: &'a Setting,
+    pub(super) before: &'a World,
+    /// With the effects sent.
+    pub(super) after: &'a World,
+    pub(super) event: &'a Event,
+    /// What was lost when this event came first.
+    pub(super) owed: Option<&'a Owed>,
+    pub(super) effects: &'a [Effect],
+    /// Whether anything was saved.
+    pub(super) applied: bool,
+}
+
+/// Every step that comes after `step`, directly or not.
+fn followers(setting: &Setting, step: &StepName) -> BTreeSet<StepName> {
+    let mut found = BTreeSet::from([step.clone()]);
+    for _ in 0..setting.workflow.steps.len() {
+        let more = setting.workflow.steps.iter();
+        let more = more.filter(|(_, other)| other.after.iter().any(|name| found.contains(name)));
+        let more: Vec<_> = more.map(|(name, _)| name.clone()).collect();
+        found.extend(more);
+    }
+    found.remove(step);
+    found
+}
+
+/// Whether `step` has an undo, may have had an effect, and is not undone yet.
+fn is_left(setting: &Setting, world: &World, step: &StepName) -> bool {
+    let record = world.task.as_ref().and_then(|task| task.steps.get(step));
+    let completed = record.is_some_and(|record| is_completed(&record.run));
+    let undone = record.and_then(|record| record.undo.as_ref()).is_some_and(has_passed);
+    setting.workflow.steps[step].undo.is_some()
+        && (completed || world.may_have_run(step))
+        && !undone
+}
+
+/// The laws that are broken in a world as it stands.
+pub(super) fn of_the_world(setting: &Setting, world: &World) -> Vec<String> {
+    let Some(task) = &world.task else { return Vec::new() };
+    let state = task.process_state;
+    let steps = &setting.workflow.steps;
+    let mut broken = Vec::new();
+    let mut law = |text: &str, holds: bool| {
+        if !holds {
+            broken.push(text.to_owned());
+        }
+    };
+    law("a task that goes on has a due time", is_final(task) || task.due.is_some());
+    law(
+        "Processed: every step completed or was skipped",
+        state != ProcessState::Processed
+            || steps.keys().all(|s| task.steps.get(s).is_some_and(|r| has_passed(&r.run))),
+    );
+    law(
+        "Undone: whatever may have run is undone, or its undo skipped",
+        state != ProcessState::Undone || !steps.keys().any(|s| is_left(setting, world, s)),
+    );
+    law(
+        "Undone: nothing is with an agent",
+        state != ProcessState::Undone || !task.actions().any(|(.., p)| is_running(p)),
+    );
+    law(
+        "Error: the alert is out, or the task is due until it is",
+        state != ProcessState::Error || world.alerted || task.due.is_some(),
+    );
+    law(
+        "Processed, Undone: no longer due",
+        state == ProcessState::Error || !is_final(task) || task.due.is_none(),
+    );
+    law(
+        "Processing: no step failed",
+        state != ProcessState::Processing || !task.steps.values().any(|r| is_failed(&r.run)),
+    );
+    law(
+        "Undoing: no undo failed",
+        state != ProcessState::Undoing || !task.steps.values().flat_map(|r| &r.undo).any(is_failed),
+    );
+    let returned = |name: &StepName| {
+        steps[name].point_of_no_return && task.steps.get(name).is_some_and(|r| is_completed(&r.run))
+    };
+    law(
+        "past the point of no return nothing is undone",
+        !matches!(state, ProcessState::Undoing | ProcessState::Undone)
+            || !steps.keys().any(returned),
+    );
+    for (step, action, progress) in task.actions() {
+        let output = output_key(step, action, progress.state.attempt());
+        law(
+            "a completed step points at its output",
+            !is_completed(progress) || world.documents.contains_key(&output),
+        );
+        let input = progress.input.clone().map(DocumentKey::Input);
+        law(
+            "a step points at the input it reads",
+            input.is_none_or(|key| world.documents.contains_key(&key)),
+        );
+    }
+    broken
+}
+
+/// The laws that a change broke.
+pub(super) fn of_the_change(change: &Change<'_>) -> Vec<String> {
+    let mut broken = Vec::new();
+    let (before, after) = change.tasks();
+    change.of_requests(before, after, &mut broken);
+    change.of_what_comes_back(after, &mut broken);
+    if change.applied {
+        change.of_due(after, &mut broken);
+        change.of_attempts(before, after, &mut broken);
+        change.of_failures(before, after, &mut broken);
+        change.of_wakes(before, after, &mut broken);
+        change.of_the_end(before, after, &mut broken);
+    }
+    broken
+}
+
+impl Change<'_> {
+    fn tasks(&self) -> (&Task, &Task) {
+        (self.before.task.as_ref().unwrap(), self.after.task.as_ref().unwrap())
+    }
+
+    fn requests(&self) -> impl Iterator<Item = &StepRequest> {
+        self.effects.iter().filter_map(|effect| match effect {
+            Effect::Request(request) => Some(request),
+            Effect::Reply(_)
+            | Effect::Wake { .. }
+            | Effect::Notice { .. }
+            | Effect::Reject { .. }
+            | Effect::Publish(_) => None,
+        })
+    }
+
+    fn wakes(&self) -> BTreeSet<Timestamp> {
+        let wakes = self.effects.iter().filter_map(|effect| match effect {
+            Effect::Wake { after, .. } => Some(later(self.after.now, *after)),
+            Effect::Request(_)
+            | Effect::Reply(_)
+            | Effect::Notice { .. }
+            | Effect::Reject { .. }
+            | Effect::Publish(_) => None,
+        });
+        wakes.collect()
+    }
+
+    /// Whether the task ended, or ended once more.
+    fn ends(&self, before: &Task, after: &Task) -> bool {
+        let end = |task: &Task| (task.process_state, task.ended_at);
+        self.applied && is_final(after) && end(after) != end(before)
+    }
+
+    /// How the task ended, if this ended it.
+    pub(super) fn ending(&self) -> Option<Ending> {
+        let (before, after) = self.tasks();
+        if !self.ends(before, after) {
+            return None;
+        }
+        let undo_failed = self.effects.iter().any(|effect| {
+            matches!(effect, Effect::Publish(event)
+                if matches!(event.data, Happened::UndoFailed(_)))
+        });
+        let past_return = after.error.iter().any(|text| text.contains("point of no return"));
+        match after.process_state {
+            ProcessState::Processed => Some(Ending::Processed),
+            ProcessState::Undone => Some(Ending::Undone),
+            ProcessState::Error if past_return => Some(Ending::PastReturn),
+            ProcessState::Error if undo_failed => Some(Ending::UndoFailed),
+            ProcessState::Error => Some(Ending::TaskInError),
+            ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => None,
+        }
+    }
+
+    /// What agents are asked.
+    fn of_requests(&self, before: &Task, after: &Task, broken: &mut Vec<String>) {
+        let steps = &self.setting.workflow.steps;
+        let backward = after.undo_reason.is_some();
+        for request in self.requests() {
+            let StepRequest { step, action, attempt: number, complete_by, .. } = request;
+            let of = format!("{} {step} #{number}", action.name());
+            let mut law = |text: &str, holds: bool| {
+                if !holds {
+                    broken.push(format!("{of}: {text}"));
+                }
+            };
+            let progress = after.progress(step, *action).map(|progress| &progress.state);
+            let is_asked = matches!(progress, Some(StepState::Running { attempt, complete_by: by })
+                if attempt == number && by == complete_by);
+            law("a request is of the attempt that runs", is_asked);
+            law("nothing is asked once the task has ended", !is_final(after));
+            law(
+                "no step is done while the task goes backward",
+                !backward || *action == Action::Undo,
+            );
+            law("no step is undone while the task goes forward", backward || *action == Action::Do);
+            let key = format!("t/{step}/{}", action.name());
+            law("the idempotency key is stable", request.idempotency_key.starts_with(&key));
+            let passed =
+                |name: &StepName| after.steps.get(name).is_some_and(|r| has_passed(&r.run));
+            let is_next = steps[step].after.iter().all(passed);
+            law("a step starts after those before it", *action == Action::Undo || is_next);
+            let number_before = before.progress(step, *action).map(|p| p.state.attempt());
+            let is_new = number_before != Some(*number);
+            law("only what is saved is sent", self.applied || !is_new);
+            if *action == Action::Undo {
+                self.of_undo(step, after, &mut law);
+            }
+            let repeated = self.before.dispatches.iter().any(|(attempt, dispatch)| {
+                attempt.step == *step
+                    && attempt.action == Action::Do
+                    && attempt.number < *number
+                    && dispatch.sent
+                    && self.after.dispatches[attempt].truth != Truth::DidNotRun
+            });
+            law(
+                "what must not be repeated is not",
+                steps[step].idempotent || *action == Action::Undo || !repeated,
+            );
+        }
+    }
+
+    /// An undo starts when all that came after its step is settled, and never past the point of no
+    /// return.
+    fn of_undo(&self, step: &StepName, after: &Task, law: &mut impl FnMut(&str, bool)) {
+        let runs = |name: &StepName| after.steps.get(name).is_some_and(|r| is_running(&r.run));
+        for follower in followers(self.setting, step) {
+            let left = is_left(self.setting, self.after, &follower);
+            law("an undo waits for what came after it", !runs(&follower) && !left);
+        }
+        law("an undo waits for the attempt that it undoes", !runs(step));
+        for (name, definition) in &self.setting.workflow.steps {
+            let may_have = self.after.may_have_run(name) || runs(name);
+            law("no undo past the point of no return", !definition.point_of_no_return || !may_have);
+        }
+    }
+
+    /// What was lost with a process is sent when its message comes back.
+    fn of_what_comes_back(&self, after: &Task, broken: &mut Vec<String>) {
+        let Some(owed) = self.owed else { return };
+        let mut law = |text: String, holds: bool| {
+            if !holds {
+                broken.push(text);
+            }
+        };
+        for (attempt, dispatch) in &self.after.dispatches {
+            let Attempt { step, action, number } = attempt;
+            let runs = after.progress(step, *action).is_some_and(|progress| {
+                is_running(progress) && progress.state.attempt() == *number
+            });
+            // A step that is to be undone is better not asked for at all.
+            let wanted = runs && !is_final(after) && *action == after.direction();
+            let text = format!("the lost request of {} {step} #{number} is sent", action.name());
+            law(text, !wanted || dispatch.sent);
+        }
+        let alerted = after.process_state != ProcessState::Error || self.after.alerted;
+        law("the lost alert is sent".to_owned(), alerted);
+        let (wakes, now) = (self.wakes(), self.after.now);
+        for (Attempt { step, action, number }, at) in &owed.waits {
+            let still = after.progress(step, *action).is_some_and(|progress| {
+                waits_until(progress) == Some(*at) && progress.state.attempt() == *number
+            });
+            let wanted = still && !is_final(after) && after.paused_at.is_none();
+            let sent = wakes.contains(at) || (*at <= now && wakes.contains(&now));
+            law(format!("the lost wake for {} {step} is sent", action.name()), !wanted || sent);
+        }
+        let idle = !after.actions().any(|(.., p)| is_running(p) || waits_until(p).is_some());
+        let stopped = is_final(after) || after.paused_at.is_some() || now >= after.complete_by;
+        law("what was left to do is asked for".to_owned(), !idle || stopped || !wakes.is_empty());
+    }
+
+    /// A task is due before anything in it needs looking after.
+    fn of_due(&self, after: &Task, broken: &mut Vec<String>) {
+        let (Some(due), false) = (after.due, is_final(after)) else { return };
+        let (now, timing) = (self.after.now, self.setting.timing);
+        let paused = after.paused_at.is_some();
+        let mut law = |text: &str, by: Timestamp| {
+            if due > by {
+                broken.push(format!("due {}s: {text}", due.as_second()));
+            }
+        };
+        let mut is_idle = true;
+        for (_, _, progress) in after.actions() {
+            if let StepState::Running { complete_by, .. } = progress.state {
+                is_idle = false;
+                law("due by the complete-by of what runs", complete_by);
+            }
+            if let (Some(until), false) = (waits_until(progress), paused) {
+                is_idle = false;
+                law(
+                    "due once a wait was to be picked up",
+                    later(until.max(now), timing.pickup_within),
+                );
+            }
+        }
+        if paused {
+            return law("due within the hour", later(now, limits::PAUSED_LOOK_WITHIN));
+        }
+        law("due by the task's complete-by", after.complete_by);
+        if is_idle {
+            law("due soon if nothing runs or waits", later(now, timing.pickup_within));
+        }
+        if *self.event == Event::Swept && later(due, timing.clock_skew) <= now {
+            broken.push("what was swept is not due still".to_owned());
+        }
+    }
+
+    /// Attempts follow each other, and start only when they may.
+    fn of_attempts(&self, before: &Task, after: &Task, broken: &mut Vec<String>) {
+        for (step, action, progress) in after.actions() {
+            let old = before.progress(step, action);
+            let (number, old_number) =
+                (progress.state.attempt(), old.map_or(0, |old| old.state.attempt()));
+            let of = format!("{} {step} #{number}", action.name());
+            let mut law = |text: &str, holds: bool| {
+                if !holds {
+                    broken.push(format!("{of}: {text}"));
+                }
+            };
+            law("attempts only grow, by one", (old_number..=old_number + 1).contains(&number));
+            let by_hand = matches!(self.event, Event::Commanded(_)) && has_passed(progress);
+            if number == old_number || by_hand {
+                continue;
+            }
+            law("one attempt at a time", !old.is_some_and(is_running));
+            law("nothing starts in a paused task", after.paused_at.is_none());
+            let asked = self.requests().any(|request| {
+                (&request.step, request.action, request.attempt) == (step, action, number)
+            });
+            law("what starts is asked for", asked || is_failed(progress));
+            if let StepState::Running { complete_by, .. } = progress.state {
+                let in_time = complete_by > self.after.now && complete_by <= after.complete_by;
+                law("an attempt ends within the task's time", in_time);
+            }
+        }
+        if let Some((step, ..)) = before.actions().find(|(s, a, _)| after.progress(s, *a).is_none())
+        {
+            broken.push(format!("the record of {step} is gone"));
+        }
+    }
+
+    /// Replies are accepted in time, failures counted once, policies kept to.
+    fn of_failures(&self, before: &Task, after: &Task, broken: &mut Vec<String>) {
+        let now = self.after.now;
+        let mut law = |text: &str, holds: bool| {
+            if !holds {
+                broken.push(text.to_owned());
+            }
+        };
+        if let Event::Replied(reply) = self.event {
+            let state = before.progress(&reply.step, reply.action).map(|p| &p.state);
+            let in_time = matches!(state, Some(StepState::Running { attempt, complete_by })
+                if *attempt == reply.attempt && now <= *complete_by);
+            law("a reply is accepted in time, of the newest attempt", in_time);
+            let count = |task: &Task| {
+                task.progress(&reply.step, reply.action).map_or(0, |p| p.failure_count)
+            };
+            let failed = after.progress(&reply.step, reply.action).is_some_and(is_failed);
+            let deferred = matches!(reply.outcome, Outcome::Deferred { .. }) && !failed;
+            law("a deferral is not counted", !deferred || count(before) == count(after));
+        }
+        if *self.event != Event::Swept || is_final(before) {
+            return;
+        }
+        let past = |at: Timestamp| later(at, self.setting.timing.clock_skew) <= now;
+        for (step, action, old) in before.actions() {
+            let Some(new) = after.progress(step, action) else { continue };
+            let StepState::Running { complete_by, .. } = old.state else { continue };
+            law("what is past due is given up, nothing else", is_running(new) != past(complete_by));
+            if is_running(new) {
+                continue;
+            }
+            law("a silent attempt may have run", new.may_have_run);
+            law("a failure is counted once", new.failure_count == old.failure_count + 1);
+            let definition = &self.setting.workflow.steps[step];
+            let repeatable = definition.idempotent || action == Action::Undo;
+            let wanted = before.process_state != ProcessState::Undoing || action == Action::Undo;
+            let policy = definition.action(action).unwrap().recovery;
+            let waits = policy.extended_wait.as_ref().map_or(0, |wait| wait.times);
+            let allowed = policy.attempts.0 * (waits + 1);
+            let again = repeatable && wanted && new.failure_count < allowed;
+            let ended = before.process_state != ProcessState::Undoing
+                && (after.undo_reason.is_some() || is_final(after));
+            law("all attempts are made, and no more", is_failed(new) != again || ended);
+        }
+    }
+
+    /// Every wait ends by a wake, if a queue can hold it back so long.
+    fn of_wakes(&self, before: &Task, after: &Task, broken: &mut Vec<String>) {
+        let (wakes, now) = (self.wakes(), self.after.now);
+        if is_final(after) || after.paused_at.is_some() || now >= after.complete_by {
+            return;
+        }
+        for (step, action, progress) in after.actions() {
+            let Some(until) = waits_until(progress) else { continue };
+            let is_new = before.progress(step, action).and_then(waits_until) != Some(until);
+            let longest = later(now, limits::QUEUE_DELAY_MAX);
+            let wanted = is_new || before.paused_at.is_some();
+            if wanted && until <= longest && !wakes.contains(&until.max(now)) {
+                broken.push(format!("{} {step} waits, and nobody is woken", action.name()));
+            }
+        }
+    }
+
+    /// Who is told of the end.
+    fn of_the_end(&self, before: &Task, after: &Task, broken: &mut Vec<String>) {
+        let mut law = |text: &str, holds: bool| {
+            if !holds {
+                broken.push(text.to_owned());
+            }
+        };
+        let alerts = || self.effects.iter().filter(|effect| is_alert(effect));
+        let ends = self.ends(before, after);
+        if matches!(self.event, Event::Commanded(_)) {
+            law("a command is on record", after.commands.len() == before.commands.len() + 1);
+        }
+        let decides = matches!(self.event, Event::Wake | Event::Replied(_));
+        if decides && after.process_state == ProcessState::Undoing && after.paused_at.is_none() {
+            let begun = after.actions().any(|(.., p)| is_running(p) || waits_until(p).is_some());
+            let mut steps = self.setting.workflow.steps.keys();
+            let left = begun || steps.any(|name| is_left(self.setting, self.after, name));
+            let stuck = self.after.now >= after.complete_by;
+            law("Undoing: something is left to undo", left || stuck || !self.wakes().is_empty());
+        }
+        if !ends {
+            return;
+        }
+        let notices = self.effects.iter().filter(|e| matches!(e, Effect::Notice { .. })).count();
+        law("the client is told of the end, once", notices == 1);
+        let in_error = after.process_state == ProcessState::Error;
+        law("an Error is alerted, nothing else is", alerts().count() == usize::from(in_error));
+        law("what has ended is not paused", after.paused_at.is_none());
+        let backward = after.undo_reason.is_some();
+        for effect in alerts() {
+            let Effect::Publish(event) = effect else { continue };
+            let (is_undo, named) = match &event.data {
+                Happened::UndoFailed(trouble) => (true, &trouble.steps),
+                Happened::TaskInError(trouble) => (false, &trouble.steps),
+                Happened::BreakerOpened(_)
+                | Happened::SubmissionRefused { .. }
+                | Happened::MessageCorrupt { .. }
+                | Happened::DeadLetterSeen { .. }
+                | Happened::BreakerClosed(_)
+                | Happened::OperatorCommand { .. }
+                | Happened::TaskEnded { .. } => continue,
+            };
+            law("the alert says which way the task went", is_undo == backward);
+            let mut steps = self.setting.workflow.steps.keys();
+            let left = |name: &&StepName| backward && is_left(self.setting, self.after, name);
+            law(
+                "the alert names what is left",
+                steps.clone().filter(left).all(|s| named.contains(s)),
+            );
+            let can = |name: &StepName| self.setting.workflow.steps[name].undo.is_some();
+            law("the alert names what can be undone", !backward || named.iter().all(can));
+            let failed = |name: &StepName| after.steps.get(name).is_some_and(|r| is_failed(&r.run));
+            law(
+                "the alert names what failed",
+                backward || steps.all(|s| failed(s) == named.contains(s)),
+            );
+        }
+    }
+}

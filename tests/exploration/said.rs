@@ -1,0 +1,123 @@
+//! Worlds in words, for the path that leads to a broken law.
+
+use std::fmt::Write;
+
+use steward_core::{
+    effects::Effect,
+    messages::{Action, Outcome, StepReply, StepRequest},
+    task::{StepRecord, StepState, Task},
+    transition::{Event, Transition},
+};
+
+use super::moves::Arrow;
+
+/// `agent completes a #1`, `scheduler woken again`.
+pub(super) fn said_event(event: &Event, redelivered: bool) -> String {
+    let said = match event {
+        Event::Wake => "scheduler woken".to_owned(),
+        Event::Swept => "supervisor sweeps".to_owned(),
+        Event::AlertSent { .. } => "alert sent, says its sender".to_owned(),
+        Event::Commanded(command) => format!("operator: {}", command.order.describe()),
+        Event::Replied(StepReply { step, action, attempt, outcome, .. }) => {
+            let verb = match outcome {
+                Outcome::Completed { .. } => "completes",
+                Outcome::Failed { may_have_run: false, .. } => "fails",
+                Outcome::Failed { may_have_run: true, .. } => "fails (may have run)",
+                Outcome::Deferred { may_have_run: false, .. } => "defers",
+                Outcome::Deferred { may_have_run: true, .. } => "defers (may have run)",
+            };
+            format!("agent {verb} {} #{attempt}", said_action(step.as_str(), *action))
+        }
+    };
+    if redelivered { format!("{said}, delivered again") } else { said }
+}
+
+fn said_action(step: &str, action: Action) -> String {
+    match action {
+        Action::Do => step.to_owned(),
+        Action::Undo => format!("the undo of {step}"),
+    }
+}
+
+/// `Processing, a completed, b running #1 by 60s; due 30s; request b #1`.
+pub(super) fn said_outcome(before: &Task, answer: &Transition) -> String {
+    let (mut said, effects) = match answer {
+        Transition::Apply { task, effects, .. } => (said_task(task), effects.as_slice()),
+        Transition::Ignore { reason, effects } => {
+            (format!("{}, ignored: {reason:?}", before.process_state), effects.as_slice())
+        }
+        Transition::Illegal(reason) => (format!("illegal: {reason}"), [].as_slice()),
+    };
+    for effect in effects {
+        match effect {
+            Effect::Request(StepRequest { step, action, attempt, .. }) => {
+                let of = said_action(step.as_str(), *action);
+                write!(said, "; request {of} #{attempt}").unwrap();
+            }
+            Effect::Wake { after, .. } => write!(said, "; wake after {after:?}").unwrap(),
+            Effect::Notice { notice, .. } => write!(said, "; notice {:?}", notice.status).unwrap(),
+            Effect::Publish(event) => write!(said, "; event {}", event.metadata.event).unwrap(),
+            Effect::Reply(_) | Effect::Reject { .. } => said.push_str("; ?"),
+        }
+    }
+    said
+}
+
+fn said_task(task: &Task) -> String {
+    let mut said = task.process_state.to_string();
+    if task.paused_at.is_some() {
+        said.push_str(" (paused)");
+    }
+    for (name, StepRecord { run, undo }) in &task.steps {
+        write!(said, ", {name} {}", said_state(&run.state)).unwrap();
+        if run.may_have_run {
+            said.push_str(" (may have run)");
+        }
+        if let Some(undo) = undo {
+            write!(said, ", undo of {name} {}", said_state(&undo.state)).unwrap();
+        }
+    }
+    match task.due {
+        Some(due) => write!(said, "; due {}s", due.as_second()).unwrap(),
+        None => said.push_str("; not due"),
+    }
+    said
+}
+
+fn said_state(state: &StepState) -> String {
+    let (name, attempt) = (state.name(), state.attempt());
+    match state {
+        StepState::Running { complete_by: at, .. } => {
+            format!("{name} #{attempt} by {}s", at.as_second())
+        }
+        StepState::Waiting { until: at, .. } => format!("{name} until {}s", at.as_second()),
+        StepState::Completed { .. } | StepState::Failed { .. } | StepState::Skipped { .. } => {
+            name.to_owned()
+        }
+    }
+}
+
+/// The arrow that an answer walks.
+pub(super) fn arrow(before: &Task, event: &Event, redelivered: bool, answer: &Transition) -> Arrow {
+    let mut name = match event {
+        Event::Commanded(command) => {
+            let order = command.order.describe();
+            order.split(' ').next().unwrap_or_default().to_owned()
+        }
+        Event::Replied(reply) => format!("{} {}", reply.action.name(), event.name()),
+        Event::Wake | Event::Swept | Event::AlertSent { .. } => event.name().to_owned(),
+    };
+    if redelivered {
+        name.push_str(", again");
+    }
+    let outcome = match answer {
+        Transition::Apply { task, .. } => {
+            let refused = task.commands.len() > before.commands.len()
+                && task.commands.last().is_some_and(|record| record.refused.is_some());
+            if refused { "refused".to_owned() } else { task.process_state.to_string() }
+        }
+        Transition::Ignore { reason, .. } => format!("ignored: {reason:?}"),
+        Transition::Illegal(_) => "illegal".to_owned(),
+    };
+    (before.process_state.to_string(), name, outcome)
+}

@@ -1,0 +1,38 @@
+//! What a state means, in the laws' own words.
+
+use jiff::Timestamp;
+use steward_core::task::{ProcessState, Progress, StepState, Task};
+
+pub(super) fn is_final(task: &Task) -> bool {
+    match task.process_state {
+        ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => false,
+        ProcessState::Processed | ProcessState::Error | ProcessState::Undone => true,
+    }
+}
+
+pub(super) fn is_completed(progress: &Progress) -> bool {
+    matches!(progress.state, StepState::Completed { .. })
+}
+
+pub(super) fn has_passed(progress: &Progress) -> bool {
+    is_completed(progress) || matches!(progress.state, StepState::Skipped { .. })
+}
+
+pub(super) fn is_running(progress: &Progress) -> bool {
+    matches!(progress.state, StepState::Running { .. })
+}
+
+pub(super) fn is_failed(progress: &Progress) -> bool {
+    matches!(progress.state, StepState::Failed { .. })
+}
+
+/// The time until which it waits.
+pub(super) fn waits_until(progress: &Progress) -> Option<Timestamp> {
+    match progress.state {
+        StepState::Waiting { until, .. } => Some(until),
+        StepState::Running { .. }
+        | StepState::Completed { .. }
+        | StepState::Failed { .. }
+        | StepState::Skipped { .. } => None,
+    }
+}

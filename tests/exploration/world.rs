@@ -1,0 +1,163 @@
+//! A world: the task as saved, the documents, the clock, what agents were asked, what was lost. Beside
+//! what the core keeps it remembers what really went out, so that the laws need not believe the core.
+
+use std::{
+    collections::{BTreeMap, hash_map::DefaultHasher},
+    hash::{Hash, Hasher},
+};
+
+use jiff::Timestamp;
+use steward_core::{
+    command::Command,
+    messages::Action,
+    names::StepName,
+    ports::{Attempt, DocumentKey},
+    task::{Progress, StepState, Task},
+    transition::{Documents, Event},
+};
+
+use super::settings::{Budget, Setting};
+
+/// What one attempt at an agent has come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Truth {
+    /// Nobody knows whether it took effect.
+    Unknown,
+    /// The scheduler was told that it took effect, or may have.
+    MayHaveRun,
+    /// The scheduler was told that it did not.
+    DidNotRun,
+}
+
+/// An attempt that the core decided to make.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Dispatch {
+    /// Whether its request went out. An agent can answer only then.
+    pub(super) sent: bool,
+    pub(super) truth: Truth,
+    pub(super) complete_by: Timestamp,
+}
+
+/// A message whose effects were lost: it comes back.
+#[derive(Debug, Clone)]
+pub(super) struct Owed {
+    pub(super) event: Event,
+    /// Waits of which nobody was told, with their ends.
+    pub(super) waits: BTreeMap<Attempt, Timestamp>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct World {
+    pub(super) task: Option<Task>,
+    pub(super) documents: Documents,
+    pub(super) now: Timestamp,
+    pub(super) dispatches: BTreeMap<Attempt, Dispatch>,
+    pub(super) owed: Option<Owed>,
+    /// Whether the alert of the present Error went out.
+    pub(super) alerted: bool,
+    /// Whoever sent an alert has yet to put that on record; for the end at this time.
+    pub(super) confirming: Option<Timestamp>,
+    pub(super) last_command: Option<Command>,
+    pub(super) budget: Budget,
+}
+
+impl World {
+    pub(super) fn first(setting: &Setting) -> Self {
+        Self {
+            task: None,
+            documents: Documents::new(),
+            now: Timestamp::UNIX_EPOCH,
+            dispatches: BTreeMap::new(),
+            owed: None,
+            alerted: false,
+            confirming: None,
+            last_command: None,
+            budget: setting.budget,
+        }
+    }
+
+    /// Whether an attempt at doing `step` took effect, or may have.
+    pub(super) fn may_have_run(&self, step: &StepName) -> bool {
+        self.dispatches.iter().any(|(attempt, dispatch)| {
+            attempt.step == *step
+                && attempt.action == Action::Do
+                && dispatch.sent
+                && dispatch.truth != Truth::DidNotRun
+        })
+    }
+
+    /// A number that is the same for worlds that go on alike.
+    pub(super) fn fingerprint(&self, setting: &Setting) -> u64 {
+        let mut hash = DefaultHasher::new();
+        let to = &mut hash;
+        if let Some(task) = &self.task {
+            self.hash_task(task, setting, to);
+        }
+        self.hash_dispatches(to);
+        if let Some(Owed { event, waits }) = &self.owed {
+            format!("{event:?}").hash(to);
+            waits.iter().for_each(|(of, at)| (of, self.seconds_until(*at, setting)).hash(to));
+        }
+        (self.alerted, self.budget).hash(to);
+        let ended_at = self.task.as_ref().and_then(|task| task.ended_at);
+        self.confirming.map(|of| Some(of) == ended_at).hash(to);
+        let command = self.last_command.as_ref();
+        command.map(|command| (&command.command_id, command.order.describe())).hash(to);
+        hash.finish()
+    }
+
+    /// Seconds from now; what is past by every clock is past.
+    fn seconds_until(&self, time: Timestamp, setting: &Setting) -> i64 {
+        let long_ago = -2 * i64::try_from(setting.timing.clock_skew.as_secs()).unwrap();
+        (time.as_second() - self.now.as_second()).max(long_ago)
+    }
+
+    fn hash_task(&self, task: &Task, setting: &Setting, to: &mut impl Hasher) {
+        let relative = |time: Timestamp| self.seconds_until(time, setting);
+        task.process_state.hash(to);
+        let settled = task.process_state.is_final() && self.budget.commands == 0;
+        if !settled {
+            relative(task.complete_by).hash(to);
+        }
+        task.due.map(relative).hash(to);
+        task.undo_reason.is_some().hash(to);
+        task.paused_at.map(|at| (at.as_second() - self.now.as_second()).max(-200)).hash(to);
+        task.input.hash(to);
+        for (name, record) in &task.steps {
+            name.hash(to);
+            for (n, progress) in std::iter::once(&record.run).chain(&record.undo).enumerate() {
+                n.hash(to);
+                hash_progress(progress, relative, to);
+            }
+            let number = record.run.state.attempt();
+            let attempt = Attempt { step: name.clone(), action: Action::Do, number };
+            let output = self.documents.get(&DocumentKey::Output(attempt));
+            output.map(ToString::to_string).hash(to);
+        }
+    }
+
+    /// Attempts are told apart as the newest and the older ones only.
+    fn hash_dispatches(&self, to: &mut impl Hasher) {
+        let mut newest: BTreeMap<(&StepName, Action), (&Dispatch, bool, bool)> = BTreeMap::new();
+        for (attempt, dispatch) in &self.dispatches {
+            let older = newest.get(&(&attempt.step, attempt.action)).copied();
+            let stale = older.is_some_and(|(older, stale, _)| stale || older.sent);
+            let ran = older.is_some_and(|(.., ran)| ran)
+                || (dispatch.sent && dispatch.truth != Truth::DidNotRun);
+            newest.insert((&attempt.step, attempt.action), (dispatch, stale, ran));
+        }
+        for (of, (dispatch, stale, ran)) in newest {
+            (of, dispatch.sent, dispatch.truth, stale, ran).hash(to);
+        }
+    }
+}
+
+fn hash_progress(progress: &Progress, relative: impl Fn(Timestamp) -> i64, to: &mut impl Hasher) {
+    let Progress { state, failure_count, may_have_run, input, .. } = progress;
+    (state.name(), state.attempt() > 0, failure_count, may_have_run, input).hash(to);
+    match state {
+        StepState::Running { complete_by, .. } => relative(*complete_by).hash(to),
+        StepState::Waiting { until, .. } => relative(*until).hash(to),
+        StepState::Completed { .. } | StepState::Failed { .. } | StepState::Skipped { .. } => {}
+    }
+}
