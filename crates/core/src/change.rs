@@ -47,6 +47,9 @@ pub(crate) struct Change<'a> {
     pub(crate) ends_again: bool,
     /// Whether `due` is set anew or only moved earlier.
     pub(crate) due_anew: bool,
+    /// How much before its time a wait is over: whoever set it may have a clock that is ahead. Only a
+    /// wake is sent for that very moment; to anything else a short pause would be none.
+    pub(crate) early: Duration,
 }
 
 impl<'a> Change<'a> {
@@ -63,6 +66,7 @@ impl<'a> Change<'a> {
             wake_cause: WakeCause::Waited,
             ends_again: false,
             due_anew: false,
+            early: Duration::ZERO,
         })
     }
 
@@ -71,7 +75,7 @@ impl<'a> Change<'a> {
         let attempt =
             Attempt { step: reply.step.clone(), action: reply.action, number: reply.attempt };
         match &reply.outcome {
-            Outcome::Completed { output } => match too_large(output) {
+            Outcome::Completed { output } => match too_large("output", output) {
                 None => self.complete(attempt, output),
                 // It has run, and what it returned cannot be kept.
                 Some(reason) => self.fail(attempt, &reason, true),
@@ -304,8 +308,7 @@ impl<'a> Change<'a> {
         if now >= self.task.complete_by {
             return;
         }
-        // Whoever set `until` may have a clock that is ahead of this one.
-        let soon = later(now, self.context.timing.clock_skew);
+        let soon = later(now, self.early);
         let waited = |progress: &Progress| matches!(progress.state, StepState::Waiting { until, .. } if until <= soon);
         let waited: Vec<_> = self
             .task

@@ -170,8 +170,8 @@ impl Operator<'_, '_> {
         patch: &Value,
         resubmitted: &[StepName],
     ) -> Result<(), Refused> {
-        if let Some(reason) = too_large(patch) {
-            return Err(format!("the edit of the input is over a limit: {reason}"));
+        if let Some(reason) = too_large("edit of the input", patch) {
+            return Err(reason);
         }
         let id = &command.command_id;
         let task = &mut self.change.task;
@@ -197,7 +197,7 @@ impl Operator<'_, '_> {
 
     fn complete(&mut self, step: Option<&StepName>, output: &Value) -> Result<(), Refused> {
         let (step, action) = self.by_hand(step)?;
-        if let Some(reason) = too_large(output) {
+        if let Some(reason) = too_large("output", output) {
             return Err(reason);
         }
         let progress = begun(&mut self.change.task, &step, action, self.context.now);
@@ -246,7 +246,7 @@ impl Operator<'_, '_> {
             && !undo::left(self.workflow, &self.change.task).contains(step)
             && record.is_none_or(|record| record.undo.is_none())
         {
-            return Ok("nothing to undo");
+            return Ok("not to be undone");
         }
         let progress = record.and_then(|record| record.progress(direction));
         Ok(progress.map_or("not started", |progress| progress.state.name()))
