@@ -25,20 +25,49 @@ impl fmt::Display for Arrow {
     }
 }
 
-/// The rows of the table. A cell that names several states stands for one row each.
+/// The rows of the table, each cell taken apart into what it stands for.
 pub(crate) fn table() -> BTreeSet<Arrow> {
     let source = include_str!("../crates/core/src/transition.rs");
     let rows = source.lines().filter_map(|line| line.strip_prefix("//! | ")).skip(2);
-    let arrows = rows.filter_map(|row| {
-        let mut cells = row.split('|').map(str::trim);
-        let (state, event, becomes) = (cells.next()?, cells.next()?, cells.next()?);
-        Some(becomes.split(", ").map(move |becomes| Arrow {
-            state: state.to_owned(),
-            event: event.to_owned(),
-            becomes: becomes.to_owned(),
-        }))
-    });
-    arrows.flatten().collect()
+    let mut arrows = BTreeSet::new();
+    for row in rows {
+        let cells: Vec<_> = row.split('|').map(str::trim).collect();
+        let [state, event, becomes, ..] = cells.as_slice() else { continue };
+        for state in states(state) {
+            for event in events(event) {
+                let becomes = if *becomes == "the same" { vec![state] } else { states(becomes) };
+                arrows.extend(becomes.into_iter().map(|becomes| Arrow {
+                    state: state.to_owned(),
+                    event: event.clone(),
+                    becomes: becomes.to_owned(),
+                }));
+            }
+        }
+    }
+    arrows
+}
+
+/// All states, as the table calls them.
+pub(crate) const STATES: [&str; 6] =
+    ["Pending", "Processing", "Undoing", "Processed", "Undone", "Error"];
+
+fn states(cell: &str) -> Vec<&str> {
+    match cell {
+        "any" => STATES.to_vec(),
+        "any but Pending" => STATES.into_iter().filter(|state| *state != "Pending").collect(),
+        _ => cell.split(", ").collect(),
+    }
+}
+
+/// `skip/complete, impossible` stands for two events, `any reply` for all six.
+fn events(cell: &str) -> Vec<String> {
+    let (said, rest) =
+        cell.split_once(", ").map_or((cell, None), |(said, rest)| (said, Some(rest)));
+    let replies = KINDS.into_iter().filter(|kind| kind.contains(' ') && *kind != "alert sent");
+    let said: Vec<_> =
+        if said == "any reply" { replies.collect() } else { said.split('/').collect() };
+    let rest = rest.map(|rest| format!(", {rest}")).unwrap_or_default();
+    said.into_iter().map(|said| format!("{said}{rest}")).collect()
 }
 
 /// The arrow that was walked, in the table's words. What is ignored has none.
@@ -108,7 +137,7 @@ fn becomes(after: &Task) -> String {
 }
 
 fn words(before: &Task, event: &Event, after: &Task) -> String {
-    let impossible = if is_impossible(before, event, after) { ", request impossible" } else { "" };
+    let impossible = if is_impossible(before, event, after) { ", impossible" } else { "" };
     let said = match event {
         Event::Swept => swept(before, after),
         Event::Replied(reply) => {

@@ -17,7 +17,7 @@ pub(super) fn said_event(event: &Event, redelivered: bool) -> String {
         Event::Wake => "scheduler woken".to_owned(),
         Event::Swept => "supervisor sweeps".to_owned(),
         Event::AlertSent { .. } => "alert sent, says its sender".to_owned(),
-        Event::Commanded(command) => format!("operator: {}", command.order.describe()),
+        Event::Commanded(command) => format!("operator: {}", command.order.describe(&[])),
         Event::Replied(StepReply { step, action, attempt, outcome, .. }) => {
             let verb = match outcome {
                 Outcome::Completed { .. } => "completes",
@@ -101,7 +101,7 @@ fn said_state(state: &StepState) -> String {
 pub(super) fn arrow(before: &Task, event: &Event, redelivered: bool, answer: &Transition) -> Arrow {
     let mut name = match event {
         Event::Commanded(command) => {
-            let order = command.order.describe();
+            let order = command.order.describe(&[]);
             order.split(' ').next().unwrap_or_default().to_owned()
         }
         Event::Replied(reply) => format!("{} {}", reply.action.name(), event.name()),

@@ -20,3 +20,28 @@ alert sent                   => ignored: NotDue
 # A wake or a sweep can come at any time.
 wake                         => ignored: Ended
 sweep                        => ignored: Ended
+
+# The same in every state, for steps and undos.
+submit                       => Pending; due 30s
+agent fails reserve #1 "no stock"
+                             => illegal: a reply to step `reserve`, which never started
+agent defers reserve #1 for 10s "breaker open"
+                             => illegal: a reply to step `reserve`, which never started
+agent completes undo of reserve #1
+                             => illegal: a reply to the undo of step `reserve`, which never started
+agent fails undo of reserve #1 "gone"
+                             => illegal: a reply to the undo of step `reserve`, which never started
+agent defers undo of reserve #1 for 10s "breaker open"
+                             => illegal: a reply to the undo of step `reserve`, which never started
+wake                         => Processing; request reserve #1 by 60s
+agent completes undo of reserve #1
+                             => illegal: a reply to the undo of step `reserve`, which never started
+agent fails undo of reserve #1 "gone"
+                             => illegal: a reply to the undo of step `reserve`, which never started
+agent defers undo of reserve #1 for 10s "breaker open"
+                             => illegal: a reply to the undo of step `reserve`, which never started
+clock +1s
+agent fails reserve #1 "no stock"
+                             => Error; reserve failed (failures 1, reason kept); due 31s;
+                                alert reserve "step reserve: no stock"
+agent completes charge #1    => illegal: a reply to step `charge`, which never started

@@ -215,7 +215,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The newest input with the top-level keys of a command's edit.
+    /// The newest input with a command's edit of its top-level keys.
     fn edited(&self, order: Option<&Order>) -> Value {
         let newest = self.task.as_ref().and_then(|task| task.input.clone());
         let key = newest.map_or(DocumentKey::Submission, DocumentKey::Input);
@@ -223,7 +223,12 @@ impl<'a> World<'a> {
         if let (Some(Order::Resubmit { input: Some(patch), .. }), Some(input)) =
             (order, input.as_object_mut())
         {
-            input.extend(patch.as_object().cloned().unwrap_or_default());
+            for (key, value) in patch.as_object().cloned().unwrap_or_default() {
+                match value {
+                    Value::Null => drop(input.remove(&key)),
+                    value => drop(input.insert(key, value)),
+                }
+            }
         }
         input
     }

@@ -75,7 +75,7 @@ impl<'a> Change<'a> {
         let attempt =
             Attempt { step: reply.step.clone(), action: reply.action, number: reply.attempt };
         match &reply.outcome {
-            Outcome::Completed { output } => match too_large(output) {
+            Outcome::Completed { output } => match too_large("output", output) {
                 None => self.complete(attempt, output),
                 // It has run, and what it returned cannot be kept.
                 Some(reason) => self.fail(attempt, &reason, true),

@@ -170,8 +170,8 @@ impl Operator<'_, '_> {
 
     /// Changes the input, for what was resubmitted and for what starts from now on.
     fn edit(&mut self, command: &Command, patch: &Value) -> Result<(), Refused> {
-        if let Some(reason) = too_large(patch) {
-            return Err(format!("the edit of the input is over a limit: {reason}"));
+        if let Some(reason) = too_large("edit of the input", patch) {
+            return Err(reason);
         }
         let id = &command.command_id;
         let task = &mut self.change.task;
@@ -198,7 +198,7 @@ impl Operator<'_, '_> {
 
     fn complete(&mut self, step: Option<&StepName>, output: &Value) -> Result<(), Refused> {
         let (step, action) = self.by_hand(step)?;
-        if let Some(reason) = too_large(output) {
+        if let Some(reason) = too_large("output", output) {
             return Err(reason);
         }
         let progress = begun(&mut self.change.task, &step, action, self.context.now);
@@ -252,7 +252,7 @@ impl Operator<'_, '_> {
         let progress = task.progress(step, direction);
         let is_left = || undo::left(self.workflow, task).contains(step);
         if direction == Action::Undo && progress.is_none() && !is_left() {
-            return Err(format!("step {step} has nothing to undo"));
+            return Err(format!("step {step} is not to be undone"));
         }
         Ok(progress.map(|progress| &progress.state))
     }

@@ -108,12 +108,12 @@ pub(crate) fn request(
     Ok(request)
 }
 
-/// Why `output` cannot be kept, if it cannot.
-pub(crate) fn too_large(output: &Value) -> Option<String> {
-    if limits::too_deep(output) {
-        return Some(format!("the output nests deeper than {} levels", limits::JSON_DEPTH_MAX));
+/// Why `value` cannot be kept, if it cannot; `what` it is.
+pub(crate) fn too_large(what: &str, value: &Value) -> Option<String> {
+    if limits::too_deep(value) {
+        return Some(format!("the {what} nests deeper than {} levels", limits::JSON_DEPTH_MAX));
     }
-    let bytes = output.to_string().len();
-    (bytes > limits::DOCUMENT_BYTES_MAX)
-        .then(|| format!("an output of {bytes} bytes; the limit is {}", limits::DOCUMENT_BYTES_MAX))
+    let bytes = value.to_string().len();
+    let limit = limits::DOCUMENT_BYTES_MAX;
+    (bytes > limit).then(|| format!("an {what} of {bytes} bytes; the limit is {limit}"))
 }

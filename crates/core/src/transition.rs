@@ -1,35 +1,79 @@
 //! The one decision: given a task, its workflow and an event, what is the task next, and what must
 //! be told to whom? Pure: no clock, no I/O, no randomness.
 //!
-//! | state      | event                            | becomes    | and                                    |
-//! | ---------- | -------------------------------- | ---------- | -------------------------------------- |
-//! | Pending    | wake                             | Processing | first steps run; requests              |
-//! | Pending    | wake, request impossible         | Error      | alert, notice                          |
-//! | Pending    | wake, request impossible         | Undoing    | if the policy says so; wake            |
-//! | Pending    | swept, past due                  | Pending    | due later; wake                        |
-//! | Pending    | swept, task past due             | Error      | alert, notice                          |
-//! | Pending    | swept, task past due             | Undoing    | if the workflow says so; wake          |
-//! | Pending    | reply                            | illegal    |                                        |
-//! | Processing | wake                             | Processing | waiting steps run again; requests      |
-//! | Processing | wake, request impossible         | Error      | alert, notice                          |
-//! | Processing | wake, request impossible         | Undoing    | if the policy says so; wake            |
-//! | Processing | reply completed                  | Processing | next steps run; requests               |
-//! | Processing | reply completed, last            | Processed  | notice                                 |
-//! | Processing | reply completed, next impossible | Error      | alert, notice                          |
-//! | Processing | reply completed, next impossible | Undoing    | if the policy says so; wake            |
-//! | Processing | reply completed, too large       | Error      | alert, notice                          |
-//! | Processing | reply completed, too large       | Undoing    | if the policy says so; undos run       |
-//! | Processing | reply failed                     | Error      | alert, notice                          |
-//! | Processing | reply failed                     | Undoing    | if the policy says so; undos run       |
-//! | Processing | reply failed                     | Undone     | the same, and nothing is to undo       |
-//! | Processing | reply deferred                   | Processing | step waits, no failure counted; wake   |
-//! | Processing | swept, step past due             | Processing | failure counted, step waits; wake      |
-//! | Processing | same, attempts used up           | Error      | alert, notice                          |
-//! | Processing | same, attempts used up           | Undoing    | if the policy says so; wake            |
-//! | Processing | swept, task past due             | Error      | alert, notice                          |
-//! | Processing | swept, task past due             | Undoing    | if the workflow says so; wake          |
-//! | Processing | swept, nothing past due          | Processing | due moves on                           |
-//! | Processing | command refused                  | Processing | on record                              |
+//! | state      | event                                       | becomes                | and                          |
+//! | ---------- | ------------------------------------------- | ---------------------- | ---------------------------- |
+//! | Pending    | wake                                        | Processing             | first steps run              |
+//! | Pending    | wake, impossible                       | Undoing, Error         | the policy says which        |
+//! | Pending    | swept, nothing past due                     | Pending                | due later; wake              |
+//! | Pending    | swept, task past due                        | Undoing, Error         | the workflow says which      |
+//! | Pending    | undo                                        | Undoing, Undone        | Undoing only while paused    |
+//! | Pending    | cancel                                      | Error                  | alert                        |
+//! | Pending    | pause                                       | Pending                | nothing starts               |
+//! | Pending    | resume                                      | Pending, Processing    | as a wake, if in time        |
+//! | Pending    | resume, impossible                     | Undoing, Error         | the policy says which        |
+//! | Pending    | impossible reply                            | illegal                |                              |
+//! | Processing | wake                                        | Processing             | what waited runs again       |
+//! | Processing | wake, impossible                       | Undoing, Error         | the policy says which        |
+//! | Processing | step completed                              | Processing, Processed  | what comes after runs        |
+//! | Processing | step completed, impossible             | Undoing, Error         | the policy says which        |
+//! | Processing | step failed                                 | Undoing, Undone, Error | the policy says which        |
+//! | Processing | step failed, impossible                | Error                  | left to undo; alert          |
+//! | Processing | step deferred                               | Processing             | waits, uncounted; wake       |
+//! | Processing | swept, nothing past due                     | Processing             | due moves on; wake           |
+//! | Processing | swept, step past due                        | Processing             | counted, waits; wake         |
+//! | Processing | swept, attempts used up                     | Undoing, Error         | the policy says which        |
+//! | Processing | swept, task past due                        | Undoing, Error         | the workflow says which      |
+//! | Processing | resubmit                                    | Processing             | what waits runs at once      |
+//! | Processing | skip/complete                               | Processing, Processed  | what comes after runs        |
+//! | Processing | resubmit/skip/complete, impossible     | Undoing, Error         | the policy says which        |
+//! | Processing | undo                                        | Undoing, Undone        | undos run                    |
+//! | Processing | undo, impossible                       | Error                  | left to undo; alert          |
+//! | Processing | cancel                                      | Error                  | alert                        |
+//! | Processing | pause                                       | Processing             | nothing starts               |
+//! | Processing | resume                                      | Processing, Processed  | what is ready runs           |
+//! | Processing | resume, impossible                     | Undoing, Error         | the policy says which        |
+//! | Processing | impossible reply                            | illegal                |                              |
+//! | Undoing    | wake                                        | Undoing, Undone, Error | undos run                    |
+//! | Undoing    | wake, impossible                       | Error                  | left to undo; alert          |
+//! | Undoing    | step completed/step failed                  | Undoing, Undone, Error | on record; undos run         |
+//! | Undoing    | step completed/step failed, impossible | Error                  | left to undo; alert          |
+//! | Undoing    | undo completed                              | Undoing, Undone        | what came before is undone   |
+//! | Undoing    | undo completed, impossible             | Error                  | left to undo; alert          |
+//! | Undoing    | undo failed                                 | Error                  | left to undo; alert          |
+//! | Undoing    | undo deferred                               | Undoing                | waits, uncounted; wake       |
+//! | Undoing    | swept, nothing past due                     | Undoing                | due moves on; wake           |
+//! | Undoing    | swept, step past due                        | Undoing                | counted; an undo waits; wake |
+//! | Undoing    | swept, attempts used up                     | Error                  | left to undo; alert          |
+//! | Undoing    | swept, task past due                        | Error                  | left to undo; alert          |
+//! | Undoing    | resubmit                                    | Undoing                | what waits runs at once      |
+//! | Undoing    | skip/complete                               | Undoing, Undone        | what came before is undone   |
+//! | Undoing    | resubmit/skip/complete, impossible     | Error                  | left to undo; alert          |
+//! | Undoing    | cancel                                      | Error                  | left to undo; alert          |
+//! | Undoing    | pause                                       | Undoing                | nothing starts               |
+//! | Undoing    | resume                                      | Undoing, Undone, Error | as a wake                    |
+//! | Undoing    | resume, impossible                     | Error                  | left to undo; alert          |
+//! | Undoing    | impossible reply                            | illegal                |                              |
+//! | Processed  | undo                                        | Undoing, Undone        | undos run                    |
+//! | Processed  | undo, impossible                       | Error                  | left to undo; alert          |
+//! | Processed  | impossible reply                            | illegal                |                              |
+//! | Undone     | impossible reply                            | illegal                |                              |
+//! | Error      | any reply                                   | Error                  | on record; nothing starts    |
+//! | Error      | swept, alert unsent                         | Error                  | alert again                  |
+//! | Error      | alert sent                                  | Error                  | no longer due                |
+//! | Error      | resubmit/skip/complete                      | any but Pending        | goes on where it stopped     |
+//! | Error      | resubmit/skip/complete, impossible     | Undoing, Error         | the policy says which        |
+//! | Error      | undo                                        | Undoing, Undone        | undos run                    |
+//! | Error      | undo, impossible                       | Error                  | left to undo; alert          |
+//! | Error      | impossible reply                            | illegal                |                              |
+//! | any        | command refused                             | the same               | on record                    |
+//!
+//! Each state and each event that a cell names stands for an arrow. `step` is a reply to the step
+//! itself; `undo completed` and the like are replies to its undo, `undo` alone is the operator's command.
+//! A step *failed* also if its output is over a limit, or if it was deferred and must not be repeated.
+//! *Impossible*: a request cannot be made from what is there. *Error* in Undoing without a reason
+//! of its own: the point of no return turned out to be passed. Each end tells the client, Error alerts
+//! the operator, each command is told. All that is not here is ignored, with its [reason](Ignored).
 //!
 //! A duplicate, a stale attempt, a reply after complete-by: ignored. If the ignored message was
 //! delivered before, the effects of its first delivery may have been lost with the process, so they

@@ -1,0 +1,37 @@
+# What an agent still answers after a task was cancelled is recorded, also deferrals; the operator who
+# resubmits it finds it done, or has it go on.
+workflow within 1h
+  reserve: undo
+  charge:  after reserve, then undo
+
+submit                       => Pending; due 30s
+wake                         => Processing; request reserve #1 by 60s
+agent completes reserve #1   => reserve completed (output kept); request charge #1 by 60s
+agent fails charge #1 "card declined"
+                             => Undoing because "step charge: card declined";
+                                charge failed (failures 1, reason kept);
+                                request undo of reserve #1 by 60s
+ann cancels                  => Error; alert: left to undo reserve "cancelled by ann: a test";
+                                told: cancel
+agent defers undo of reserve #1 for 10s "breaker open"
+                             => undo of reserve waiting until 10s (reason kept)
+alert sent                   => no longer due
+clock +1s
+ann resubmits                => Undoing; task by 3601s; due 61s; request undo of reserve #2 by 61s;
+                                told: resubmit
+agent completes undo of reserve #2
+                             => Undone; reserve undone (output kept); no longer due
+
+submit                       => Pending; due 31s
+wake                         => Processing; request reserve #1 by 61s
+ann cancels                  => Error; alert "cancelled by ann: a test"; told: cancel
+agent defers reserve #1 for 10s "breaker open"
+                             => reserve waiting until 11s (reason kept)
+alert sent                   => no longer due
+clock +1s
+ann resubmits                => Processing; task by 3602s; due 62s; request reserve #2 by 62s;
+                                told: resubmit
+agent completes reserve #2   => reserve completed (output kept); request charge #1 by 62s
+ann cancels                  => Error; due 32s; alert "cancelled by ann: a test"; told: cancel
+agent completes charge #1    => charge completed (output kept)
+ann resubmits                => Processed; no longer due; told: resubmit

@@ -1,0 +1,42 @@
+# No service knows the first call by another key, so the input of a step that may have run is not
+# edited, unless the operator has found out that it did not.
+workflow within 10m
+  charge: within 20s, attempts 1, body ${ input.card }
+
+submit with {"card":"old"}   => Pending; due 20s
+wake                         => Processing; request charge #1 by 20s with "old"
+clock +22s
+sweep                        => Error; charge failed (failures 1, may have run, reason kept);
+                                due 52s;
+                                alert charge "step charge: no reply by complete-by, attempt 1"
+ann resubmits charge with input {"card":"new"}
+                             => refused: an attempt at step charge may have taken effect: find out,
+                                then complete it, or resubmit it and say that it did not run
+ann resubmits with input 131073 bytes
+                             => refused: an attempt at step charge may have taken effect: find out,
+                                then complete it, or resubmit it and say that it did not run
+ann resubmits charge with input {"card":"new"}, it did not run because "their ledger has no charge"
+                             => Processing; task by 622s; charge running (failures 0, did not run);
+                                input {"card":"new"} kept; due 42s;
+                                request charge #2 by 42s with "new" under key o-1/charge/do/c-3;
+                                told: resubmit charge with edited input
+agent completes charge #2    => Processed; charge completed (output kept); no longer due
+
+# The same content under the same key can always be repeated.
+submit with {"card":"old"}   => Pending; due 42s
+wake                         => Processing; request charge #1 by 42s with "old"
+clock +22s
+sweep                        => Error; charge failed (failures 1, may have run, reason kept);
+                                due 74s;
+                                alert charge "step charge: no reply by complete-by, attempt 1"
+ann resubmits charge         => Processing; task by 644s; charge running (failures 0); due 64s;
+                                request charge #2 by 64s with "old"; told: resubmit charge
+agent completes charge #2    => Processed; charge completed (output kept); no longer due
+
+submit with {"card":"old"}   => Pending; due 64s
+wake                         => Processing; request charge #1 by 64s with "old"
+agent fails charge #1 "card declined"
+                             => Error; charge failed (failures 1, reason kept); due 74s;
+                                alert charge "step charge: card declined"
+ann resubmits charge with input 131073 bytes
+                             => refused: an edit of the input of 131073 bytes; the limit is 131072

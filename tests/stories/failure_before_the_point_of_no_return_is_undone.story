@@ -1,0 +1,33 @@
+# Before it the task is undone as any other; also if the step itself failed and surely did not run.
+workflow within 10m
+  reserve: then undo, undo
+  ship:    after reserve, point of no return, then undo
+
+submit                       => Pending; due 30s
+wake                         => Processing; request reserve #1 by 60s
+agent completes reserve #1   => reserve completed (output kept); request ship #1 by 60s
+agent fails ship #1 "no lorry"
+                             => Undoing because "step ship: no lorry";
+                                ship failed (failures 1, reason kept);
+                                request undo of reserve #1 by 60s
+agent completes undo of reserve #1
+                             => Undone; reserve undone (output kept); no longer due
+
+# If it may have run, nobody knows whether the task can return.
+submit                       => Pending; due 30s
+wake                         => Processing; request reserve #1 by 60s
+agent completes reserve #1   => reserve completed (output kept); request ship #1 by 60s
+agent fails ship #1 "no lorry", may have run
+                             => Error; ship failed (failures 1, may have run, reason kept);
+                                alert ship "not undone, past the point of no return ship: step ship:
+                                no lorry"
+# The operator has found out that it did not.
+ann resubmits ship, it did not run
+                             => Processing; ship running (failures 0, did not run); due 60s;
+                                request ship #2 by 60s; told: resubmit ship
+agent fails ship #2 "no lorry"
+                             => Undoing because "step ship: no lorry";
+                                ship failed (failures 1, reason kept);
+                                request undo of reserve #1 by 60s
+agent completes undo of reserve #1
+                             => Undone; reserve undone (output kept); no longer due

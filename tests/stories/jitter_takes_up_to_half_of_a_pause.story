@@ -1,0 +1,20 @@
+# Tasks that failed together do not come back together: jitter takes up to half of a pause. It is not
+# a die, so a sweep that is decided again says the same.
+workflow within 1h
+  charge: within 10s, attempts 9, backoff from 10s rate 1 up to 10s with jitter
+
+submit                       => Pending; due 10s
+wake                         => Processing; request charge #1 by 10s
+clock +12s
+sweep                        => charge waiting until 21.065s (failures 1, may have run, reason
+                                kept); unlocked; due 51.065s; wake scheduler in 9.065s
+clock +10s
+wake                         => due 32s; request charge #2 by 32s
+clock +12s
+sweep                        => charge waiting until 43.886s (failures 2, reason kept); unlocked;
+                                due 73.886s; wake scheduler in 9.886s
+clock +10s
+wake                         => due 54s; request charge #3 by 54s
+clock +12s
+sweep                        => charge waiting until 63.245s (failures 3, reason kept); unlocked;
+                                due 93.245s; wake scheduler in 7.245s

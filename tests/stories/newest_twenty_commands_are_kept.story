@@ -1,0 +1,31 @@
+# A task keeps its newest twenty commands. One that has been forgotten is a new one: it is decided by
+# where the task stands.
+workflow within 10m
+  reserve: within 60s
+
+submit                       => Pending; due 30s
+ann pauses                   => paused; due 3600s; told: pause
+ann resumes                  => Processing; no longer paused; due 60s; request reserve #1 by 60s;
+                                told: resume
+ann cancels                  => Error; due 30s; alert "cancelled by ann: a test"; told: cancel
+ann pauses                   => refused: the task is Error
+ann pauses                   => refused: the task is Error
+ann pauses                   => refused: the task is Error
+ann pauses                   => refused: the task is Error
+ann pauses                   => refused: the task is Error
+ann pauses                   => refused: the task is Error
+ann pauses                   => refused: the task is Error
+ann pauses                   => refused: the task is Error
+ann pauses                   => refused: the task is Error
+ann pauses                   => refused: the task is Error
+ann pauses                   => refused: the task is Error
+ann pauses                   => refused: the task is Error
+ann pauses                   => refused: the task is Error
+ann pauses                   => refused: the task is Error
+ann pauses                   => refused: the task is Error
+ann pauses                   => refused: the task is Error
+ann pauses                   => refused: the task is Error
+ann pauses                   => refused: the task is Error
+ann pauses                   => refused: the task is Error
+ann pauses                   => refused: the task is Error
+the same command             => ignored: DuplicateCommand

@@ -1,0 +1,121 @@
+# The same, and the policy says that the whole task is undone. What an undo reads is not at hand in
+# that moment, so the scheduler goes on from there.
+workflow within 10m
+  reserve: within 20s, attempts 2, backoff from 60s, undo, then undo, body ${ input.item }
+  charge:  after reserve, path ${ steps.reserve.output.path }, then undo
+  invoice: after charge, body ${ input.item }, then undo
+
+submit with {}               => Pending; due 20s
+wake                         => Undoing because "step reserve: expression `input.item`: there is no
+                                `item`"; reserve failed (failures 1, reason kept); wake scheduler
+wake (redelivered)           => Undone; no longer due
+clock +32s
+sweep                        => ignored: Ended
+wake                         => ignored: Ended
+
+submit with {"item":"tea"}   => Pending; due 52s
+wake                         => Processing; request reserve #1 by 52s with "tea"
+agent completes reserve #1 with {}
+                             => Undoing because "step charge: expression
+                                `steps.reserve.output.path`: there is no `path`";
+                                reserve completed (output kept);
+                                charge failed (failures 1, reason kept); wake scheduler
+wake                         => request undo of reserve #1 by 92s
+agent completes undo of reserve #1
+                             => Undone; reserve undone (output kept); no longer due
+
+submit with {"item":"tea"}   => Pending; due 52s
+wake                         => Processing; request reserve #1 by 52s with "tea"
+agent defers reserve #1 for 60s "breaker open"
+                             => reserve waiting until 92s (reason kept); wake scheduler in 60s
+ann resubmits with input {"item":null}
+                             => Undoing because "step reserve: expression `input.item`: there is no
+                                `item`"; reserve failed (failures 1, reason kept); input {} kept;
+                                due 62s; told: resubmit with edited input; wake scheduler
+wake                         => Undone; no longer due
+
+submit with {"item":"tea"}   => Pending; due 52s
+wake                         => Processing; request reserve #1 by 52s with "tea"
+clock +22s
+sweep                        => reserve waiting until 114s (failures 1, may have run, reason kept);
+                                unlocked; due 144s; wake scheduler in 60s
+ann skips reserve, it did not run
+                             => Undoing because "step charge: expression
+                                `steps.reserve.output.path`: there is no `path`"; task by 654s;
+                                reserve skipped (did not run);
+                                charge failed (failures 1, reason kept); due 84s;
+                                told: skip reserve; wake scheduler
+wake                         => Undone; no longer due
+
+submit with {"item":"tea"}   => Pending; due 74s
+wake                         => Processing; request reserve #1 by 74s with "tea"
+clock +22s
+sweep                        => reserve waiting until 136s (failures 1, may have run, reason kept);
+                                unlocked; due 166s; wake scheduler in 60s
+ann completes reserve with {}
+                             => Undoing because "step charge: expression
+                                `steps.reserve.output.path`: there is no `path`"; task by 676s;
+                                reserve completed (output kept);
+                                charge failed (failures 1, reason kept); due 106s;
+                                told: complete reserve; wake scheduler
+wake                         => request undo of reserve #1 by 136s
+agent completes undo of reserve #2
+                             => illegal: a reply to attempt 2 at the undo of step `reserve`, of 1
+
+submit with {"item":"tea"}   => Pending; due 96s
+wake                         => Processing; request reserve #1 by 96s with "tea"
+ann pauses                   => paused; told: pause
+agent completes reserve #1 with {}
+                             => reserve completed (output kept)
+ann resumes                  => Undoing because "step charge: expression
+                                `steps.reserve.output.path`: there is no `path`"; no longer paused;
+                                charge failed (failures 1, reason kept); due 106s; told: resume;
+                                wake scheduler
+wake                         => request undo of reserve #1 by 136s
+agent completes undo of reserve #1
+                             => Undone; reserve undone (output kept); no longer due
+
+submit with {}               => Pending; due 96s
+ann pauses                   => paused; due 3676s; told: pause
+ann resumes                  => Undoing because "step reserve: expression `input.item`: there is no
+                                `item`"; no longer paused; reserve failed (failures 1, reason kept);
+                                due 106s; told: resume; wake scheduler
+wake                         => Undone; no longer due
+
+# A task in Error that is settled by hand.
+submit with {"item":"tea"}   => Pending; due 96s
+wake                         => Processing; request reserve #1 by 96s with "tea"
+ann cancels                  => Error; due 106s; alert "cancelled by ann: a test"; told: cancel
+agent defers reserve #1 for 60s "breaker open"
+                             => reserve waiting until 136s (reason kept)
+ann resubmits with input {"item":null}
+                             => Undoing because "step reserve: expression `input.item`: there is no
+                                `item`"; reserve failed (failures 1, reason kept); input {} kept;
+                                told: resubmit with edited input; wake scheduler
+wake                         => Undone; no longer due
+
+submit with {"item":"tea"}   => Pending; due 96s
+wake                         => Processing; request reserve #1 by 96s with "tea"
+ann cancels                  => Error; due 106s; alert "cancelled by ann: a test"; told: cancel
+agent defers reserve #1 for 60s "breaker open"
+                             => reserve waiting until 136s (reason kept)
+ann skips reserve            => Undoing because "step charge: expression
+                                `steps.reserve.output.path`: there is no `path`"; reserve skipped;
+                                charge failed (failures 1, reason kept); told: skip reserve;
+                                wake scheduler
+wake                         => Undone; no longer due
+
+submit with {"item":"tea"}   => Pending; due 96s
+wake                         => Processing; request reserve #1 by 96s with "tea"
+ann cancels                  => Error; due 106s; alert "cancelled by ann: a test"; told: cancel
+agent defers reserve #1 for 60s "breaker open"
+                             => reserve waiting until 136s (reason kept)
+ann completes reserve with {}
+                             => Undoing because "step charge: expression
+                                `steps.reserve.output.path`: there is no `path`";
+                                reserve completed (output kept);
+                                charge failed (failures 1, reason kept); told: complete reserve;
+                                wake scheduler
+wake                         => request undo of reserve #1 by 136s
+agent completes undo of reserve #2
+                             => illegal: a reply to attempt 2 at the undo of step `reserve`, of 1

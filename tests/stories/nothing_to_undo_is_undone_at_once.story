@@ -1,0 +1,31 @@
+# If nothing completed and nothing may have run, or nothing that did has an undo, the task is Undone
+# at once.
+workflow within 10m, with lifecycle events
+  check:   within 30s
+  reserve: after check, within 30s, attempts 1, then undo
+
+submit reply_to shop         => Pending; due 30s
+wake                         => Processing; request check #1 by 30s
+agent completes check #1     => check completed (output kept); request reserve #1 by 30s
+clock +1s
+agent fails reserve #1 "no stock"
+                             => Undone because "step reserve: no stock"; task by 601s;
+                                reserve failed (failures 1, reason kept); no longer due;
+                                notice to shop: undone "step reserve: no stock";
+                                event: ended in Undone
+agent fails reserve #1 "no stock" (redelivered)
+                             => ignored: DuplicateReply;
+                                again notice to shop: undone "step reserve: no stock";
+                                again event: ended in Undone
+
+# If the supervisor finds it, it asks the scheduler, who finds nothing to undo.
+submit                       => Pending; due 31s
+wake                         => Processing; request check #1 by 31s
+agent completes check #1     => check completed (output kept); request reserve #1 by 31s
+clock +32s
+sweep                        => Undoing because "step reserve: no reply by complete-by, attempt 1";
+                                task by 633s;
+                                reserve failed (failures 1, may have run, reason kept); unlocked;
+                                due 63s; wake scheduler
+wake                         => Undone; no longer due; event: ended in Undone
+wake (redelivered)           => ignored: Ended; again event: ended in Undone

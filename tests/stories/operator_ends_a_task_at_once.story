@@ -1,0 +1,27 @@
+# The last step is skipped, or completed by hand, while the task is at work; a task is undone that did
+# nothing yet.
+workflow within 10m
+  reserve: within 20s, attempts 2, backoff from 60s
+
+submit                       => Pending; due 20s
+wake                         => Processing; request reserve #1 by 20s
+clock +22s
+sweep                        => reserve waiting until 82s (failures 1, may have run, reason kept);
+                                unlocked; due 112s; wake scheduler in 60s
+ann skips reserve            => Processed; reserve skipped; no longer due; told: skip reserve
+
+submit                       => Pending; due 42s
+wake                         => Processing; request reserve #1 by 42s
+clock +22s
+sweep                        => reserve waiting until 104s (failures 1, may have run, reason kept);
+                                unlocked; due 134s; wake scheduler in 60s
+ann completes reserve with {"id":"r-7"}
+                             => Processed; reserve completed (output kept); no longer due;
+                                told: complete reserve
+
+submit                       => Pending; due 64s
+wake                         => Processing; request reserve #1 by 64s
+agent defers reserve #1 for 60s "breaker open"
+                             => reserve waiting until 104s (reason kept); wake scheduler in 60s
+ann undoes                   => Undone because "asked for by ann: a test"; reserve failed;
+                                no longer due; told: undo

@@ -1,0 +1,18 @@
+# An operator need not wait for a step that waits.
+workflow within 1h
+  charge:  within 20s, attempts 2, backoff from 60s
+  invoice: within 60s
+
+submit                       => Pending; due 20s
+wake                         => Processing; request charge #1 by 20s; request invoice #1 by 60s
+clock +22s
+sweep                        => charge waiting until 82s (failures 1, may have run, reason kept);
+                                unlocked; due 60s; wake scheduler in 60s
+ann resubmits invoice        => refused: step invoice is running: it neither failed nor waits
+ann resubmits refund         => refused: the workflow has no step refund
+ann resubmits                => charge running (failures 0); due 42s; request charge #2 by 42s;
+                                told: resubmit
+wake                         => ignored: NothingReady
+ann resubmits                => refused: nothing failed and nothing waits
+agent completes charge #2    => charge completed (output kept)
+agent completes invoice #1   => Processed; invoice completed (output kept); no longer due

@@ -1,0 +1,45 @@
+# When several steps failed, the operator names one; the task goes on when none is left that failed.
+workflow within 10m
+  reserve: within 60s
+  invoice: within 60s
+  ship:    after reserve and invoice
+
+submit                       => Pending; due 30s
+wake                         => Processing; request reserve #1 by 60s; request invoice #1 by 60s
+clock +1s
+agent fails reserve #1 "no stock"
+                             => Error; reserve failed (failures 1, reason kept); due 31s;
+                                alert reserve "step reserve: no stock"
+agent fails invoice #1 "no address"
+                             => invoice failed (failures 1, reason kept)
+ann skips                    => refused: several steps failed, name one: invoice, reserve
+ann completes with {"id":7}  => refused: several steps failed, name one: invoice, reserve
+ann skips reserve            => reserve skipped; told: skip reserve
+ann completes invoice with {"id":7}
+                             => Processing; task by 601s; invoice completed (output kept); due 61s;
+                                request ship #1 by 61s; told: complete invoice
+agent completes ship #1      => Processed; ship completed (output kept); no longer due
+
+submit                       => Pending; due 31s
+wake                         => Processing; request reserve #1 by 61s; request invoice #1 by 61s
+agent fails reserve #1 "no stock"
+                             => Error; reserve failed (failures 1, reason kept);
+                                alert reserve "step reserve: no stock"
+agent fails invoice #1 "no address"
+                             => invoice failed (failures 1, reason kept)
+ann completes reserve        => reserve completed (output kept); told: complete reserve
+ann resubmits invoice        => Processing; invoice running (failures 0); due 61s;
+                                request invoice #2 by 61s; told: resubmit invoice
+agent completes invoice #2   => invoice completed (output kept); request ship #1 by 61s
+agent completes ship #1      => Processed; ship completed (output kept); no longer due
+
+submit                       => Pending; due 31s
+wake                         => Processing; request reserve #1 by 61s; request invoice #1 by 61s
+agent fails reserve #1 "no stock"
+                             => Error; reserve failed (failures 1, reason kept);
+                                alert reserve "step reserve: no stock"
+agent fails invoice #1 "no address"
+                             => invoice failed (failures 1, reason kept)
+ann resubmits reserve        => reserve waiting (failures 0); told: resubmit reserve
+ann resubmits                => Processing; invoice running (failures 0); due 61s;
+                                request reserve #2 by 61s; request invoice #2 by 61s; told: resubmit

@@ -1,0 +1,63 @@
+# The operator has the task go on without a step that failed, or waits, or has not started. Its output
+# reads as null.
+workflow within 10m
+  reserve: within 20s, attempts 2, backoff from 60s, undo
+  charge:  after reserve, body ["${ steps.reserve.output }"]
+  notify:  after charge
+
+submit reply_to shop         => Pending; due 20s
+wake                         => Processing; request reserve #1 by 20s
+agent fails reserve #1 "no stock"
+                             => Error; reserve failed (failures 1, reason kept); due 30s;
+                                notice to shop: error "step reserve: no stock";
+                                alert reserve "step reserve: no stock"
+ann skips because "we have it in the shop"
+                             => Processing; reserve skipped; due 60s;
+                                request charge #1 by 60s with [null]; told: skip
+ann skips notify             => notify skipped; told: skip notify
+agent completes charge #1    => Processed; charge completed (output kept); no longer due;
+                                notice to shop: processed
+
+# It waits; and it may have run, so it would be undone nonetheless.
+submit                       => Pending; due 20s
+wake                         => Processing; request reserve #1 by 20s
+clock +22s
+sweep                        => reserve waiting until 82s (failures 1, may have run, reason kept);
+                                unlocked; due 112s; wake scheduler in 60s
+ann skips reserve            => reserve skipped; due 82s; request charge #1 by 82s with [null];
+                                told: skip reserve
+agent completes reserve #1   => ignored: DuplicateReply
+agent fails charge #1 "card declined"
+                             => Error; charge failed (failures 1, reason kept); due 52s;
+                                alert charge "step charge: card declined"
+alert sent                   => no longer due
+ann undoes                   => Undoing because "asked for by ann: a test"; task by 622s; due 82s;
+                                request undo of reserve #1 by 82s; told: undo
+agent completes undo of reserve #1
+                             => Undone; reserve undone (output kept); no longer due
+
+# Unless the operator knows better.
+submit                       => Pending; due 42s
+wake                         => Processing; request reserve #1 by 42s
+clock +22s
+sweep                        => reserve waiting until 104s (failures 1, may have run, reason kept);
+                                unlocked; due 134s; wake scheduler in 60s
+ann skips reserve, it did not run because "their log is empty"
+                             => reserve skipped (did not run); due 104s;
+                                request charge #1 by 104s with [null]; told: skip reserve
+agent fails charge #1 "card declined"
+                             => Error; charge failed (failures 1, reason kept); due 74s;
+                                alert charge "step charge: card declined"
+ann undoes                   => Undone because "asked for by ann: a test"; task by 644s;
+                                no longer due; told: undo
+
+# The last step.
+submit                       => Pending; due 64s
+wake                         => Processing; request reserve #1 by 64s
+agent completes reserve #1   => reserve completed (output kept);
+                                request charge #1 by 104s with [null]
+agent completes charge #1    => charge completed (output kept); request notify #1 by 104s
+agent fails notify #1 "no address"
+                             => Error; notify failed (failures 1, reason kept); due 74s;
+                                alert notify "step notify: no address"
+ann skips notify             => Processed; notify skipped; no longer due; told: skip notify

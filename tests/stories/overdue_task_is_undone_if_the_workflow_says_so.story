@@ -1,0 +1,27 @@
+# A workflow may have its overdue tasks undone. Then the task has as much time again.
+timing   clock skew 2s, pickup within 30s
+workflow within 50s, overdue undo
+  reserve: within 30s, undo
+  charge:  after reserve, within 60s, undo
+
+submit reply_to shop         => Pending; due 30s
+wake                         => Processing; request reserve #1 by 30s
+agent completes reserve #1   => reserve completed (output kept); request charge #1 by 50s
+clock +52s
+sweep                        => Undoing because "the task was not done by its complete-by";
+                                task by 102s; charge failed (failures 1, may have run, reason kept);
+                                unlocked; due 82s; wake scheduler
+wake                         => request undo of charge #1 by 102s
+clock +1s
+agent completes undo of charge #1
+                             => charge undone (output kept); request undo of reserve #1 by 102s
+agent completes undo of reserve #1
+                             => Undone; reserve undone (output kept); no longer due;
+                                notice to shop: undone "the task was not done by its complete-by"
+
+# Nobody took it in hand.
+submit                       => Pending; due 83s
+clock +52s
+sweep                        => Undoing because "the task was not done by its complete-by";
+                                task by 155s; due 135s; wake scheduler
+wake                         => Undone; no longer due

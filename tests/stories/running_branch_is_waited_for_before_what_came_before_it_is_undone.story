@@ -1,0 +1,83 @@
+# A branch that is still with its agent is waited for: what it does must not come after an undo.
+# Another branch is not held back by it.
+workflow within 10m
+  check:   undo
+  reserve: after check, undo
+  invoice: after check, undo
+  notify:  after check, within 60s, attempts 1, then undo
+
+submit                       => Pending; due 30s
+wake                         => Processing; request check #1 by 60s
+agent completes check #1     => check completed (output kept); request reserve #1 by 60s;
+                                request invoice #1 by 60s; request notify #1 by 60s
+agent completes reserve #1   => reserve completed (output kept)
+clock +5s
+agent fails notify #1 "no address"
+                             => Undoing because "step notify: no address"; task by 605s;
+                                notify failed (failures 1, reason kept);
+                                request undo of reserve #1 by 65s
+agent completes undo of reserve #1
+                             => reserve undone (output kept)
+clock +5s
+# It completes in time, so it is undone as well.
+agent completes invoice #1   => invoice completed (output kept); request undo of invoice #1 by 70s
+agent completes undo of invoice #1
+                             => invoice undone (output kept); request undo of check #1 by 70s
+agent completes undo of check #1
+                             => Undone; check undone (output kept); no longer due
+
+# It fails, and surely did not run.
+submit                       => Pending; due 40s
+wake                         => Processing; request check #1 by 70s
+agent completes check #1     => check completed (output kept); request reserve #1 by 70s;
+                                request invoice #1 by 70s; request notify #1 by 70s
+agent completes reserve #1   => reserve completed (output kept)
+agent fails notify #1 "no address"
+                             => Undoing because "step notify: no address";
+                                notify failed (failures 1, reason kept);
+                                request undo of reserve #1 by 70s
+agent fails invoice #1 "no paper"
+                             => invoice failed (failures 1, reason kept)
+agent completes undo of reserve #1
+                             => reserve undone (output kept); request undo of check #1 by 70s
+agent completes undo of check #1
+                             => Undone; check undone (output kept); no longer due
+
+# It is silent: it may have run. No other attempt is made at it.
+submit                       => Pending; due 40s
+wake                         => Processing; request check #1 by 70s
+agent completes check #1     => check completed (output kept); request reserve #1 by 70s;
+                                request invoice #1 by 70s; request notify #1 by 70s
+agent completes reserve #1   => reserve completed (output kept)
+agent fails notify #1 "no address"
+                             => Undoing because "step notify: no address";
+                                notify failed (failures 1, reason kept);
+                                request undo of reserve #1 by 70s
+agent completes undo of reserve #1
+                             => reserve undone (output kept)
+clock +62s
+sweep                        => invoice failed (failures 1, may have run, reason kept); unlocked;
+                                due 102s; wake scheduler
+wake                         => request undo of invoice #1 by 132s
+agent completes undo of invoice #1
+                             => invoice undone (output kept); request undo of check #1 by 132s
+agent completes undo of check #1
+                             => Undone; check undone (output kept); no longer due
+
+# Its service is down: it will not be tried again.
+submit                       => Pending; due 102s
+wake                         => Processing; request check #1 by 132s
+agent completes check #1     => check completed (output kept); request reserve #1 by 132s;
+                                request invoice #1 by 132s; request notify #1 by 132s
+agent fails notify #1 "no address"
+                             => Undoing because "step notify: no address";
+                                notify failed (failures 1, reason kept)
+agent defers reserve #1 for 10s "breaker open"
+                             => reserve failed (failures 1, reason kept)
+agent defers invoice #1 for 10s "breaker open", may have run
+                             => invoice failed (failures 1, may have run, reason kept);
+                                request undo of invoice #1 by 132s
+agent completes undo of invoice #1
+                             => invoice undone (output kept); request undo of check #1 by 132s
+agent completes undo of check #1
+                             => Undone; check undone (output kept); no longer due

@@ -1,0 +1,76 @@
+# Another branch fails while the point of no return is with its agent: nothing is undone until it is
+# known which way the task can go.
+workflow within 10m
+  reserve: undo
+  ship:    after reserve, within 60s, point of no return
+  invoice: after reserve, within 60s, attempts 1, then undo
+
+# It completes: the task can only go forward.
+submit                       => Pending; due 30s
+wake                         => Processing; request reserve #1 by 60s
+agent completes reserve #1   => reserve completed (output kept); request ship #1 by 60s;
+                                request invoice #1 by 60s
+agent fails invoice #1 "no address"
+                             => Undoing because "step invoice: no address";
+                                invoice failed (failures 1, reason kept)
+wake                         => ignored: NothingReady
+clock +1s
+agent completes ship #1      => Error; ship completed (output kept); due 31s;
+                                alert invoice "not undone, past the point of no return ship: step
+                                invoice: no address"
+
+# It fails: the task is undone.
+submit                       => Pending; due 31s
+wake                         => Processing; request reserve #1 by 61s
+agent completes reserve #1   => reserve completed (output kept); request ship #1 by 61s;
+                                request invoice #1 by 61s
+agent fails invoice #1 "no address"
+                             => Undoing because "step invoice: no address";
+                                invoice failed (failures 1, reason kept)
+agent fails ship #1 "no lorry"
+                             => ship failed (failures 1, reason kept);
+                                request undo of reserve #1 by 61s
+agent completes undo of reserve #1
+                             => Undone; reserve undone (output kept); no longer due
+
+# It fails, and may have run.
+submit                       => Pending; due 31s
+wake                         => Processing; request reserve #1 by 61s
+agent completes reserve #1   => reserve completed (output kept); request ship #1 by 61s;
+                                request invoice #1 by 61s
+agent fails invoice #1 "no address"
+                             => Undoing because "step invoice: no address";
+                                invoice failed (failures 1, reason kept)
+agent fails ship #1 "no lorry", may have run
+                             => Error; ship failed (failures 1, may have run, reason kept);
+                                alert invoice, ship "not undone, past the point of no return ship:
+                                step invoice: no address"
+
+# It is silent.
+submit                       => Pending; due 31s
+wake                         => Processing; request reserve #1 by 61s
+agent completes reserve #1   => reserve completed (output kept); request ship #1 by 61s;
+                                request invoice #1 by 61s
+agent fails invoice #1 "no address"
+                             => Undoing because "step invoice: no address";
+                                invoice failed (failures 1, reason kept)
+clock +62s
+sweep                        => ship failed (failures 1, may have run, reason kept); unlocked;
+                                due 93s; wake scheduler
+wake                         => Error;
+                                alert invoice, ship "not undone, past the point of no return ship:
+                                step invoice: no address"
+
+# It completes while the task is paused: the operator who resumes hears of it.
+submit                       => Pending; due 93s
+wake                         => Processing; request reserve #1 by 123s
+agent completes reserve #1   => reserve completed (output kept); request ship #1 by 123s;
+                                request invoice #1 by 123s
+agent fails invoice #1 "no address"
+                             => Undoing because "step invoice: no address";
+                                invoice failed (failures 1, reason kept)
+ann pauses                   => paused; due 123s; told: pause
+agent completes ship #1      => ship completed (output kept)
+ann resumes                  => Error; no longer paused; due 93s;
+                                alert invoice "not undone, past the point of no return ship: step
+                                invoice: no address"; told: resume

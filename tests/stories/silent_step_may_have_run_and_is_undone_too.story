@@ -1,0 +1,25 @@
+# A silent attempt is an unknown one: the step may have run, so it is undone as if it had.
+timing   clock skew 2s, pickup within 30s
+workflow within 10m
+  reserve: within 30s, undo
+  charge:  after reserve, within 20s, attempts 2, then undo, undo
+
+submit                       => Pending; due 20s
+wake                         => Processing; request reserve #1 by 30s
+clock +1s
+agent completes reserve #1   => reserve completed (output kept); request charge #1 by 21s
+clock +22s
+sweep                        => charge waiting (failures 1, may have run, reason kept); unlocked;
+                                due 53s; wake scheduler
+wake                         => due 43s; request charge #2 by 43s
+clock +22s
+sweep                        => Undoing because "step charge: no reply by complete-by, attempt 2";
+                                task by 645s; charge failed (failures 2, reason kept); unlocked;
+                                due 75s; wake scheduler
+wake                         => request undo of charge #1 by 105s
+# Its agent answers after all. Too late: that changes nothing.
+agent completes charge #2    => ignored: DuplicateReply
+agent completes undo of charge #1
+                             => charge undone (output kept); request undo of reserve #1 by 105s
+agent completes undo of reserve #1
+                             => Undone; reserve undone (output kept); no longer due

@@ -1,0 +1,32 @@
+# An undo that reads what its step returned cannot be made if the step never returned: the task is in
+# Error, and the alert names what is left to undo. The operator finds out and ends it by hand.
+workflow within 10m
+  reserve: undo
+  charge:  after reserve, within 20s, attempts 1, then undo,
+           undo (path /refunds/${ steps.charge.output.id })
+
+submit reply_to shop         => Pending; due 20s
+wake                         => Processing; request reserve #1 by 60s
+agent completes reserve #1   => reserve completed (output kept); request charge #1 by 20s
+clock +22s
+sweep                        => Undoing because "step charge: no reply by complete-by, attempt 1";
+                                task by 622s; charge failed (failures 1, may have run, reason kept);
+                                unlocked; due 52s; wake scheduler
+wake                         => Error; undo of charge failed (failures 1, reason kept);
+                                notice to shop: error "undo of step charge: expression
+                                `steps.charge.output.id`: there is no `charge`";
+                                alert: left to undo reserve, charge "undo of step charge: expression
+                                `steps.charge.output.id`: there is no `charge`"
+wake (redelivered)           => ignored: Ended;
+                                again notice to shop: error "undo of step charge: expression
+                                `steps.charge.output.id`: there is no `charge`";
+                                again alert: left to undo reserve, charge "undo of step charge:
+                                expression `steps.charge.output.id`: there is no `charge`"
+alert sent                   => no longer due
+ann skips because "there is no charge"
+                             => Undoing; undo of charge skipped; due 82s;
+                                request undo of reserve #1 by 82s; told: skip
+agent completes undo of reserve #1
+                             => Undone; reserve undone (output kept); no longer due;
+                                notice to shop: undone "step charge: no reply by complete-by,
+                                attempt 1"

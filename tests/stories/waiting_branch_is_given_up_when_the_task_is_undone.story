@@ -1,0 +1,18 @@
+# A branch that waits for its next attempt is given up when the task turns round; as it may have run,
+# it is undone.
+workflow within 10m
+  reserve: within 10s, backoff from 60s, undo
+  charge:  within 60s, then undo
+
+submit                       => Pending; due 10s
+wake                         => Processing; request reserve #1 by 10s; request charge #1 by 60s
+clock +12s
+sweep                        => reserve waiting until 72s (failures 1, may have run, reason kept);
+                                unlocked; due 60s; wake scheduler in 60s
+agent fails charge #1 "card declined"
+                             => Undoing because "step charge: card declined"; task by 612s;
+                                reserve failed; charge failed (failures 1, reason kept);
+                                request undo of reserve #1 by 72s
+wake                         => ignored: NothingReady
+agent completes undo of reserve #1
+                             => Undone; reserve undone (output kept); no longer due

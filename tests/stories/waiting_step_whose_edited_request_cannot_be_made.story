@@ -1,0 +1,14 @@
+# A step that waits is resubmitted with an input that makes its request impossible.
+workflow within 10m
+  reserve: body ${ input.item }
+
+submit with {"item":"tea"}   => Pending; due 30s
+wake                         => Processing; request reserve #1 by 60s with "tea"
+agent defers reserve #1 for 60s "breaker open"
+                             => reserve waiting until 60s (reason kept); wake scheduler in 60s
+clock +1s
+ann resubmits with input {"item":null}
+                             => Error; reserve failed (failures 1, reason kept); input {} kept;
+                                due 31s;
+                                alert reserve "step reserve: expression `input.item`: there is no
+                                `item`"; told: resubmit with edited input
