@@ -12,6 +12,7 @@ mod agents;
 mod bad_input;
 mod contract;
 mod cost;
+mod crash_points;
 mod end_to_end;
 mod event_source;
 mod faults;
