@@ -13,6 +13,7 @@ mod campaign;
 mod judge;
 mod remote;
 mod scenarios;
+mod site;
 mod wire;
 mod world;
 

@@ -1,5 +1,6 @@
-//! Many runs: every cut at every call, singly and in pairs, on all cores. Each run has an embedded
-//! AWS, a runtime and a clock of its own, all on one thread, so it is the same whenever it is run.
+//! Many runs: every cut at every call, singly and in pairs, on all cores. Each core has an embedded
+//! AWS, a runtime and a clock of its own, all on one thread, and makes one run at a time; so a run is
+//! the same whenever it is made.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -11,10 +12,12 @@ use std::{
 };
 
 use futures_util::FutureExt;
+use tokio::runtime::Runtime;
 
 use super::{
     judge::{count, judge, judge_uncut, name},
     scenarios::Scenario,
+    site::Site,
     wire::CutAt,
     world::{Run, run},
 };
@@ -44,7 +47,7 @@ pub(super) fn cut_everywhere(scenarios: Vec<Scenario>, firsts: &[Cut], seconds: 
     let begun = Instant::now();
     let mut trials = Vec::new();
     for scenario in scenarios {
-        let uncut = in_its_own_world(&scenario, &[]).unwrap();
+        let uncut = Core::new().run(&scenario, &[]).unwrap();
         let wrong = judge_uncut(&scenario, &uncut);
         assert!(wrong.is_empty(), "{}, uncut: {}", scenario.name, wrong.join("\n"));
         println!("{}: {:?}", scenario.name, count(&uncut.calls));
@@ -64,12 +67,36 @@ pub(super) fn cut_everywhere(scenarios: Vec<Scenario>, firsts: &[Cut], seconds: 
     assert!(problems.is_empty(), "{} of {runs} runs went wrong:\n{shown}", problems.len());
 }
 
-/// One run with these cuts, for looking into it.
-fn in_its_own_world(scenario: &Scenario, cuts: &[CutAt]) -> Result<Run, String> {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    let run = AssertUnwindSafe(run(scenario, cuts)).catch_unwind();
-    runtime.unwrap().block_on(Box::pin(run)).map_err(|_| "it panicked".to_owned())
+/// Makes runs, one at a time.
+struct Core {
+    runtime: Runtime,
+    /// Where it made the last one.
+    site: Option<Site>,
+}
+
+impl Core {
+    fn new() -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        Self { runtime: runtime.unwrap(), site: None }
+    }
+
+    fn run(&mut self, scenario: &Scenario, cuts: &[CutAt]) -> Result<Run, String> {
+        let site = self.site.take().filter(|site| site.scenario.name == scenario.name);
+        let work = async {
+            let mut site = match site {
+                Some(site) => site,
+                None => Site::new(scenario).await,
+            };
+            let run = run(&mut site, cuts).await;
+            (site, run)
+        };
+        let work = AssertUnwindSafe(Box::pin(work)).catch_unwind();
+        let (site, run) = self.runtime.block_on(work).map_err(|_| "it panicked".to_owned())?;
+        // What went wrong may have left something behind.
+        self.site = run.wrong.is_empty().then_some(site);
+        Ok(run)
+    }
 }
 
 fn on_all_cores(trials: &[Trial]) -> Report {
@@ -79,8 +106,9 @@ fn on_all_cores(trials: &[Trial]) -> Report {
     std::thread::scope(|scope| {
         for _ in 0..cores {
             scope.spawn(|| {
+                let mut core = Core::new();
                 while let Some(trial) = trials.get(next.fetch_add(1, Ordering::SeqCst)) {
-                    let report = attempt(trial);
+                    let report = attempt(&mut core, trial);
                     let mut total = total.lock().unwrap();
                     total.runs += report.runs;
                     total.problems.extend(report.problems);
@@ -91,22 +119,27 @@ fn on_all_cores(trials: &[Trial]) -> Report {
     total.into_inner().unwrap()
 }
 
-fn attempt(trial: &Trial) -> Report {
+fn attempt(core: &mut Core, trial: &Trial) -> Report {
     let mut report = Report::default();
-    let Some(calls) = attempt_with(trial, &[trial.first], &mut report) else { return report };
+    let Some(calls) = attempt_with(core, trial, &[trial.first], &mut report) else { return report };
     for call in trial.first.call + 1..calls {
         for cut in &trial.seconds {
-            attempt_with(trial, &[trial.first, CutAt { call, cut: *cut }], &mut report);
+            attempt_with(core, trial, &[trial.first, CutAt { call, cut: *cut }], &mut report);
         }
     }
     report
 }
 
 /// Runs and judges; the number of calls, if the run came to an end.
-fn attempt_with(trial: &Trial, cuts: &[CutAt], report: &mut Report) -> Option<usize> {
+fn attempt_with(
+    core: &mut Core,
+    trial: &Trial,
+    cuts: &[CutAt],
+    report: &mut Report,
+) -> Option<usize> {
     report.runs += 1;
     let Trial { scenario, uncut, .. } = trial;
-    let (calls, wrong) = match in_its_own_world(scenario, cuts) {
+    let (calls, wrong) = match core.run(scenario, cuts) {
         Ok(run) => {
             let wrong = judge(uncut, &run, cuts);
             (Some(run.calls), wrong)

@@ -27,13 +27,6 @@ pub(super) enum Manner {
     Silent,
 }
 
-/// Something that took effect.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Entry {
-    pub(super) key: String,
-    body: Option<Value>,
-}
-
 /// The service.
 #[derive(Debug, Clone)]
 pub(super) struct Remote {
@@ -43,7 +36,8 @@ pub(super) struct Remote {
 
 #[derive(Debug, Default)]
 struct State {
-    ledgers: BTreeMap<TaskId, Vec<Entry>>,
+    /// Keys and contents.
+    ledgers: BTreeMap<TaskId, Vec<(String, String)>>,
     is_mended: bool,
     /// Keys that came again with other content.
     mixed_up: Vec<String>,
@@ -60,7 +54,7 @@ impl Remote {
     }
 
     /// What took effect for each task, in order.
-    pub(super) fn ledgers(&self) -> BTreeMap<TaskId, Vec<Entry>> {
+    pub(super) fn ledgers(&self) -> BTreeMap<TaskId, Vec<(String, String)>> {
         self.state.lock().unwrap().ledgers.clone()
     }
 
@@ -70,11 +64,12 @@ impl Remote {
 
     fn take_effect(&self, request: &StepRequest) -> Value {
         let mut state = self.state.lock().unwrap();
-        let (key, body) = (request.idempotency_key.clone(), request.body.clone());
+        let body = request.body.as_ref().map(ToString::to_string).unwrap_or_default();
+        let key = request.idempotency_key.clone();
         let ledger = state.ledgers.entry(request.task_id.clone()).or_default();
-        match ledger.iter().find(|entry| entry.key == key) {
-            None => ledger.push(Entry { key, body }),
-            Some(known) if known.body == body => {}
+        match ledger.iter().find(|(known, _)| *known == key) {
+            None => ledger.push((key, body)),
+            Some((_, known)) if *known == body => {}
             Some(_) => state.mixed_up.push(key),
         }
         json!({ "id": request.idempotency_key })
