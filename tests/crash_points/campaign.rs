@@ -1,15 +1,8 @@
-//! Many runs: every cut at every call, singly and in pairs, on all cores. Each core has an embedded
-//! AWS, a runtime and a clock of its own, all on one thread, and makes one run at a time; so a run is
-//! the same whenever it is made.
+//! Many runs of a scenario: every cut at every call, singly and in pairs. Each campaign has an
+//! embedded AWS, a runtime and a clock of its own, all on one thread, and makes one run at a time; so a
+//! run is the same whenever it is made. The test harness spreads campaigns over the cores.
 
-use std::{
-    panic::AssertUnwindSafe,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Instant,
-};
+use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt;
 use tokio::runtime::Runtime;
@@ -26,45 +19,61 @@ use crate::support::Cut;
 /// Problems shown in full; the rest is counted.
 const PROBLEMS_SHOWN: usize = 5;
 
-/// A first cut, and what is tried after it.
-struct Trial {
-    scenario: Arc<Scenario>,
-    uncut: Arc<Run>,
-    first: CutAt,
-    /// Cuts at each call after the first.
-    seconds: Vec<Cut>,
+/// Runs a scenario with each of `firsts` at every call, and then with each of `seconds` at every call
+/// after it. Fails if any run does not end as it must.
+pub(super) fn cut_everywhere(scenario: &Scenario, firsts: &[Cut], seconds: &[Cut]) {
+    let mut core = Core::new();
+    let uncut = core.run(scenario, &[]).unwrap();
+    let wrong = judge_uncut(scenario, &uncut);
+    assert!(wrong.is_empty(), "{}, uncut: {}", scenario.name, wrong.join("\n"));
+    let mut campaign = Campaign { scenario, uncut: &uncut, core, runs: 0, problems: Vec::new() };
+    for call in 0..uncut.calls.len() {
+        for cut in firsts {
+            campaign.attempt(CutAt { call, cut: *cut }, seconds);
+        }
+    }
+    let Campaign { runs, problems, .. } = campaign;
+    println!("{}: {runs} runs; calls uncut: {:?}", scenario.name, count(&uncut.calls));
+    let shown = problems.iter().take(PROBLEMS_SHOWN).cloned().collect::<Vec<_>>().join("\n\n");
+    assert!(problems.is_empty(), "{} of {runs} runs went wrong:\n{shown}", problems.len());
 }
 
-#[derive(Default)]
-struct Report {
+/// The runs of one scenario.
+struct Campaign<'s> {
+    scenario: &'s Scenario,
+    uncut: &'s Run,
+    core: Core,
     runs: usize,
     problems: Vec<String>,
 }
 
-/// Runs every scenario with each of `firsts` at every call, and then with each of `seconds` at every
-/// call after it. Fails if any run does not end as it must.
-pub(super) fn cut_everywhere(scenarios: Vec<Scenario>, firsts: &[Cut], seconds: &[Cut]) {
-    let begun = Instant::now();
-    let mut trials = Vec::new();
-    for scenario in scenarios {
-        let uncut = Core::new().run(&scenario, &[]).unwrap();
-        let wrong = judge_uncut(&scenario, &uncut);
-        assert!(wrong.is_empty(), "{}, uncut: {}", scenario.name, wrong.join("\n"));
-        println!("{}: {:?}", scenario.name, count(&uncut.calls));
-        let (scenario, uncut) = (Arc::new(scenario), Arc::new(uncut));
-        for call in 0..uncut.calls.len() {
-            trials.extend(firsts.iter().map(|cut| Trial {
-                scenario: scenario.clone(),
-                uncut: uncut.clone(),
-                first: CutAt { call, cut: *cut },
-                seconds: seconds.to_vec(),
-            }));
+impl Campaign<'_> {
+    fn attempt(&mut self, first: CutAt, seconds: &[Cut]) {
+        let Some(calls) = self.attempt_with(&[first]) else { return };
+        for call in first.call + 1..calls {
+            for cut in seconds {
+                self.attempt_with(&[first, CutAt { call, cut: *cut }]);
+            }
         }
     }
-    let Report { runs, problems } = on_all_cores(&trials);
-    println!("{runs} runs in {:?}", begun.elapsed());
-    let shown = problems.iter().take(PROBLEMS_SHOWN).cloned().collect::<Vec<_>>().join("\n\n");
-    assert!(problems.is_empty(), "{} of {runs} runs went wrong:\n{shown}", problems.len());
+
+    /// Runs and judges; the number of calls, if the run came to an end.
+    fn attempt_with(&mut self, cuts: &[CutAt]) -> Option<usize> {
+        self.runs += 1;
+        let (calls, wrong) = match self.core.run(self.scenario, cuts) {
+            Ok(run) => {
+                let wrong = judge(self.uncut, &run, cuts);
+                (Some(run.calls), wrong)
+            }
+            Err(panic) => (None, vec![panic]),
+        };
+        if !wrong.is_empty() {
+            let calls = calls.as_ref().unwrap_or(&self.uncut.calls);
+            let cuts: Vec<_> = cuts.iter().map(|at| name(calls, *at)).collect();
+            self.problems.push(format!("{}:\n{}", cuts.join(", then "), wrong.join("\n")));
+        }
+        calls.map(|calls| calls.len())
+    }
 }
 
 /// Makes runs, one at a time.
@@ -97,64 +106,4 @@ impl Core {
         self.site = run.wrong.is_empty().then_some(site);
         Ok(run)
     }
-}
-
-fn on_all_cores(trials: &[Trial]) -> Report {
-    let next = AtomicUsize::new(0);
-    let total = Mutex::new(Report::default());
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..cores {
-            scope.spawn(|| {
-                let mut core = Core::new();
-                while let Some(trial) = trials.get(next.fetch_add(1, Ordering::SeqCst)) {
-                    let report = attempt(&mut core, trial);
-                    let mut total = total.lock().unwrap();
-                    total.runs += report.runs;
-                    total.problems.extend(report.problems);
-                }
-            });
-        }
-    });
-    total.into_inner().unwrap()
-}
-
-fn attempt(core: &mut Core, trial: &Trial) -> Report {
-    let mut report = Report::default();
-    let Some(calls) = attempt_with(core, trial, &[trial.first], &mut report) else { return report };
-    for call in trial.first.call + 1..calls {
-        for cut in &trial.seconds {
-            attempt_with(core, trial, &[trial.first, CutAt { call, cut: *cut }], &mut report);
-        }
-    }
-    report
-}
-
-/// Runs and judges; the number of calls, if the run came to an end.
-fn attempt_with(
-    core: &mut Core,
-    trial: &Trial,
-    cuts: &[CutAt],
-    report: &mut Report,
-) -> Option<usize> {
-    report.runs += 1;
-    let Trial { scenario, uncut, .. } = trial;
-    let (calls, wrong) = match core.run(scenario, cuts) {
-        Ok(run) => {
-            let wrong = judge(uncut, &run, cuts);
-            (Some(run.calls), wrong)
-        }
-        Err(panic) => (None, vec![panic]),
-    };
-    if !wrong.is_empty() {
-        let calls = calls.as_ref().unwrap_or(&uncut.calls);
-        let cuts: Vec<_> = cuts.iter().map(|at| name(calls, *at)).collect();
-        report.problems.push(format!(
-            "{}, {}:\n{}",
-            scenario.name,
-            cuts.join(", then "),
-            wrong.join("\n")
-        ));
-    }
-    calls.map(|calls| calls.len())
 }

@@ -31,22 +31,6 @@ pub(super) struct Ending {
     pub(super) seconds: i64,
 }
 
-/// All scenarios, the shortest first.
-pub(super) fn all() -> Vec<Scenario> {
-    vec![
-        completed(),
-        refused(),
-        undone(),
-        silent_at_first(),
-        silent_for_good(),
-        undo_refused(),
-        resubmitted(),
-        request_impossible(),
-        side_by_side(),
-        two_tasks(),
-    ]
-}
-
 const STEP_1: &str = "step_1/do";
 const STEP_2: &str = "step_2/do";
 const STEP_1_UNDONE: &str = "step_1/undo";
@@ -100,7 +84,7 @@ pub(super) fn undone() -> Scenario {
 }
 
 /// The agent of the first attempt says nothing; the second attempt is answered.
-fn silent_at_first() -> Scenario {
+pub(super) fn silent_at_first() -> Scenario {
     let Scenario { ending, .. } = completed();
     Scenario {
         name: "silent at first",
@@ -112,7 +96,7 @@ fn silent_at_first() -> Scenario {
 
 /// No attempt at the second step is ever answered, so the first is undone; the second, which may
 /// have run, has no undo.
-fn silent_for_good() -> Scenario {
+pub(super) fn silent_for_good() -> Scenario {
     let Scenario { ending, .. } = undone();
     Scenario {
         name: "silent for good",
@@ -122,8 +106,21 @@ fn silent_for_good() -> Scenario {
     }
 }
 
+/// The first step is never answered, and the policy says alert: the supervisor ends the task.
+pub(super) fn overdue() -> Scenario {
+    let mut workflow = serde_json::to_value(line("alert")).unwrap();
+    workflow["steps"]["step_1"]["recovery"]["attempts"] = json!(1);
+    Scenario {
+        name: "overdue",
+        workflow: serde_json::from_value(workflow).unwrap(),
+        manners: vec![("step_1", Action::Do, Manner::Silent)],
+        ending: Ending { seconds: 30, ..refused().ending },
+        ..refused()
+    }
+}
+
 /// The undo of the first step is refused too.
-fn undo_refused() -> Scenario {
+pub(super) fn undo_refused() -> Scenario {
     Scenario {
         name: "undo refused",
         manners: vec![
@@ -141,7 +138,7 @@ fn undo_refused() -> Scenario {
 }
 
 /// After the alert an operator mends the service and resubmits.
-fn resubmitted() -> Scenario {
+pub(super) fn resubmitted() -> Scenario {
     Scenario {
         name: "resubmitted",
         manners: vec![("step_2", Action::Do, Manner::RefusesUntilMended)],
@@ -157,7 +154,7 @@ fn resubmitted() -> Scenario {
 }
 
 /// The second step's request reads what the first never returned.
-fn request_impossible() -> Scenario {
+pub(super) fn request_impossible() -> Scenario {
     let mut workflow = serde_json::to_value(line("undo")).unwrap();
     workflow["steps"]["step_2"]["request"]["body"]["before"] =
         json!("${ steps.step_1.output.missing }");
@@ -171,7 +168,7 @@ fn request_impossible() -> Scenario {
 
 /// Two branches after the first step, and a last step that joins them and is refused: all three are
 /// undone.
-fn side_by_side() -> Scenario {
+pub(super) fn side_by_side() -> Scenario {
     Scenario {
         name: "side by side",
         workflow: workflow(json!({
@@ -192,7 +189,7 @@ fn side_by_side() -> Scenario {
 }
 
 /// Two tasks share every batch.
-fn two_tasks() -> Scenario {
+pub(super) fn two_tasks() -> Scenario {
     Scenario { name: "two tasks", tasks: &["t", "u"], ..silent_at_first() }
 }
 
