@@ -214,7 +214,7 @@ impl World<'_> {
                     Some(event) => (&event["data"]["task_id"], &event["metadata"]["event"]),
                     None => (&text["task_id"], &text["status"]),
                 };
-                let task_id = self.plain(task_id.as_str().unwrap());
+                let task_id = self.plain(task_id.as_str().unwrap_or("-"));
                 let told = format!("{task_id}: {}", what.as_str().unwrap());
                 self.told.entry(told).or_insert(now);
             }
