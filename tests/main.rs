@@ -13,6 +13,7 @@ mod arrows;
 mod bad_input;
 mod contract;
 mod cost;
+mod crash_points;
 mod end_to_end;
 mod event_source;
 mod exploration;

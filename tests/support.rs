@@ -32,8 +32,11 @@ pub(crate) struct TestClock(Arc<std::sync::Mutex<Timestamp>>);
 
 impl TestClock {
     pub(crate) fn advance(&self, seconds: i64) {
-        let mut now = self.0.lock().unwrap();
-        *now += jiff::SignedDuration::from_secs(seconds);
+        self.advance_by(jiff::SignedDuration::from_secs(seconds));
+    }
+
+    pub(crate) fn advance_by(&self, time: jiff::SignedDuration) {
+        *self.0.lock().unwrap() += time;
     }
 }
 
@@ -119,6 +122,11 @@ impl Deployment {
     pub(crate) fn watched(&self, role: &str, interceptors: Vec<SharedInterceptor>) -> TestPorts {
         let aws = AwsPorts::observed(&self.aws.sdk_config(), &self.config, role, interceptors);
         TestPorts { aws, clock: self.clock.clone() }
+    }
+
+    /// Ports whose clients are made from the test's own SDK configuration.
+    pub(crate) fn ports_over(&self, role: &str, sdk: &aws_config::SdkConfig) -> TestPorts {
+        TestPorts { aws: AwsPorts::new(sdk, &self.config, role), clock: self.clock.clone() }
     }
 
     pub(crate) fn sabotaged(&self, role: &str, sabotage: Sabotage) -> TestPorts {
@@ -229,6 +237,8 @@ pub(crate) fn failed(answer: &SqsBatchResponse) -> Vec<&str> {
 pub(crate) enum Cut {
     /// The process dies before the call.
     DieBefore,
+    /// The process dies after the call took effect, before its answer is there.
+    DieAfter,
     /// The call fails without effect.
     FailBefore,
     /// The call takes effect, its answer is lost, and so is the process's patience.
@@ -269,7 +279,9 @@ impl Sabotage {
 
     fn strike(&self) -> Result<(), BoxError> {
         match self.cut {
-            Cut::DieBefore => panic!("sabotage: the process dies at {}", self.operation),
+            Cut::DieBefore | Cut::DieAfter => {
+                panic!("sabotage: the process dies at {}", self.operation)
+            }
             Cut::FailBefore | Cut::FailAfter | Cut::RepeatAfter => {
                 Err("sabotage: the call fails".into())
             }
@@ -319,7 +331,7 @@ impl Intercept for Sabotage {
         }
         match self.cut {
             Cut::DieBefore | Cut::FailBefore => self.strike(),
-            Cut::FailAfter | Cut::RepeatAfter => {
+            Cut::DieAfter | Cut::FailAfter | Cut::RepeatAfter => {
                 bag.interceptor_state().store_put(Aimed);
                 Ok(())
             }

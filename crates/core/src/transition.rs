@@ -278,7 +278,7 @@ fn decide<'a>(
     match task.process_state {
         ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => match event {
             Event::Wake => go_on(workflow, task, context),
-            Event::Swept if !is_due(task, context) => Decision::ignore(Ignored::NotDue),
+            Event::Swept if !is_due(task, context) => not_due(workflow, task, context),
             Event::Swept => sweep(workflow, task, context),
             Event::Replied(reply) => replied(workflow, task, reply, context),
             Event::Commanded(command) => commanded(workflow, task, command, context),
@@ -296,7 +296,7 @@ fn decide<'a>(
             Event::Wake => ended(workflow, task, context),
             Event::Replied(reply) => replied(workflow, task, reply, context),
             Event::Commanded(command) => commanded(workflow, task, command, context),
-            Event::Swept if !is_due(task, context) => Decision::ignore(Ignored::NotDue),
+            Event::Swept if !is_due(task, context) => not_due(workflow, task, context),
             Event::Swept => alert_again(workflow, task, context),
             Event::AlertSent { ended_at } if task.due.is_some() && is_end(task, *ended_at) => {
                 alert_sent(workflow, task, context)
@@ -465,6 +465,23 @@ fn sweep<'a>(workflow: &'a Workflow, task: &Task, context: Context<'a>) -> Decis
     }
     change.ask_for_recovery();
     Decision::Change(change)
+}
+
+/// Another supervisor was quicker; or it was this one, whose save took effect and whose answer was
+/// lost. Then what that save decided has not been told to anybody.
+fn not_due<'a>(workflow: &'a Workflow, task: &Task, context: Context<'a>) -> Decision<'a> {
+    if !context.redelivered {
+        return Decision::ignore(Ignored::NotDue);
+    }
+    let mut tell = ending(task, workflow);
+    tell.extend(wakes(task, context));
+    let mut trial = Change::of(workflow, task, context);
+    trial.advance();
+    if trial.task != *task {
+        let wake = Wake { task_id: task.task_id.clone(), cause: WakeCause::Recovery };
+        tell.push(Effect::Wake { wake, after: std::time::Duration::ZERO });
+    }
+    Decision::Ignore { reason: Ignored::NotDue, send: Vec::new(), tell }
 }
 
 fn alert_again<'a>(workflow: &'a Workflow, task: &Task, context: Context<'a>) -> Decision<'a> {

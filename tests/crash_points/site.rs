@@ -1,0 +1,162 @@
+//! Where the runs of one scenario take place: a deployment on embedded AWS, and the test's own hands
+//! in its queues. It outlives a run; the tasks of each run have names of their own.
+
+use std::{collections::BTreeMap, num::NonZeroU32};
+
+use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
+use aws_sdk_sqs::{
+    Client,
+    types::{DeleteMessageBatchRequestEntry, Message, MessageSystemAttributeName},
+};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use steward_core::{
+    names::TaskId,
+    ports::{Clock, Ports, StateStore},
+    task::Task,
+};
+use steward_local::resources;
+
+use super::scenarios::Scenario;
+use crate::support::{Deployment, TestPorts};
+
+/// The client's own queue.
+pub(super) const CLIENT_QUEUE: &str = "client-shop";
+
+/// Longer than any run: whatever comes back is given back by the test.
+const VISIBILITY_SECONDS: i32 = 12 * 3600;
+
+/// Messages in a batch.
+const BATCH_SIZE: i32 = 10;
+
+pub(super) struct Site {
+    pub(super) scenario: Scenario,
+    pub(super) deployment: Deployment,
+    /// The test's own clients, which nothing cuts.
+    sqs: Client,
+    ports: TestPorts,
+    runs: u32,
+}
+
+impl Site {
+    pub(super) async fn new(scenario: &Scenario) -> Self {
+        let mut deployment = Deployment::new(&scenario.workflow).await;
+        // Or the calls of a sweep would depend on the names of its tasks.
+        deployment.config.shards = NonZeroU32::MIN;
+        let sdk = deployment.aws.sdk_config();
+        resources::create_queue(&sdk, CLIENT_QUEUE, false).await.unwrap();
+        // Whole milliseconds, as the state store keeps them.
+        let spare = deployment.clock.now().subsec_nanosecond() % 1_000_000;
+        deployment.clock.advance_by(SignedDuration::from_nanos(-i64::from(spare)));
+        let (sqs, ports) = (Client::new(&sdk), deployment.ports("test"));
+        Self { scenario: scenario.clone(), deployment, sqs, ports, runs: 0 }
+    }
+
+    /// What the names of the next run's tasks end in.
+    pub(super) fn next_run(&mut self) -> String {
+        self.runs += 1;
+        format!("-run{}", self.runs)
+    }
+
+    pub(super) fn queue(&self, name: &str) -> String {
+        self.deployment.config.scheduler_queue_url.replace(resources::SCHEDULER_QUEUE, name)
+    }
+
+    pub(super) async fn send(&self, queue: &str, body: String) {
+        let request = self.sqs.send_message().queue_url(self.queue(queue)).message_body(body);
+        request.send().await.unwrap();
+    }
+
+    /// A batch, which nobody else sees until it is given back.
+    pub(super) async fn receive(&self, queue: &str) -> Vec<Message> {
+        let request = self
+            .sqs
+            .receive_message()
+            .queue_url(queue)
+            .max_number_of_messages(BATCH_SIZE)
+            .visibility_timeout(VISIBILITY_SECONDS)
+            .message_system_attribute_names(MessageSystemAttributeName::All)
+            .message_attribute_names("All");
+        request.send().await.unwrap().messages.unwrap_or_default()
+    }
+
+    /// What was not acknowledged becomes visible again.
+    pub(super) async fn give_back(&self, queue: &str, messages: &[Message]) {
+        for message in messages {
+            let request = self.sqs.change_message_visibility().queue_url(queue);
+            let request = request.set_receipt_handle(message.receipt_handle.clone());
+            // What was acknowledged is not there any more, and SQS says so.
+            drop(request.visibility_timeout(0).send().await);
+        }
+    }
+
+    /// Everything in a queue that is the test's to read.
+    pub(super) async fn read(&self, queue: &str) -> Vec<Value> {
+        let mut texts = Vec::new();
+        loop {
+            let messages = self.receive(&self.queue(queue)).await;
+            let text = |message: &Message| serde_json::from_str(message.body().unwrap()).unwrap();
+            texts.extend(messages.iter().map(text));
+            if messages.len() < BATCH_SIZE.unsigned_abs() as usize {
+                return texts;
+            }
+        }
+    }
+
+    pub(super) async fn task(&self, id: &TaskId) -> Option<Task> {
+        self.ports.store().load(id).await.unwrap()
+    }
+
+    /// The tasks in the due index.
+    pub(super) async fn due(&self) -> Vec<TaskId> {
+        self.ports.store().due(0, Timestamp::MAX, None).await.unwrap().task_ids
+    }
+}
+
+/// The messages as Lambda hands them over.
+pub(super) fn event(messages: &[Message]) -> SqsEvent {
+    let records: Vec<_> = messages
+        .iter()
+        .map(|message| {
+            let attributes = message.attributes.iter().flatten();
+            let attributes: BTreeMap<_, _> =
+                attributes.map(|(name, value)| (name.as_str(), value)).collect();
+            json!({ "messageId": message.message_id, "body": message.body, "attributes": attributes })
+        })
+        .collect();
+    serde_json::from_value(json!({ "Records": records })).unwrap()
+}
+
+/// How often a message has been delivered.
+pub(super) fn receives(message: &Message) -> usize {
+    let name = MessageSystemAttributeName::ApproximateReceiveCount;
+    let count = message.attributes.as_ref().and_then(|attributes| attributes.get(&name));
+    count.unwrap().parse().unwrap()
+}
+
+/// Deletes what the handler did; whether all is done and gone. If this fails, it comes again.
+pub(super) async fn acknowledge(
+    sqs: &Client,
+    queue: &str,
+    messages: &[Message],
+    answer: &SqsBatchResponse,
+) -> bool {
+    let failures = &answer.batch_item_failures;
+    let is_done = |message: &&Message| {
+        !failures.iter().any(|f| Some(&f.item_identifier) == message.message_id.as_ref())
+    };
+    let entries: Vec<_> = messages
+        .iter()
+        .filter(is_done)
+        .enumerate()
+        .map(|(n, message)| {
+            let entry = DeleteMessageBatchRequestEntry::builder().id(n.to_string());
+            entry.set_receipt_handle(message.receipt_handle.clone()).build().unwrap()
+        })
+        .collect();
+    if entries.is_empty() {
+        return false;
+    }
+    let deleted = sqs.delete_message_batch().queue_url(queue).set_entries(Some(entries));
+    deleted.send().await.is_ok_and(|deleted| deleted.failed.is_empty()) && failures.is_empty()
+}
