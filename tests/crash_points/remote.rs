@@ -83,7 +83,7 @@ impl RemoteService for Remote {
         match manner {
             Some(Manner::RefusesUntilMended) if is_mended => Ok(self.take_effect(request)),
             Some(Manner::Refuses | Manner::RefusesUntilMended) => {
-                Err(Fault::Permanent { reason: "refused".to_owned() })
+                Err(Fault::Permanent { reason: "refused".to_owned(), may_have_run: false })
             }
             Some(Manner::SilentAtFirst) if request.attempt == 1 => {
                 self.take_effect(request);

@@ -19,7 +19,8 @@ use aws_sdk_sqs::{Client, types::Message};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use steward_core::{
-    command::Command, messages::SchedulerMessage, names::TaskId, ports::Clock, task::Task,
+    breaker::Settings, command::Command, messages::SchedulerMessage, names::TaskId, ports::Clock,
+    task::Task,
 };
 use steward_local::resources;
 
@@ -198,7 +199,8 @@ impl World<'_> {
             }
             Role::Scheduler => scheduler::handle(ports, event).await,
             Role::Agent => {
-                let agent = Agent { name: "a".parse().unwrap(), service: self.remote.clone() };
+                let name = "a".parse().unwrap();
+                let agent = Agent::new(name, self.remote.clone(), Settings::default());
                 agent::handle(ports, &agent, event, Timestamp::MAX).await
             }
             Role::Supervisor => unreachable!("no queue is the supervisor's"),
