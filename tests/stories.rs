@@ -100,7 +100,10 @@ stories! {
     extended_waits_then_alert
     failure_before_the_point_of_no_return_is_undone
     failure_of_an_agent_that_does_not_know_is_undone_too
+    failure_while_paused_ends_the_pause
     illegal_events_are_refused
+    impossible_step_leaves_those_beside_it_waiting
+    impossible_undo_holds_back_those_beside_it
     jitter_takes_up_to_half_of_a_pause
     last_running_branch_ends_an_undo
     late_branch_is_still_recorded_after_error
