@@ -77,11 +77,9 @@ pub(crate) fn arrow(before: &Task, event: &Event, answer: &Transition) -> Option
         Transition::Apply { task, .. } => {
             Some(Arrow { state, event: words(before, event, task), becomes: becomes(task) })
         }
-        Transition::Illegal(_) => Some(Arrow {
-            state,
-            event: "impossible reply".to_owned(),
-            becomes: "illegal".to_owned(),
-        }),
+        Transition::Illegal(_) => {
+            Some(Arrow { state, event: "corrupt reply".to_owned(), becomes: "illegal".to_owned() })
+        }
         Transition::Ignore { .. } => None,
     }
 }

@@ -3,26 +3,45 @@
 //! ```text
 //! # The first line says it in one sentence.
 //! timing   clock skew 2s, pickup within 30s
-//! workflow within 10m
-//!   reserve: within 20s, attempts 2
-//!   charge:  after reserve, body ${ steps.reserve.output.id }
+//! workflow within 10m, overdue undo
+//!   reserve: within 20s, attempts 2, backoff from 2s rate 3 up to 20s, undo (path /release)
+//!   charge:  after reserve, body ${ steps.reserve.output.id }, then undo
 //!
 //! submit                      => Pending; due 20s
 //! wake                        => Processing; request reserve #1 by 20s
 //! clock +22s
-//! sweep                       => reserve waiting (failures 1, reason kept); unlocked; due 52s;
-//!                                wake scheduler
+//! sweep                       => reserve waiting until 24s (failures 1, may have run, reason kept);
+//!                                unlocked; due 54s; wake scheduler in 2s
+//! ann completes reserve with {"id":"r-7"} because "done on the phone"
+//!                             => reserve completed (output kept); due 82s;
+//!                                request charge #1 by 82s with "r-7"; told: complete reserve
+//! agent fails charge #1 "card declined"
+//!                             => Undoing because "step charge: card declined"; task by 622s;
+//!                                charge failed (failures 1, reason kept);
+//!                                request undo of reserve #1 by 82s at /release
 //! ```
 //!
 //! The clock starts at 0s and moves only where a story says so; every time is counted from that
 //! start. Each `submit` begins another task. An answer first says what is saved (the task's new
-//! state, its steps with the documents kept beside it, when it is due), then what is sent, and only
-//! what changed. A line that is indented by four goes on with the one before it. What a story does
-//! not say of its timing and steps is `clock skew 2s, pickup within 30s`, `within 60s, attempts 3`.
+//! state and why it is undone, its own complete-by as `task by`, its steps and undos with the documents
+//! kept beside it, when it is due), then what is sent, and only what changed. A line that is indented
+//! by four goes on with the one before it.
+//!
+//! **Workflow.** A step may also say `extended wait 15m 2 times`, `then undo` (or `alert`), `backoff ...
+//! with jitter`, `not idempotent`, `point of no return`; its `undo (...)` says `within`, `attempts`,
+//! `backoff from`, `extended wait`, `path`, `body`. What a story does not say is `clock skew 2s, pickup
+//! within 30s`, `within 60s, attempts 3, backoff from 0s rate 2 up to 60s, then alert`, and no undo.
+//!
+//! **What happens.** `wake`, `sweep`, `alert sent`; `agent completes charge #1 with {...}`,
+//! `agent fails undo of charge #1 "gone"`, `agent defers charge #1 for 10s "breaker open"`, the last two
+//! perhaps `, may have run`. An operator's name and a verb make a command: `ann resubmits charge with
+//! input {...}, it did not run because "..."`, `skips`, `completes ... with`, `undoes`, `cancels`,
+//! `pauses`, `resumes`; `the same command` delivers the last one again. `(redelivered)` at the end says
+//! that the queue has delivered the message before.
 //!
 //! The runner plays the shell's part: it hands over the documents that `needs` asked for and no
 //! others, saves, and stores documents. After every line it also checks the laws that hold in every
-//! story: [`laws_of_the_task`], [`laws_of_the_end`], [`laws_of_what_is_told`].
+//! story: [`laws`].
 
 mod laws;
 mod left;
@@ -76,11 +95,15 @@ stories! {
     edit_that_makes_the_request_impossible
     edited_input_is_refused_if_an_attempt_may_have_run
     edited_input_makes_another_request
+    example_in_the_header
     extended_wait_then_undo
     extended_waits_then_alert
     failure_before_the_point_of_no_return_is_undone
     failure_of_an_agent_that_does_not_know_is_undone_too
+    failure_while_paused_ends_the_pause
     illegal_events_are_refused
+    impossible_step_leaves_those_beside_it_waiting
+    impossible_undo_holds_back_those_beside_it
     jitter_takes_up_to_half_of_a_pause
     last_running_branch_ends_an_undo
     late_branch_is_still_recorded_after_error
@@ -88,6 +111,8 @@ stories! {
     lifecycle_event_if_wanted
     long_wait_sends_no_wake_and_is_found_by_the_supervisor
     lost_recovery_wake_is_made_good
+    lost_wake_after_a_resumed_pause_is_made_good
+    lost_wake_after_an_impossible_request_is_made_good
     lost_wake_is_made_good_by_the_supervisor
     newest_twenty_commands_are_kept
     next_request_that_cannot_be_made
@@ -125,6 +150,7 @@ stories! {
     request_that_cannot_be_made_fails_its_step
     request_that_cannot_be_made_starts_no_other_branch
     running_branch_is_waited_for_before_what_came_before_it_is_undone
+    running_point_of_no_return_holds_back_every_undo
     running_point_of_no_return_is_waited_for
     scheduler_with_a_clock_behind_goes_on_at_complete_by
     scheduler_with_a_clock_behind_repeats_the_step_at_once

@@ -63,6 +63,13 @@ fn of_the_task(Decided { before, after, effects, .. }: &Decided<'_>) -> Laws {
         ("what was submitted stays", submitted(before) == submitted(after)),
         ("an attempt follows the one before it", attempts_grow(before, after)),
         ("what has begun stays on record", keeps_steps(before, after)),
+        ("what runs was sent", all_sent(before, after, effects)),
+        (
+            "what completed has no error",
+            after.actions().all(|(_, _, progress)| {
+                !matches!(progress.state, StepState::Completed { .. }) || progress.error.is_none()
+            }),
+        ),
     ]
 }
 
@@ -408,6 +415,15 @@ fn attempts_grow(before: &Task, after: &Task) -> bool {
     after.actions().all(|(step, action, new)| {
         let old = before.progress(step, action).map_or(0, |old| old.state.attempt());
         new.state.attempt() == old || new.state.attempt() == old + 1
+    })
+}
+
+/// Whether every attempt that begins is one that an agent hears of.
+fn all_sent(before: &Task, after: &Task, effects: &[Effect]) -> bool {
+    after.running().all(|(step, action, attempt, _)| {
+        let ran = before.running().any(|(s, a, n, _)| (s, a, n) == (step, action, attempt));
+        let sent = |r: &StepRequest| (&r.step, r.action, r.attempt) == (step, action, attempt);
+        ran || requests(effects).any(sent)
     })
 }
 

@@ -1,5 +1,4 @@
-# A task keeps its newest twenty commands. One that has been forgotten is a new one: it is decided by
-# where the task stands.
+# A task keeps its newest twenty commands on record; the older ones were told as events.
 workflow within 10m
   reserve: within 60s
 

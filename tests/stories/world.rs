@@ -224,9 +224,10 @@ impl<'a> World<'a> {
             (order, input.as_object_mut())
         {
             for (key, value) in patch.as_object().cloned().unwrap_or_default() {
-                match value {
-                    Value::Null => drop(input.remove(&key)),
-                    value => drop(input.insert(key, value)),
+                if value.is_null() {
+                    input.remove(&key);
+                } else {
+                    input.insert(key, value);
                 }
             }
         }

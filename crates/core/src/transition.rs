@@ -1,79 +1,82 @@
 //! The one decision: given a task, its workflow and an event, what is the task next, and what must
 //! be told to whom? Pure: no clock, no I/O, no randomness.
 //!
-//! | state      | event                                       | becomes                | and                          |
-//! | ---------- | ------------------------------------------- | ---------------------- | ---------------------------- |
-//! | Pending    | wake                                        | Processing             | first steps run              |
-//! | Pending    | wake, impossible                       | Undoing, Error         | the policy says which        |
-//! | Pending    | swept, nothing past due                     | Pending                | due later; wake              |
-//! | Pending    | swept, task past due                        | Undoing, Error         | the workflow says which      |
-//! | Pending    | undo                                        | Undoing, Undone        | Undoing only while paused    |
-//! | Pending    | cancel                                      | Error                  | alert                        |
-//! | Pending    | pause                                       | Pending                | nothing starts               |
-//! | Pending    | resume                                      | Pending, Processing    | as a wake, if in time        |
-//! | Pending    | resume, impossible                     | Undoing, Error         | the policy says which        |
-//! | Pending    | impossible reply                            | illegal                |                              |
-//! | Processing | wake                                        | Processing             | what waited runs again       |
-//! | Processing | wake, impossible                       | Undoing, Error         | the policy says which        |
-//! | Processing | step completed                              | Processing, Processed  | what comes after runs        |
-//! | Processing | step completed, impossible             | Undoing, Error         | the policy says which        |
-//! | Processing | step failed                                 | Undoing, Undone, Error | the policy says which        |
-//! | Processing | step failed, impossible                | Error                  | left to undo; alert          |
-//! | Processing | step deferred                               | Processing             | waits, uncounted; wake       |
-//! | Processing | swept, nothing past due                     | Processing             | due moves on; wake           |
-//! | Processing | swept, step past due                        | Processing             | counted, waits; wake         |
-//! | Processing | swept, attempts used up                     | Undoing, Error         | the policy says which        |
-//! | Processing | swept, task past due                        | Undoing, Error         | the workflow says which      |
-//! | Processing | resubmit                                    | Processing             | what waits runs at once      |
-//! | Processing | skip/complete                               | Processing, Processed  | what comes after runs        |
-//! | Processing | resubmit/skip/complete, impossible     | Undoing, Error         | the policy says which        |
-//! | Processing | undo                                        | Undoing, Undone        | undos run                    |
-//! | Processing | undo, impossible                       | Error                  | left to undo; alert          |
-//! | Processing | cancel                                      | Error                  | alert                        |
-//! | Processing | pause                                       | Processing             | nothing starts               |
-//! | Processing | resume                                      | Processing, Processed  | what is ready runs           |
-//! | Processing | resume, impossible                     | Undoing, Error         | the policy says which        |
-//! | Processing | impossible reply                            | illegal                |                              |
-//! | Undoing    | wake                                        | Undoing, Undone, Error | undos run                    |
-//! | Undoing    | wake, impossible                       | Error                  | left to undo; alert          |
-//! | Undoing    | step completed/step failed                  | Undoing, Undone, Error | on record; undos run         |
-//! | Undoing    | step completed/step failed, impossible | Error                  | left to undo; alert          |
-//! | Undoing    | undo completed                              | Undoing, Undone        | what came before is undone   |
-//! | Undoing    | undo completed, impossible             | Error                  | left to undo; alert          |
-//! | Undoing    | undo failed                                 | Error                  | left to undo; alert          |
-//! | Undoing    | undo deferred                               | Undoing                | waits, uncounted; wake       |
-//! | Undoing    | swept, nothing past due                     | Undoing                | due moves on; wake           |
-//! | Undoing    | swept, step past due                        | Undoing                | counted; an undo waits; wake |
-//! | Undoing    | swept, attempts used up                     | Error                  | left to undo; alert          |
-//! | Undoing    | swept, task past due                        | Error                  | left to undo; alert          |
-//! | Undoing    | resubmit                                    | Undoing                | what waits runs at once      |
-//! | Undoing    | skip/complete                               | Undoing, Undone        | what came before is undone   |
-//! | Undoing    | resubmit/skip/complete, impossible     | Error                  | left to undo; alert          |
-//! | Undoing    | cancel                                      | Error                  | left to undo; alert          |
-//! | Undoing    | pause                                       | Undoing                | nothing starts               |
-//! | Undoing    | resume                                      | Undoing, Undone, Error | as a wake                    |
-//! | Undoing    | resume, impossible                     | Error                  | left to undo; alert          |
-//! | Undoing    | impossible reply                            | illegal                |                              |
-//! | Processed  | undo                                        | Undoing, Undone        | undos run                    |
-//! | Processed  | undo, impossible                       | Error                  | left to undo; alert          |
-//! | Processed  | impossible reply                            | illegal                |                              |
-//! | Undone     | impossible reply                            | illegal                |                              |
-//! | Error      | any reply                                   | Error                  | on record; nothing starts    |
-//! | Error      | swept, alert unsent                         | Error                  | alert again                  |
-//! | Error      | alert sent                                  | Error                  | no longer due                |
-//! | Error      | resubmit/skip/complete                      | any but Pending        | goes on where it stopped     |
-//! | Error      | resubmit/skip/complete, impossible     | Undoing, Error         | the policy says which        |
-//! | Error      | undo                                        | Undoing, Undone        | undos run                    |
-//! | Error      | undo, impossible                       | Error                  | left to undo; alert          |
-//! | Error      | impossible reply                            | illegal                |                              |
-//! | any        | command refused                             | the same               | on record                    |
+//! | state      | event                              | becomes                | and                          |
+//! | ---------- | ---------------------------------- | ---------------------- | ---------------------------- |
+//! | Pending    | wake                               | Processing             | first steps run              |
+//! | Pending    | wake, impossible                   | Undoing, Error         | the policy says which        |
+//! | Pending    | swept, nothing past due            | Pending                | due later; wake              |
+//! | Pending    | swept, task past due               | Undoing, Error         | the workflow says which      |
+//! | Pending    | undo                               | Undoing, Undone        | Undoing only while paused    |
+//! | Pending    | cancel                             | Error                  | alert                        |
+//! | Pending    | pause                              | Pending                | nothing starts               |
+//! | Pending    | resume                             | Pending, Processing    | as a wake, if in time        |
+//! | Pending    | resume, impossible                 | Undoing, Error         | the policy says which        |
+//! | Pending    | corrupt reply                      | illegal                |                              |
+//! | Processing | wake                               | Processing             | what waited runs again       |
+//! | Processing | wake, impossible                   | Undoing, Error         | the policy says which        |
+//! | Processing | step completed                     | Processing, Processed  | what comes after runs        |
+//! | Processing | step completed, impossible         | Undoing, Error         | the policy says which        |
+//! | Processing | step failed                        | Undoing, Undone, Error | the policy says which        |
+//! | Processing | step failed, impossible            | Error                  | left to undo; alert          |
+//! | Processing | step deferred                      | Processing             | waits, uncounted; wake       |
+//! | Processing | swept, nothing past due            | Processing             | due moves on; wake           |
+//! | Processing | swept, step past due               | Processing             | counted, waits; wake         |
+//! | Processing | swept, attempts used up            | Undoing, Error         | the policy says which        |
+//! | Processing | swept, task past due               | Undoing, Error         | the workflow says which      |
+//! | Processing | resubmit                           | Processing             | what waits runs at once      |
+//! | Processing | skip/complete                      | Processing, Processed  | what comes after runs        |
+//! | Processing | resubmit/skip/complete, impossible | Undoing, Error         | the policy says which        |
+//! | Processing | undo                               | Undoing, Undone        | undos run                    |
+//! | Processing | undo, impossible                   | Error                  | left to undo; alert          |
+//! | Processing | cancel                             | Error                  | alert                        |
+//! | Processing | pause                              | Processing             | nothing starts               |
+//! | Processing | resume                             | Processing, Processed  | what is ready runs           |
+//! | Processing | resume, impossible                 | Undoing, Error         | the policy says which        |
+//! | Processing | corrupt reply                      | illegal                |                              |
+//! | Undoing    | wake                               | Undoing, Undone, Error | undos run                    |
+//! | Undoing    | wake, impossible                   | Error                  | left to undo; alert          |
+//! | Undoing    | step completed                     | Undoing, Undone, Error | on record; undos run         |
+//! | Undoing    | step failed                        | Undoing, Undone, Error | on record; undos run         |
+//! | Undoing    | step completed, impossible         | Error                  | left to undo; alert          |
+//! | Undoing    | step failed, impossible            | Error                  | left to undo; alert          |
+//! | Undoing    | undo completed                     | Undoing, Undone        | what came before is undone   |
+//! | Undoing    | undo completed, impossible         | Error                  | left to undo; alert          |
+//! | Undoing    | undo failed                        | Error                  | left to undo; alert          |
+//! | Undoing    | undo deferred                      | Undoing                | waits, uncounted; wake       |
+//! | Undoing    | swept, nothing past due            | Undoing                | due moves on; wake           |
+//! | Undoing    | swept, step past due               | Undoing                | counted; an undo waits; wake |
+//! | Undoing    | swept, attempts used up            | Error                  | left to undo; alert          |
+//! | Undoing    | swept, task past due               | Error                  | left to undo; alert          |
+//! | Undoing    | resubmit                           | Undoing                | what waits runs at once      |
+//! | Undoing    | skip/complete                      | Undoing, Undone        | what came before is undone   |
+//! | Undoing    | resubmit/skip/complete, impossible | Error                  | left to undo; alert          |
+//! | Undoing    | cancel                             | Error                  | left to undo; alert          |
+//! | Undoing    | pause                              | Undoing                | nothing starts               |
+//! | Undoing    | resume                             | Undoing, Undone, Error | as a wake                    |
+//! | Undoing    | resume, impossible                 | Error                  | left to undo; alert          |
+//! | Undoing    | corrupt reply                      | illegal                |                              |
+//! | Processed  | undo                               | Undoing, Undone        | undos run                    |
+//! | Processed  | undo, impossible                   | Error                  | left to undo; alert          |
+//! | Processed  | corrupt reply                      | illegal                |                              |
+//! | Undone     | corrupt reply                      | illegal                |                              |
+//! | Error      | any reply                          | Error                  | on record; nothing starts    |
+//! | Error      | swept, alert unsent                | Error                  | alert again                  |
+//! | Error      | alert sent                         | Error                  | no longer due                |
+//! | Error      | resubmit/skip/complete             | any but Pending        | goes on where it stopped     |
+//! | Error      | resubmit/skip/complete, impossible | Undoing, Error         | the policy says which        |
+//! | Error      | undo                               | Undoing, Undone        | undos run                    |
+//! | Error      | undo, impossible                   | Error                  | left to undo; alert          |
+//! | Error      | corrupt reply                      | illegal                |                              |
+//! | any        | command refused                    | the same               | on record                    |
 //!
-//! Each state and each event that a cell names stands for an arrow. `step` is a reply to the step
-//! itself; `undo completed` and the like are replies to its undo, `undo` alone is the operator's command.
-//! A step *failed* also if its output is over a limit, or if it was deferred and must not be repeated.
-//! *Impossible*: a request cannot be made from what is there. *Error* in Undoing without a reason
-//! of its own: the point of no return turned out to be passed. Each end tells the client, Error alerts
-//! the operator, each command is told. All that is not here is ignored, with its [reason](Ignored).
+//! Each state and each event that a cell names stands for an arrow. *Step* is an agent's reply about
+//! the step itself, *undo* with a verb one about its undo; *undo* alone is the operator's command, as
+//! are resubmit, skip, complete, cancel, pause and resume. A step failed also if its output is over a
+//! limit, or if it was deferred and must not be repeated. *Impossible*: what should run next makes no
+//! request. *Error*, where a row of Undoing names it beside others: the point of no return turned out
+//! to be passed. Every end tells the client, every Error is alerted, every command is told; all that
+//! is not here is ignored, with its [reason](Ignored).
 //!
 //! A duplicate, a stale attempt, a reply after complete-by: ignored. If the ignored message was
 //! delivered before, the effects of its first delivery may have been lost with the process, so they

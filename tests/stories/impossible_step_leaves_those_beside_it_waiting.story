@@ -1,0 +1,23 @@
+# A resubmitted step whose request cannot be made starts no other: what waited beside it waits on, and
+# goes on when the task does.
+workflow within 10m
+  reserve: body ${ input.item }
+  invoice: within 60s
+
+submit with {"item":"tea"}   => Pending; due 30s
+wake                         => Processing; request reserve #1 by 60s with "tea";
+                                request invoice #1 by 60s
+agent defers reserve #1 for 60s "breaker open"
+                             => reserve waiting until 60s (reason kept); wake scheduler in 60s
+agent defers invoice #1 for 60s "breaker open"
+                             => invoice waiting until 60s (reason kept); wake scheduler in 60s
+clock +1s
+ann resubmits with input {"item":null}
+                             => Error; reserve failed (failures 1, reason kept); input {} kept;
+                                due 31s;
+                                alert reserve "step reserve: expression `input.item`: there is no
+                                `item`"; told: resubmit with edited input
+clock +60s
+ann skips reserve            => Processing; task by 661s; reserve skipped; due 121s;
+                                request invoice #2 by 121s; told: skip reserve
+agent completes invoice #2   => Processed; invoice completed (output kept); no longer due

@@ -1,0 +1,22 @@
+# A wait that was not over when the task was resumed is woken again, and if that wake is lost too, the
+# supervisor makes it good; the same when the command is delivered again.
+timing   clock skew 2s, pickup within 30s
+workflow within 10m
+  charge: within 60s
+
+submit                       => Pending; due 30s
+wake                         => Processing; request charge #1 by 60s
+agent defers charge #1 for 20s "breaker open"
+                             => charge waiting until 20s (reason kept); wake scheduler in 20s
+ann pauses                   => paused; due 3600s; told: pause
+clock +10s
+wake                         => ignored: NothingReady
+ann resumes                  => task by 610s; no longer paused; due 50s; told: resume;
+                                wake scheduler in 10s
+the same command (redelivered)
+                             => ignored: DuplicateCommand; again told: resume;
+                                again wake scheduler in 10s
+clock +42s
+sweep                        => due 82s; wake scheduler
+wake                         => request charge #2 by 112s
+agent completes charge #2    => Processed; charge completed (output kept); no longer due
