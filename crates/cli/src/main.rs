@@ -10,6 +10,7 @@ mod audit;
 mod client;
 mod demo;
 mod local;
+mod simulate;
 mod table;
 mod tasks;
 mod workflows;
@@ -36,6 +37,8 @@ enum Command {
         #[command(flatten)]
         deployment: client::Deployment,
     },
+    /// Run simulated worlds from their seeds until one fails, or replay one.
+    Simulate(simulate::SimulateArgs),
     /// Show a task: where it stands, and the timeline of its attempts.
     Show {
         /// The task's id.
@@ -67,13 +70,15 @@ async fn main() -> ExitCode {
 
 async fn run() -> Result<()> {
     let cli = Cli::parse();
-    // The demo breaks things on purpose; what comes of it is in its table.
-    let level = if matches!(cli.command, Command::Demo(_)) { "off" } else { "warn" };
+    // These break things on purpose; what comes of it is in their tables.
+    let breaks = matches!(cli.command, Command::Demo(_) | Command::Simulate(_));
+    let level = if breaks { "off" } else { "warn" };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     match cli.command {
         Command::Demo(args) => demo::run(args).await,
         Command::Local(args) => local::run(args).await,
+        Command::Simulate(args) => simulate::run(args).await,
         Command::Submit { files, deployment } => tasks::submit(&files, &deployment).await,
         Command::Show { task, json, deployment } => tasks::show(&task, json, &deployment).await,
         Command::List(args) => tasks::list(args).await,

@@ -22,8 +22,8 @@ use jiff::Timestamp;
 use serde::{Serialize, de::DeserializeOwned};
 use steward_aws::definitions::PublishError;
 use steward_core::{
-    limits,
     events::BusEvent,
+    limits,
     names::WorkflowName,
     ports::{Channel, Clock, Definitions, EventBus, Outgoing, PortError, Ports, Queue, Timing},
     task::later,
@@ -171,6 +171,12 @@ impl MemoryChannel {
     #[must_use]
     pub fn take(&self, queue: &Queue) -> Vec<Outgoing> {
         lock(&self.queues).waiting.remove(queue).unwrap_or_default()
+    }
+
+    /// Takes what was sent to any queue since the last time, queue by queue, in the order sent.
+    #[must_use]
+    pub fn take_all(&self) -> Vec<Outgoing> {
+        std::mem::take(&mut lock(&self.queues).waiting).into_values().flatten().collect()
     }
 
     /// From now on there is no such queue: what waits in it is gone, and sending to it fails.
