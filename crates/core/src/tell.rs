@@ -48,7 +48,7 @@ fn alert(task: &Task, workflow: &Workflow) -> Happened {
         reason: task.error.clone().unwrap_or_default(),
     };
     match task.direction() {
-        Action::Undo => Happened::UndoFailed(trouble(undo::left(workflow, task))),
+        Action::Undo => Happened::UndoFailed(trouble(undo::left_or_unknown(workflow, task))),
         Action::Do => {
             let failed = task.steps.iter().filter(|(_, record)| record.run.state.is_failed());
             Happened::TaskInError(trouble(failed.map(|(name, _)| name.clone()).collect()))

@@ -51,6 +51,20 @@ pub fn left(workflow: &Workflow, task: &Task) -> Vec<StepName> {
     workflow.steps.keys().filter(|name| is_left(name)).cloned().collect()
 }
 
+/// The steps that an operator must see to when undoing fails: those that are left to undo, and those
+/// still with an agent, of which nobody knows yet.
+#[must_use]
+pub fn left_or_unknown(workflow: &Workflow, task: &Task) -> Vec<StepName> {
+    let is_unknown = |name: &StepName, record: &StepRecord| {
+        record.run.state.is_running() && has_undo(workflow, name)
+    };
+    let is_named = |name: &StepName| {
+        let record = task.steps.get(name);
+        record.is_some_and(|r| is_left(workflow, name, r) || is_unknown(name, r))
+    };
+    workflow.steps.keys().filter(|name| is_named(name)).cloned().collect()
+}
+
 /// The undos that can start now: not started, and everything that came after the step is undone.
 #[must_use]
 pub fn ready(workflow: &Workflow, task: &Task) -> Vec<StepName> {
@@ -83,10 +97,12 @@ pub fn is_done(workflow: &Workflow, task: &Task) -> bool {
 }
 
 fn is_left(workflow: &Workflow, name: &StepName, record: &StepRecord) -> bool {
-    let has_undo =
-        workflow.steps.get(name).is_some_and(|step| step.action(Action::Undo).is_some());
     let passed = record.undo.as_ref().is_some_and(|undo| undo.state.has_passed());
-    has_undo && has_effect(record) && !passed
+    has_undo(workflow, name) && has_effect(record) && !passed
+}
+
+fn has_undo(workflow: &Workflow, name: &StepName) -> bool {
+    workflow.steps.get(name).is_some_and(|step| step.action(Action::Undo).is_some())
 }
 
 /// Whether the step completed, or may have run.

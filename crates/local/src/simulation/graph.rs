@@ -55,6 +55,11 @@ impl Graph {
         self.steps.iter().filter(|(_, node)| node.point_of_no_return).map(|(name, _)| name)
     }
 
+    /// The steps that `step` names as those it comes after.
+    pub(super) fn directly_before(&self, step: &StepName) -> &[StepName] {
+        self.steps.get(step).map_or(&[], |node| &node.before)
+    }
+
     /// All steps that come before `step`, directly or not.
     pub(super) fn before(&self, step: &StepName) -> BTreeSet<&StepName> {
         let mut found = BTreeSet::new();

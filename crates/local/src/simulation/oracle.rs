@@ -18,6 +18,8 @@ use steward_core::{
 
 use super::{graph::Graph, ledger::Ledger, plan::Plan};
 
+const SECOND: Duration = Duration::from_secs(1);
+
 /// An alert as the operator saw it.
 #[derive(Debug, Clone)]
 pub(super) struct Alert {
@@ -34,6 +36,7 @@ type AttemptOf = (TaskId, StepName, Action, u32);
 pub(super) struct Oracle {
     graphs: BTreeMap<WorkflowName, Graph>,
     skew: Duration,
+    pickup_within: Duration,
     /// Every message arrives at once and no instance dies.
     calm: bool,
     /// The tasks as last saved.
@@ -54,6 +57,7 @@ impl Oracle {
         Self {
             graphs,
             skew: plan.timing.clock_skew,
+            pickup_within: plan.timing.pickup_within,
             calm: plan.weather.is_calm() && plan.commands.is_empty(),
             tasks: BTreeMap::new(),
             answered: BTreeSet::new(),
@@ -88,7 +92,7 @@ impl Oracle {
         if self.tasks.insert(task.task_id.clone(), task.clone()).is_some() {
             self.find(format!("{}: recorded twice", task.task_id));
         }
-        self.check_due(task);
+        self.check_due(task, task.submitted_at);
     }
 
     /// A save went through. `documents` are those there are, of the attempts that completed.
@@ -104,7 +108,7 @@ impl Oracle {
             let (old, new) = (before.revision, after.revision);
             self.find(format!("{id}: revision {new} was saved over revision {old}"));
         }
-        self.check_due(after);
+        self.check_due(after, now);
         self.check_end(before, after);
         for (step, action, progress) in after.actions() {
             let old = before.progress(step, action);
@@ -116,7 +120,7 @@ impl Oracle {
         self.tasks.insert(id.clone(), after.clone());
     }
 
-    fn check_due(&mut self, task: &Task) {
+    fn check_due(&mut self, task: &Task, now: Timestamp) {
         let id = &task.task_id;
         match task.due {
             None if !is_final(task) => self.find(format!("{id}: goes on, and has no due time")),
@@ -125,9 +129,19 @@ impl Oracle {
                 self.find(format!("{id}: is {}, and still due at {due}", task.process_state));
             }
             Some(due) => {
-                let last = task.running().map(|(.., complete_by)| complete_by).min();
-                if let Some(last) = last.filter(|last| due > *last && !is_final(task)) {
-                    self.find(format!("{id}: due at {due}, after a complete-by, {last}"));
+                let last = task.actions().filter_map(|(.., progress)| match progress.state {
+                    StepState::Running { complete_by, .. } => Some(complete_by),
+                    // A second for what a save takes.
+                    StepState::Waiting { until, .. } if task.paused_at.is_none() => {
+                        Some(until.max(now + self.skew) + self.pickup_within + SECOND)
+                    }
+                    StepState::Waiting { .. }
+                    | StepState::Completed { .. }
+                    | StepState::Failed { .. }
+                    | StepState::Skipped { .. } => None,
+                });
+                if let Some(last) = last.min().filter(|last| due > *last && !is_final(task)) {
+                    self.find(format!("{id}: due at {due}, later than it must be, {last}"));
                 }
             }
         }
@@ -373,7 +387,7 @@ impl Oracle {
                 "{of}, the point of no return, took effect after the undo of {undone}"
             ));
         }
-        for missing in graph.before(step) {
+        for missing in graph.directly_before(step) {
             let by_hand = self.is_by_hand(task_id, missing, Action::Do);
             if !by_hand && account(missing).is_none_or(|account| account.effects.is_empty()) {
                 found.push(format!("{of} took effect before {missing}, which it comes after"));

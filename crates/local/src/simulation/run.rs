@@ -77,20 +77,15 @@ impl Run {
     /// Runs until everything has come to rest, and judges it.
     pub(super) async fn through(mut self, seed: u64) -> Report {
         self.prepare();
-        let rested = self.until_quiet().await;
-        let mut round = 0;
-        while rested && round < ROUNDS && self.nothing_found() {
-            verdict(&self.world);
-            round += 1;
-            if !self.world.plan.attended || !self.world.attend(round) {
-                break;
-            }
+        for round in 0..=ROUNDS {
             if !self.until_quiet().await {
                 break;
             }
-        }
-        if rested {
             verdict(&self.world);
+            let attended = self.world.plan.attended && round < ROUNDS && self.nothing_found();
+            if !attended || !self.world.attend(round) {
+                break;
+            }
         }
         self.report(seed)
     }
