@@ -193,7 +193,7 @@ fn weather(dice: &mut Dice) -> Weather {
 
 fn temper(storm_until: Millis, dice: &mut Dice) -> Temper {
     let mut share = |often: f64, max: u64| {
-        if dice.chance(often) { dice.skewed(max) as f64 / 1_000.0 } else { 0.0 }
+        if dice.chance(often) { dice.within(0..=max) as f64 / 1_000.0 } else { 0.0 }
     };
     let mut temper = Temper {
         fail: share(0.5, 600),
@@ -236,7 +236,7 @@ fn instances(agents: &[AgentName], skew: Millis, dice: &mut Dice) -> Vec<Instanc
 
 fn tasks(workflows: &[Workflow], storm_until: Millis, dice: &mut Dice) -> Result<Vec<TaskPlan>> {
     let mut tasks = Vec::new();
-    for n in 1..=dice.within(1..=6) {
+    for n in 1..=dice.within(1..=8) {
         let Some(workflow) = dice.place(workflows.len()).and_then(|place| workflows.get(place))
         else {
             continue;
