@@ -17,6 +17,7 @@ mod operate;
 mod redrive;
 mod retry_all;
 mod show;
+mod simulate;
 mod table;
 mod tasks;
 mod workflows;
@@ -43,6 +44,8 @@ enum Command {
         #[command(flatten)]
         deployment: client::Deployment,
     },
+    /// Run simulated worlds from their seeds until one fails, or replay one.
+    Simulate(simulate::SimulateArgs),
     /// Show a task: where it stands, every attempt and command, and what comes next.
     Show {
         /// The task's id.
@@ -93,13 +96,15 @@ async fn main() -> ExitCode {
 
 async fn run() -> Result<()> {
     let cli = Cli::parse();
-    // The demo breaks things on purpose; what comes of it is in its table.
-    let level = if matches!(cli.command, Command::Demo(_)) { "off" } else { "warn" };
+    // These break things on purpose; what comes of it is in their tables.
+    let breaks = matches!(cli.command, Command::Demo(_) | Command::Simulate(_));
+    let level = if breaks { "off" } else { "warn" };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     match cli.command {
         Command::Demo(args) => demo::run(args).await,
         Command::Local(args) => local::run(args).await,
+        Command::Simulate(args) => simulate::run(args).await,
         Command::Submit { files, deployment } => tasks::submit(&files, &deployment).await,
         Command::Show { task, json, deployment } => show::show(&task, json, &deployment).await,
         Command::List(args) => tasks::list(args).await,

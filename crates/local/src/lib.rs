@@ -3,7 +3,8 @@
 //! The real handlers run through the real AWS SDK clients against [`embedded`] AWS services; the
 //! [`event_source`] loops do what Lambda does between a queue and a function; [`host`] starts it all.
 //! [`services`] are the remote services that the demo orders from, and misbehave on purpose.
-//! [`memory`] is the world without AWS, for stories and simulations.
+//! [`memory`] is the world without AWS, for stories and simulations; [`simulation`] is that world in a
+//! storm, from a seed.
 
 pub mod definitions;
 pub mod embedded;
@@ -12,3 +13,4 @@ pub mod host;
 pub mod memory;
 pub mod resources;
 pub mod services;
+pub mod simulation;

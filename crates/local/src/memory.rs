@@ -179,6 +179,12 @@ impl MemoryChannel {
         lock(&self.queues).dead_letters.insert(queue.to_owned(), messages);
     }
 
+    /// Takes what was sent to any queue since the last time, queue by queue, in the order sent.
+    #[must_use]
+    pub fn take_all(&self) -> Vec<Outgoing> {
+        std::mem::take(&mut lock(&self.queues).waiting).into_values().flatten().collect()
+    }
+
     /// From now on there is no such queue: what waits in it is gone, and sending to it fails.
     pub fn delete_queue(&self, queue: &Queue) {
         let mut queues = lock(&self.queues);

@@ -1,0 +1,101 @@
+//! The operators: what they do by plan, and how they attend to tasks once it is quiet. They know what
+//! the task's record says, and, where they must, what the services' books say.
+
+use steward_core::{
+    command::{Command, Order},
+    names::{StepName, TaskId},
+    task::{ProcessState, StepState, Task},
+};
+
+use super::{
+    oracle::{Oracle, is_final},
+    plan::{MINUTE, random_order},
+    world::{Happening, World},
+};
+
+impl World {
+    /// Puts the planned commands on the agenda.
+    pub(super) fn plan_commands(&self) {
+        for (n, planned) in self.plan.commands.iter().enumerate() {
+            let order = planned.order.clone();
+            if let Some(command) = command(&planned.task_id, format!("planned-{n}"), order) {
+                self.at(planned.at, Happening::Command(command, planned.copies));
+            }
+        }
+    }
+
+    /// Nobody forgets a task that is paused.
+    pub(super) fn look_for_paused(&self) {
+        let now = self.now();
+        let paused: Vec<_> = {
+            let state = self.state();
+            let tasks = state.oracle.tasks.values();
+            tasks.filter(|task| task.paused_at.is_some() && !is_final(task)).cloned().collect()
+        };
+        for task in paused {
+            let id = format!("resume-{now}");
+            if let Some(command) = command(&task.task_id, id, Order::Resume) {
+                self.at(now, Happening::Command(command, 1));
+            }
+        }
+        self.at(now + 10 * MINUTE, Happening::Look);
+    }
+
+    /// Once it is quiet: does something about tasks in Error, and now and then has one undone that
+    /// went well. Answers whether there was anything to do.
+    pub(super) fn attend(&self, round: u32) -> bool {
+        let now = self.now();
+        let tasks: Vec<_> = self.state().oracle.tasks.values().cloned().collect();
+        let mut attended = false;
+        for task in tasks {
+            let order = match task.process_state {
+                ProcessState::Error => self.order_for(&task),
+                ProcessState::Processed => self.state().dice.chance(0.1).then_some(Order::Undo),
+                ProcessState::Pending
+                | ProcessState::Processing
+                | ProcessState::Undoing
+                | ProcessState::Undone => None,
+            };
+            let id = format!("attended-{round}");
+            let command = order.and_then(|order| command(&task.task_id, id, order));
+            if let Some(command) = command {
+                self.at(now, Happening::Command(command, 1));
+                attended = true;
+            }
+        }
+        attended
+    }
+
+    /// What may help a task in Error: what the operator says did not run, did not.
+    fn order_for(&self, task: &Task) -> Option<Order> {
+        let workflow = self.plan.workflows.iter().find(|w| w.name == task.workflow)?;
+        let mut state = self.state();
+        let failed: Vec<_> = task
+            .actions()
+            .filter(|(.., progress)| {
+                matches!(progress.state, StepState::Failed { .. } | StepState::Waiting { .. })
+            })
+            .map(|(step, ..)| step.clone())
+            .collect();
+        let step = state.dice.place(failed.len()).and_then(|place| failed.get(place)).cloned();
+        let did_not_run = |step: &StepName| {
+            let account = state.ledger.account(&task.task_id, step);
+            account.is_none_or(|account| account.effects.is_empty())
+        };
+        let did_not_run = step.as_ref().is_some_and(did_not_run) && task.undo_reason.is_none();
+        Some(match state.dice.within(0..=5) {
+            0 => Order::Resubmit { step, input: None, did_not_run },
+            1 => Order::Resubmit { step: None, input: None, did_not_run: false },
+            2 => Order::Skip { step, did_not_run },
+            3 => Order::Complete { step, output: Oracle::by_hand() },
+            4 => Order::Undo,
+            _ => random_order(workflow, &mut state.dice),
+        })
+    }
+}
+
+fn command(task_id: &TaskId, id: String, order: Order) -> Option<Command> {
+    let command_id = id.parse().ok()?;
+    let (by, why) = ("simulation".to_owned(), "to see what comes of it".to_owned());
+    Some(Command { command_id, task_id: task_id.clone(), by, why, order })
+}

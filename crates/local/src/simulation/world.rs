@@ -1,0 +1,191 @@
+//! What all parts of one simulated world share: the virtual clock, the dice, the queues, the ledger,
+//! the oracle, the trace, and the agenda of what is to happen when.
+
+use std::{
+    collections::BTreeMap,
+    num::NonZeroU32,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use steward_core::{
+    command::Command,
+    messages::{SchedulerMessage, StepRequest, Submission},
+    ports::{Outgoing, Queue},
+    task::later,
+};
+use tokio::{sync::Notify, time::Instant};
+
+use super::{
+    dice::Dice,
+    ledger::Ledger,
+    network::{Feed, Network},
+    oracle::Oracle,
+    plan::{Millis, Plan, SECOND},
+};
+use crate::memory::MemoryPorts;
+
+/// Something that is to happen.
+#[derive(Debug)]
+pub(super) enum Happening {
+    /// A client submits the task of this place in the plan.
+    Submit(usize),
+    /// An operator's command, this often.
+    Command(Command, u64),
+    /// Any instance dies, and the next such death is drawn.
+    Death,
+    /// The instance of this place comes back.
+    Revive(usize),
+    /// The supervisor of this place is to sweep.
+    Sweep(usize),
+    /// A call whose agent waits no more takes effect.
+    LateEffect(Box<StepRequest>),
+    /// The storm is over.
+    Calm,
+    /// An operator looks for paused tasks.
+    Look,
+}
+
+/// One simulated world.
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) plan: Plan,
+    pub(super) memory: MemoryPorts,
+    start: Instant,
+    /// A message or an event has come.
+    pub(super) changed: Notify,
+    state: Mutex<State>,
+}
+
+/// What changes in it.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) dice: Dice,
+    pub(super) network: Network,
+    pub(super) ledger: Ledger,
+    pub(super) oracle: Oracle,
+    pub(super) agenda: BTreeMap<(Millis, u64), Happening>,
+    appointments: u64,
+    pub(super) trace: Option<Vec<String>>,
+    pub(super) faults: u64,
+    pub(super) storm: bool,
+}
+
+impl World {
+    pub(super) fn new(seed: u64, plan: Plan, traced: bool) -> Self {
+        let shards = NonZeroU32::new(plan.shards).unwrap_or(NonZeroU32::MIN);
+        let state = State {
+            dice: Dice::new(seed),
+            network: Network::default(),
+            ledger: Ledger::default(),
+            oracle: Oracle::new(&plan),
+            agenda: BTreeMap::new(),
+            appointments: 0,
+            trace: traced.then(Vec::new),
+            faults: 0,
+            storm: true,
+        };
+        Self {
+            memory: MemoryPorts::new(plan.timing, shards),
+            plan,
+            start: Instant::now(),
+            changed: Notify::new(),
+            state: Mutex::new(state),
+        }
+    }
+
+    /// The changing part. Its guard is never held while anything waits.
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The true time since the start.
+    pub(super) fn now(&self) -> Millis {
+        self.start.elapsed().as_millis() as Millis
+    }
+
+    /// The true time of day.
+    pub(super) fn time(&self) -> Timestamp {
+        // The worlds begin with the year 2026.
+        let epoch = Timestamp::from_second(1_767_225_600).unwrap_or_default();
+        later(epoch, self.start.elapsed())
+    }
+
+    pub(super) async fn sleep_until(&self, at: Millis) {
+        tokio::time::sleep_until(self.start + Duration::from_millis(at)).await;
+    }
+
+    /// Puts something on the agenda.
+    pub(super) fn at(&self, at: Millis, happening: Happening) {
+        let mut state = self.state();
+        state.appointments += 1;
+        let number = state.appointments;
+        state.agenda.insert((at.max(self.now()), number), happening);
+        self.changed.notify_one();
+    }
+
+    /// One line of the trace, if anyone reads it.
+    pub(super) fn note(&self, who: &str, what: impl FnOnce() -> String) {
+        let now = self.now();
+        let mut state = self.state();
+        if let Some(trace) = &mut state.trace {
+            let (seconds, millis) = (now / SECOND, now % SECOND);
+            trace.push(format!("{seconds:>6}.{millis:03}s {who:<16} {}", what()));
+        }
+    }
+
+    /// A fault was injected.
+    pub(super) fn fault(&self, who: &str, what: impl FnOnce() -> String) {
+        self.state().faults += 1;
+        self.note(who, || format!("! {}", what()));
+    }
+
+    /// Carries a message over the network: late, twice and out of order, as the weather is.
+    pub(super) fn carry(&self, message: &Outgoing) {
+        let now = self.now();
+        let feed = match &message.queue {
+            Queue::Scheduler => Feed::Scheduler,
+            Queue::Agent(name) => Feed::Agent(name.clone()),
+            Queue::Client(_) | Queue::Rejected => return self.state().oracle.sent(message),
+        };
+        self.state().oracle.sent(message);
+        // Whole seconds, rounded up, as on SQS.
+        let delay = message.delay.as_millis().div_ceil(1_000) as Millis * SECOND;
+        self.put(feed, now + delay, message);
+    }
+
+    /// A client's submission sets out.
+    pub(super) fn submit(&self, submission: &Submission) {
+        let body = serde_json::to_string(submission).unwrap_or_default();
+        self.put(Feed::Submissions, self.now(), &plain(Queue::Rejected, body));
+    }
+
+    /// An operator's command sets out.
+    pub(super) fn command(&self, command: &Command) {
+        let body = serde_json::to_string(&SchedulerMessage::Command(command.clone()));
+        self.put(Feed::Scheduler, self.now(), &plain(Queue::Scheduler, body.unwrap_or_default()));
+    }
+
+    fn put(&self, feed: Feed, at: Millis, message: &Outgoing) {
+        let mut state = self.state();
+        let weather = &self.plan.weather;
+        let storm = state.storm;
+        let copies = if storm && state.dice.chance(weather.duplicate) { 2 } else { 1 };
+        let mut delayed = copies - 1;
+        for _ in 0..copies {
+            let mut transit = state.dice.within(1..=20);
+            if storm && state.dice.chance(weather.delay) {
+                transit += state.dice.skewed(weather.delay_max);
+                delayed += 1;
+            }
+            state.network.put(feed.clone(), at + transit, message);
+        }
+        state.faults += delayed;
+        self.changed.notify_one();
+    }
+}
+
+fn plain(queue: Queue, body: String) -> Outgoing {
+    Outgoing { queue, body, attributes: Vec::new(), delay: Duration::ZERO }
+}
