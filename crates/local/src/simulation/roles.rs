@@ -1,9 +1,14 @@
 //! How each role's real handler is called: the one place that knows their signatures.
 
+use std::sync::Arc;
+
 use anyhow::Result;
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use jiff::Timestamp;
-use steward_core::{names::AgentName, ports::Ports, submission::ReplyQueues, task::later};
+use steward_agent::Guard;
+use steward_core::{
+    breaker::Settings, names::AgentName, ports::Ports, submission::ReplyQueues, task::later,
+};
 
 use super::{plan::Role, ports::SimPorts, service::SimService};
 
@@ -14,6 +19,7 @@ pub(super) const REPLY_QUEUE: &str = "https://queues.example/client";
 pub(super) async fn handle(
     role: &Role,
     ports: &SimPorts,
+    kept: Option<Kept>,
     event: SqsEvent,
     limit: std::time::Duration,
 ) -> Vec<String> {
@@ -24,7 +30,8 @@ pub(super) async fn handle(
         }
         Role::Scheduler => scheduler::handle(ports, event).await,
         Role::Agent(name) => {
-            let agent = agent(ports, name);
+            let Some(kept) = kept else { return Vec::new() };
+            let agent = agent(ports, name, kept);
             agent::handle(ports, &agent, event, deadline).await
         }
         Role::Supervisor => SqsBatchResponse::default(),
@@ -32,8 +39,20 @@ pub(super) async fn handle(
     response.batch_item_failures.into_iter().map(|failure| failure.item_identifier).collect()
 }
 
-fn agent(ports: &SimPorts, name: &AgentName) -> agent::Agent<SimService> {
-    agent::Agent { name: name.clone(), service: SimService::new(ports.seam(), name.clone()) }
+/// What an agent instance keeps from one invocation to the next, for as long as it lives.
+pub(super) type Kept = Arc<Guard>;
+
+/// What an instance begins its life with.
+pub(super) fn kept(role: &Role) -> Option<Kept> {
+    match role {
+        Role::Agent(name) => Some(Arc::new(Guard::new(name.clone(), Settings::default()))),
+        Role::Submission | Role::Scheduler | Role::Supervisor => None,
+    }
+}
+
+fn agent(ports: &SimPorts, name: &AgentName, kept: Kept) -> agent::Agent<SimService> {
+    let service = SimService::new(ports.seam(), name.clone());
+    agent::Agent { name: name.clone(), service, guard: kept }
 }
 
 /// Lets a supervisor sweep once.

@@ -45,6 +45,7 @@ pub(super) struct Run {
 struct Instance {
     plan: InstancePlan,
     life: u32,
+    kept: Option<roles::Kept>,
     standing: Standing,
 }
 
@@ -68,6 +69,7 @@ impl Run {
         let instance = |plan: &InstancePlan| Instance {
             plan: plan.clone(),
             life: 1,
+            kept: roles::kept(&plan.role),
             standing: Standing::Idle,
         };
         let instances = world.plan.instances.iter().map(instance).collect();
@@ -198,7 +200,7 @@ impl Run {
                 if !world.state().oracle.tasks.contains_key(id) {
                     return;
                 }
-                world.note("operator", || format!("{id}: {}", order.describe()));
+                world.note("operator", || format!("{id}: {}", order.describe(&[])));
                 (0..copies).for_each(|_| world.command(&command));
             }
             Happening::LateEffect(request) => drop(world.take_effect(&request)),
@@ -211,6 +213,7 @@ impl Run {
                 if let Some(instance) = self.instances.get_mut(place) {
                     instance.standing = Standing::Idle;
                     instance.life += 1;
+                    instance.kept = roles::kept(&instance.plan.role);
                 }
             }
             Happening::Death => self.death(now),
@@ -272,6 +275,7 @@ impl Run {
             let Some(instance) = self.instances.get(place) else { return };
             let role = instance.plan.role.clone();
             let idle = matches!(instance.standing, Standing::Idle);
+            let kept = instance.kept.clone();
             let Some(feed) = Feed::of(&role).filter(|_| idle) else { continue };
             let now = self.world.now();
             let mut state = self.world.state();
@@ -289,7 +293,7 @@ impl Run {
             drop(state);
             if !messages.is_empty() {
                 self.invoke(place, messages, |ports, limit| {
-                    async move { roles::handle(&role, &ports, event, limit).await }.boxed()
+                    async move { roles::handle(&role, &ports, kept, event, limit).await }.boxed()
                 });
             }
         }

@@ -96,9 +96,11 @@ impl RemoteService for SimService {
             Answer::Error => {
                 let patience = world.state().dice.pick(None, &[Some(SECOND), Some(20 * SECOND)]);
                 let retry_after = patience.map(Duration::from_millis);
-                Err(Fault::Transient { reason: "503".to_owned(), retry_after })
+                Err(Fault::Transient { reason: "503".to_owned(), retry_after, may_have_run: true })
             }
-            Answer::Refused => Err(Fault::Permanent { reason: "422".to_owned() }),
+            Answer::Refused => {
+                Err(Fault::Permanent { reason: "422".to_owned(), may_have_run: false })
+            }
             Answer::Never => std::future::pending().await,
         }
     }

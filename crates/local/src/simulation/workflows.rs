@@ -10,7 +10,7 @@ const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
 /// Whether agents claim an attempt before they call a service that does not recognise a repeated
 /// call. Until they do, no step here is `idempotent: false`.
-pub(super) const AGENTS_CLAIM: bool = false;
+pub(super) const AGENTS_CLAIM: bool = true;
 
 /// A random definition.
 pub(super) fn workflow(name: &str, dice: &mut Dice) -> Result<Workflow> {
