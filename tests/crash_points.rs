@@ -34,6 +34,16 @@ fn completed_task_survives_any_cut() {
 }
 
 #[test]
+fn completed_task_survives_any_cut_whose_message_comes_back_at_once() {
+    cut_everywhere(&scenarios::completed().in_haste(), ALL, &[]);
+}
+
+#[test]
+fn undone_task_survives_any_cut_whose_message_comes_back_at_once() {
+    cut_everywhere(&scenarios::undone().in_haste(), ALL, &[]);
+}
+
+#[test]
 fn refused_task_survives_any_cut() {
     cut_everywhere(&scenarios::refused(), ALL, &[]);
 }

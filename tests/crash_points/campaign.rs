@@ -21,6 +21,7 @@ const PROBLEMS_SHOWN: usize = 5;
 
 /// Runs a scenario with each of `firsts` at every call, and then with each of `seconds` at every call
 /// after it. Fails if any run does not end as it must.
+#[expect(clippy::print_stdout, reason = "says how many runs there were")]
 pub(super) fn cut_everywhere(scenario: &Scenario, firsts: &[Cut], seconds: &[Cut]) {
     let mut core = Core::new();
     let uncut = core.run(scenario, &[]).unwrap();

@@ -95,7 +95,7 @@ fn may_wait(calls: &[Call], CutAt { call, cut }: CutAt) -> bool {
         }
 }
 
-/// The calls by role and in their order, as `scheduler #3 PutItem steward-tasks`.
+/// A cut in words, its call counted by role: `DieAfter at call 3 of Scheduler: ...`.
 pub(super) fn name(calls: &[Call], CutAt { call, cut }: CutAt) -> String {
     let Some(at) = calls.get(call) else { return format!("{cut:?} at a call that never came") };
     let number = calls.iter().take(call + 1).filter(|c| c.role == at.role).count();

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use steward_core::{command::Order, messages::Action, task::ProcessState, workflow::Workflow};
 
-use super::remote::Manner;
+use super::{remote::Manner, world::ComesBack};
 
 /// A story with one ending.
 #[derive(Debug, Clone)]
@@ -16,7 +16,15 @@ pub(super) struct Scenario {
     pub(super) manners: Vec<(&'static str, Action, Manner)>,
     /// What an operator asks after an alert, having mended the service.
     pub(super) operator: Option<Order>,
+    pub(super) comes_back: ComesBack,
     pub(super) ending: Ending,
+}
+
+impl Scenario {
+    /// The same, but what is not acknowledged comes back at once.
+    pub(super) fn in_haste(self) -> Self {
+        Self { comes_back: ComesBack::AtOnce, ..self }
+    }
 }
 
 /// How each task of a scenario ends.
@@ -43,6 +51,7 @@ pub(super) fn completed() -> Scenario {
         tasks: &["t"],
         manners: vec![],
         operator: None,
+        comes_back: ComesBack::Last,
         ending: Ending {
             state: ProcessState::Processed,
             effects: &[STEP_1, STEP_2],

@@ -8,8 +8,8 @@
 //!    until nothing is due
 //! ```
 //!
-//! What a handler did not do, or did not live to acknowledge, comes back at once, as SQS would bring
-//! it after the visibility timeout.
+//! What a handler did not do, or did not live to acknowledge, comes back as SQS would bring it after
+//! the visibility timeout: at once, or when everything else that was under way has arrived.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -55,6 +55,15 @@ pub(super) struct Run {
     pub(super) wrong: Vec<String>,
 }
 
+/// When a message comes back that was not acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ComesBack {
+    /// Before anything that follows from its first delivery.
+    AtOnce,
+    /// After everything that follows from its first delivery.
+    Last,
+}
+
 /// A function's process, with clients of its own.
 struct Instance {
     ports: TestPorts,
@@ -74,6 +83,8 @@ struct World<'s> {
     told: BTreeMap<String, Duration>,
     has_commanded: bool,
     receives_max: usize,
+    /// Batches that come back last, with their queues.
+    held_back: Vec<(String, Vec<Message>)>,
 }
 
 /// Runs the site's scenario to its end, with these cuts.
@@ -87,6 +98,7 @@ pub(super) async fn run(site: &mut Site, cuts: &[CutAt]) -> Run {
         told: BTreeMap::new(),
         has_commanded: false,
         receives_max: cuts.len() + 1,
+        held_back: Vec::new(),
         site,
         suffix,
     };
@@ -149,11 +161,18 @@ impl World<'_> {
         self.instances.entry(role).or_insert_with(start).clone()
     }
 
-    /// One batch from each queue; whether there was any.
+    /// One batch from each queue, or else what was held back; whether there was any.
     async fn deliver_all(&mut self) -> Result<bool, String> {
         let mut any = self.deliver(Role::Submission, resources::SUBMISSIONS_QUEUE).await?;
         any |= self.deliver(Role::Scheduler, resources::SCHEDULER_QUEUE).await?;
-        Ok(any | self.deliver(Role::Agent, AGENT_QUEUE).await?)
+        any |= self.deliver(Role::Agent, AGENT_QUEUE).await?;
+        if any || self.held_back.is_empty() {
+            return Ok(any);
+        }
+        for (queue, messages) in std::mem::take(&mut self.held_back) {
+            self.site.give_back(&queue, &messages).await;
+        }
+        Ok(true)
     }
 
     async fn deliver(&mut self, role: Role, queue: &str) -> Result<bool, String> {
@@ -177,7 +196,10 @@ impl World<'_> {
             self.instances.remove(&role);
         }
         if done != Some(true) {
-            self.site.give_back(&queue, &messages).await;
+            match self.site.scenario.comes_back {
+                ComesBack::AtOnce => self.site.give_back(&queue, &messages).await,
+                ComesBack::Last => self.held_back.push((queue, messages)),
+            }
         }
         Ok(true)
     }
