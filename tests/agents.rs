@@ -28,7 +28,7 @@ use steward_core::{
 };
 use tokio::{net::TcpListener, sync::Semaphore, task::JoinSet};
 
-use crate::support::{Cut, Deployment, Sabotage, TestPorts, event, failed, line};
+use crate::support::{Cut, Deployment, Sabotage, TestPorts, event, failed, line, whole_millis};
 
 const NONE: [Value; 0] = [];
 
@@ -266,7 +266,7 @@ async fn corrupt_messages_fail_and_are_alerted_when_they_first_come() {
         let mut details: Vec<_> =
             alerts.iter().map(|alert| alert["detail"]["data"].clone()).collect();
         details.sort_by_key(|detail| detail["message_id"].to_string());
-        let at = json!(ports.clock().now());
+        let at = json!(whole_millis(ports.clock().now()));
         assert!(alerts.iter().all(|alert| alert["detail"]["metadata"]["at"] == at));
         let expected = expected.map(|(message_id, reason)| {
             json!({ "role": "a", "message_id": message_id, "reason": reason })

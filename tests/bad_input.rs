@@ -22,7 +22,7 @@ use steward_local::{
 };
 use tokio::net::TcpSocket;
 
-use crate::support::{Deployment, event, failed};
+use crate::support::{Deployment, event, failed, whole_millis};
 
 /// The workflow that ships.
 fn order() -> Workflow {
@@ -74,7 +74,10 @@ impl Door {
             assert_eq!(event["detail-type"], "Submission Refused");
             let (metadata, alert) = (&event["detail"]["metadata"], &event["detail"]["data"]);
             assert_eq!(metadata["event"], "submission_refused");
-            assert_eq!(metadata["at"], json!(self.deployment.ports("reader").clock().now()));
+            assert_eq!(
+                metadata["at"],
+                json!(whole_millis(self.deployment.ports("reader").clock().now()))
+            );
             (optional(&alert["task_id"]), alert["reason"].as_str().unwrap().to_owned())
         });
         sorted(alerts.collect())
@@ -464,7 +467,7 @@ async fn over_http_a_submission_is_accepted_with_its_address_however_often_it_co
     assert_eq!(task.status(), StatusCode::OK);
     let task: Value = serde_json::from_str(&task.text().await.unwrap()).unwrap();
     assert_eq!(task["task_id"], "shop:7");
-    assert_eq!((&task["workflow"], &task["version"]), (&json!("order"), &json!(1)));
+    assert_eq!((&task["workflow"], &task["version"]), (&json!("order"), &json!(2)));
     assert_eq!(task["submitted_at"], json!(first));
 }
 

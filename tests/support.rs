@@ -82,6 +82,11 @@ impl Ports for TestPorts {
     }
 }
 
+/// A time as events say it.
+pub(crate) fn whole_millis(time: Timestamp) -> Timestamp {
+    Timestamp::from_millisecond(time.as_millisecond()).unwrap()
+}
+
 /// A workflow of `steps` steps in a row, all of agent `a`: each reads the input and the output of
 /// the one before, has two attempts and 30 seconds for each.
 pub(crate) fn line(steps: usize) -> Workflow {

@@ -93,10 +93,7 @@ pub(super) fn full_task(task_id: &str) -> Task {
         steps: [
             (step("book"), record(StepState::Running { attempt: 1, complete_by }, 0, None)),
             (step("charge"), record(StepState::Failed { attempt: 3 }, 3, Some("declined"))),
-            (
-                step("notify"),
-                record(StepState::Waiting { attempt: 2, until }, 2, Some("503, later")),
-            ),
+            (step("notify"), record(StepState::waiting(2, until), 2, Some("503, later"))),
             (step("pack"), record(StepState::Running { attempt: 100, complete_by }, 99, Some(""))),
             (
                 step("reserve"),
@@ -116,7 +113,11 @@ pub(super) fn full_task(task_id: &str) -> Task {
                         may_have_run: true,
                         ..Progress::new(StepState::Skipped { attempt: 0 })
                     },
-                    undo: Some(Progress::new(StepState::Waiting { attempt: 1, until })),
+                    undo: Some(Progress::new(StepState::Waiting {
+                        attempt: 1,
+                        until,
+                        complete_by: Some(complete_by),
+                    })),
                 },
             ),
         ]

@@ -317,7 +317,7 @@ fn learn(after: &mut World, reply: &StepReply) {
         Outcome::Completed { .. } => true,
         Outcome::Failed { may_have_run, .. } => *may_have_run,
         Outcome::Deferred { may_have_run, .. } => {
-            after.budget.deferrals -= 1;
+            after.budget.deferrals = after.budget.deferrals.saturating_sub(1);
             *may_have_run
         }
     };
@@ -361,7 +361,7 @@ fn lost(after: &World, event: &Event, effects: &[Effect], applied: bool) -> Opti
         })
     };
     let waits = after.task.iter().flat_map(Task::actions).filter_map(|(step, action, progress)| {
-        let StepState::Waiting { attempt: number, until } = progress.state else { return None };
+        let StepState::Waiting { attempt: number, until, .. } = progress.state else { return None };
         let attempt = Attempt { step: step.clone(), action, number };
         is_lost(&until).then_some((attempt, until))
     });

@@ -9,7 +9,7 @@ agent fails reserve #1 "no stock"
                              => Error; reserve failed (failures 1, reason kept);
                                 alert reserve "step reserve: no stock"
 ann resubmits                => Processing; reserve running (failures 0); due 60s;
-                                request reserve #2 by 60s; told: resubmit
+                                request reserve #2 by 60s; told: resubmit reserve
 alert sent                   => ignored: NotDue
 agent completes reserve #2   => reserve completed (output kept); request charge #1 by 60s
 agent completes charge #1    => Processed; charge completed (output kept); no longer due

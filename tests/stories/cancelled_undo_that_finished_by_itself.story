@@ -18,7 +18,7 @@ agent defers undo of reserve #1 for 10s "breaker open"
 alert sent                   => no longer due
 clock +1s
 ann resubmits                => Undoing; task by 3601s; due 61s; request undo of reserve #2 by 61s;
-                                told: resubmit
+                                told: resubmit reserve
 agent completes undo of reserve #2
                              => Undone; reserve undone (output kept); no longer due
 
@@ -30,7 +30,7 @@ agent defers reserve #1 for 10s "breaker open"
 alert sent                   => no longer due
 clock +1s
 ann resubmits                => Processing; task by 3602s; due 62s; request reserve #2 by 62s;
-                                told: resubmit
+                                told: resubmit reserve
 agent completes reserve #2   => reserve completed (output kept); request charge #1 by 62s
 ann cancels                  => Error; due 32s; alert "cancelled by ann: a test"; told: cancel
 agent completes charge #1    => charge completed (output kept)

@@ -13,15 +13,15 @@ agent fails reserve #1 "no stock"
                                 alert reserve "step reserve: no stock"
 ann resubmits because "there is more"
                              => Processing; reserve running (failures 0); due 60s;
-                                request reserve #2 by 60s with "tea"; told: resubmit
+                                request reserve #2 by 60s with "tea"; told: resubmit reserve
 the same command             => ignored: DuplicateCommand
 the same command (redelivered)
                              => ignored: DuplicateCommand;
-                                again request reserve #2 by 60s with "tea"; again told: resubmit
+                                again request reserve #2 by 60s with "tea"; again told: resubmit reserve
 agent completes reserve #2   => reserve completed (output kept); request charge #1 by 60s
 the same command (redelivered)
                              => ignored: DuplicateCommand; again request charge #1 by 60s;
-                                again told: resubmit
+                                again told: resubmit reserve
 ann skips charge             => refused: step charge is running
 the same command             => ignored: DuplicateCommand
 the same command (redelivered)

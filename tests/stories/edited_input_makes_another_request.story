@@ -25,7 +25,7 @@ ann resubmits with input {"card":"newest"}
                              => Processing; task by 601s; charge running (failures 0);
                                 input {"card":"newest","item":"tea"} kept; due 21s;
                                 request charge #3 by 21s with "newest" under key o-1/charge/do/c-2;
-                                told: resubmit with edited input
+                                told: resubmit charge with edited input
 clock +22s
 sweep                        => charge waiting (failures 1, may have run, reason kept); unlocked;
                                 due 53s; wake scheduler

@@ -10,5 +10,5 @@ agent fails reserve #1 "no stock"
                                 due 30s; alert reserve "step reserve: no stock"
 clock +1s
 ann resubmits                => Processing; task by 601s; reserve running (failures 0); due 61s;
-                                request reserve #2 by 61s; told: resubmit
+                                request reserve #2 by 61s; told: resubmit reserve
 agent completes reserve #2   => Processed; reserve completed (output kept); no longer due

@@ -16,7 +16,7 @@ ann resubmits with input {"item":null}
                              => Error; reserve failed (failures 1, reason kept); input {} kept;
                                 due 31s;
                                 alert reserve "step reserve: expression `input.item`: there is no
-                                `item`"; told: resubmit with edited input
+                                `item`"; told: resubmit invoice, reserve with edited input
 clock +60s
 ann skips reserve            => Processing; task by 661s; reserve skipped; due 121s;
                                 request invoice #2 by 121s; told: skip reserve

@@ -421,7 +421,12 @@ fn attempts_grow(before: &Task, after: &Task) -> bool {
 /// Whether every attempt that begins is one that an agent hears of.
 fn all_sent(before: &Task, after: &Task, effects: &[Effect]) -> bool {
     after.running().all(|(step, action, attempt, _)| {
-        let ran = before.running().any(|(s, a, n, _)| (s, a, n) == (step, action, attempt));
+        // One that was deferred may be with another agent still: it is waited for again.
+        let was = before.progress(step, action).map(|progress| &progress.state);
+        let ran = was.is_some_and(|was| {
+            matches!(was, StepState::Running { .. } | StepState::Waiting { complete_by: Some(_), .. })
+                && was.attempt() == attempt
+        });
         let sent = |r: &StepRequest| (&r.step, r.action, r.attempt) == (step, action, attempt);
         ran || requests(effects).any(sent)
     })

@@ -31,7 +31,7 @@ agent defers reserve #1 for 60s "breaker open"
 ann resubmits with input {"item":null}
                              => Undoing because "step reserve: expression `input.item`: there is no
                                 `item`"; reserve failed (failures 1, reason kept); input {} kept;
-                                due 62s; told: resubmit with edited input; wake scheduler
+                                due 62s; told: resubmit reserve with edited input; wake scheduler
 wake                         => Undone; no longer due
 
 submit with {"item":"tea"}   => Pending; due 52s
@@ -91,7 +91,7 @@ agent defers reserve #1 for 60s "breaker open"
 ann resubmits with input {"item":null}
                              => Undoing because "step reserve: expression `input.item`: there is no
                                 `item`"; reserve failed (failures 1, reason kept); input {} kept;
-                                told: resubmit with edited input; wake scheduler
+                                told: resubmit reserve with edited input; wake scheduler
 wake                         => Undone; no longer due
 
 submit with {"item":"tea"}   => Pending; due 96s

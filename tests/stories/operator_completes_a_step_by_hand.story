@@ -25,7 +25,7 @@ agent fails charge #1 "card declined"
 alert sent                   => no longer due
 ann completes with {"id":"ch-7"} because "paid in cash"
                              => Processed; task by 622s; charge completed (output kept);
-                                notice to shop: processed; told: complete
+                                notice to shop: processed; told: complete charge
 ann undoes because "the customer called"
                              => Undoing because "asked for by ann: the customer called"; due 82s;
                                 request undo of reserve #1 by 82s at /release/r-7; told: undo

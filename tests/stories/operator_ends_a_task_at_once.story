@@ -23,5 +23,6 @@ submit                       => Pending; due 64s
 wake                         => Processing; request reserve #1 by 64s
 agent defers reserve #1 for 60s "breaker open"
                              => reserve waiting until 104s (reason kept); wake scheduler in 60s
-ann undoes                   => Undone because "asked for by ann: a test"; reserve failed;
-                                no longer due; told: undo
+clock +22s
+ann undoes                   => Undone because "asked for by ann: a test"; task by 666s; reserve
+                                failed; no longer due; told: undo

@@ -11,7 +11,7 @@ sweep                        => charge waiting until 82s (failures 1, may have r
 ann resubmits invoice        => refused: step invoice is running: it neither failed nor waits
 ann resubmits refund         => refused: the workflow has no step refund
 ann resubmits                => charge running (failures 0); due 42s; request charge #2 by 42s;
-                                told: resubmit
+                                told: resubmit charge
 wake                         => ignored: NothingReady
 ann resubmits                => refused: nothing failed and nothing waits
 agent completes charge #2    => charge completed (output kept)

@@ -29,7 +29,7 @@ sweep                        => Error; charge failed (failures 2, reason kept); 
                                 3"; alert charge "step charge: no reply by complete-by, attempt 3"
 # The operator is quicker than the record that the alert was sent.
 ann resubmits                => Processing; task by 1245s; charge running (failures 0); due 665s;
-                                request charge #4 by 665s; told: resubmit
+                                request charge #4 by 665s; told: resubmit charge
 alert sent                   => ignored: NotDue
 agent completes charge #4    => Processed; charge completed (output kept); no longer due;
                                 notice to shop: processed

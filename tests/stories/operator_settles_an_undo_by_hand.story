@@ -78,7 +78,7 @@ agent fails undo of check #1 "gone"
                              => Error; undo of check failed (failures 1, reason kept); due 97s;
                                 alert: left to undo check "undo of step check: gone"
 ann completes                => Undone; task by 3667s; check undone (output kept); no longer due;
-                                told: complete
+                                told: complete check
 
 submit                       => Pending; due 97s
 wake                         => Processing; request check #1 by 127s
@@ -107,4 +107,4 @@ ann skips check              => undo of check skipped; told: skip check
 agent fails undo of reserve #1 "gone"
                              => Error; undo of reserve failed (failures 1, reason kept); due 119s;
                                 alert: left to undo reserve "undo of step reserve: gone"
-ann skips                    => Undone; undo of reserve skipped; no longer due; told: skip
+ann skips                    => Undone; undo of reserve skipped; no longer due; told: skip reserve

@@ -42,4 +42,4 @@ agent fails invoice #1 "no address"
                              => invoice failed (failures 1, reason kept)
 ann resubmits reserve        => reserve waiting (failures 0); told: resubmit reserve
 ann resubmits                => Processing; invoice running (failures 0); due 61s;
-                                request reserve #2 by 61s; request invoice #2 by 61s; told: resubmit
+                                request reserve #2 by 61s; request invoice #2 by 61s; told: resubmit invoice, reserve

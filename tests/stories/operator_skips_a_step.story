@@ -13,7 +13,7 @@ agent fails reserve #1 "no stock"
                                 alert reserve "step reserve: no stock"
 ann skips because "we have it in the shop"
                              => Processing; reserve skipped; due 60s;
-                                request charge #1 by 60s with [null]; told: skip
+                                request charge #1 by 60s with [null]; told: skip reserve
 ann skips notify             => notify skipped; told: skip notify
 agent completes charge #1    => Processed; charge completed (output kept); no longer due;
                                 notice to shop: processed

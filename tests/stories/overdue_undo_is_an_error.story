@@ -26,7 +26,7 @@ clock +100s
 agent completes undo of reserve #2
                              => ignored: StaleReply
 ann resubmits                => Undoing; task by 202s; undo of reserve running (failures 0);
-                                due 182s; request undo of reserve #3 by 182s; told: resubmit
+                                due 182s; request undo of reserve #3 by 182s; told: resubmit reserve
 agent completes undo of reserve #3
                              => Undone; reserve undone (output kept); no longer due;
                                 notice to shop: undone "step charge: card declined"

@@ -30,10 +30,10 @@ wake                         => Processing; request reserve #1 by 3654s
 ann pauses                   => paused; told: pause
 clock +22s
 sweep                        => reserve waiting (failures 1, may have run, reason kept); unlocked;
-                                due 3686s; wake scheduler
+                                due 7256s
 wake                         => ignored: NothingReady
 clock +32s
-sweep                        => due 7288s
+sweep                        => ignored: NotDue
 wake                         => ignored: NothingReady
 ann resumes                  => task by 3738s; no longer paused; due 3708s;
                                 request reserve #2 by 3708s; told: resume; wake scheduler

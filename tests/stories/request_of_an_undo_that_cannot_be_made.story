@@ -118,166 +118,162 @@ agent completes notify #1    => notify completed (output kept)
 agent completes reserve #1   => reserve completed (output kept); request charge #1 by 46s
 agent defers charge #1 for 60s "breaker open"
                              => charge waiting until 86s (reason kept); wake scheduler in 60s
-clock +1s
-ann undoes                   => Error because "asked for by ann: a test"; task by 627s;
-                                undo of reserve failed (failures 1, reason kept); charge failed;
-                                due 57s;
+clock +21s
+ann undoes                   => Error because "asked for by ann: a test"; task by 647s; undo of
+                                reserve failed (failures 1, reason kept); charge failed; due 77s;
                                 alert: left to undo check, reserve "undo of step reserve: expression
                                 `input.item`: there is no `item`"; told: undo
 
-submit with {}               => Pending; due 47s
-wake                         => Processing; request check #1 by 87s
+submit with {}               => Pending; due 67s
+wake                         => Processing; request check #1 by 107s
 agent completes check #1 with {}
-                             => check completed (output kept); request reserve #1 by 47s;
-                                request notify #1 by 87s
-agent completes reserve #1   => reserve completed (output kept); request charge #1 by 47s
+                             => check completed (output kept); request reserve #1 by 67s; request
+                                notify #1 by 107s
+agent completes reserve #1   => reserve completed (output kept); request charge #1 by 67s
 agent defers charge #1 for 60s "breaker open"
-                             => charge waiting until 87s (reason kept); wake scheduler in 60s
+                             => charge waiting until 107s (reason kept); wake scheduler in 60s
 agent fails notify #1 "no address"
-                             => Error; notify failed (failures 1, reason kept); due 57s;
-                                alert notify "step notify: no address"
-clock +1s
-ann undoes                   => Error because "asked for by ann: a test"; task by 628s;
-                                undo of reserve failed (failures 1, reason kept); charge failed;
-                                due 58s;
+                             => Error; notify failed (failures 1, reason kept); due 77s; alert
+                                notify "step notify: no address"
+clock +21s
+ann undoes                   => Error because "asked for by ann: a test"; task by 668s; undo of
+                                reserve failed (failures 1, reason kept); charge failed; due 98s;
                                 alert: left to undo check, reserve "undo of step reserve: expression
                                 `input.item`: there is no `item`"; told: undo
 
-submit with {}               => Pending; due 48s
-wake                         => Processing; request check #1 by 88s
+submit with {}               => Pending; due 88s
+wake                         => Processing; request check #1 by 128s
 agent completes check #1 with {}
-                             => check completed (output kept); request reserve #1 by 48s;
-                                request notify #1 by 88s
+                             => check completed (output kept); request reserve #1 by 88s; request
+                                notify #1 by 128s
 agent completes notify #1    => notify completed (output kept)
-agent completes reserve #1   => reserve completed (output kept); request charge #1 by 48s
+agent completes reserve #1   => reserve completed (output kept); request charge #1 by 88s
 agent completes charge #1    => Processed; charge completed (output kept); no longer due
 clock +1s
-ann undoes                   => Error because "asked for by ann: a test"; task by 629s;
-                                undo of reserve failed (failures 1, reason kept); due 59s;
-                                alert: left to undo check, reserve "undo of step reserve: expression
-                                `input.item`: there is no `item`"; told: undo
+ann undoes                   => Error because "asked for by ann: a test"; task by 669s; undo of
+                                reserve failed (failures 1, reason kept); due 99s; alert: left to
+                                undo check, reserve "undo of step reserve: expression `input.item`:
+                                there is no `item`"; told: undo
 
-submit with {"item":"tea"}   => Pending; due 49s
-wake                         => Processing; request check #1 by 89s
+submit with {"item":"tea"}   => Pending; due 89s
+wake                         => Processing; request check #1 by 129s
 agent completes check #1 with {}
-                             => check completed (output kept); request reserve #1 by 49s;
-                                request notify #1 by 89s
+                             => check completed (output kept); request reserve #1 by 89s; request
+                                notify #1 by 129s
 agent completes notify #1    => notify completed (output kept)
-agent completes reserve #1   => reserve completed (output kept); request charge #1 by 49s
+agent completes reserve #1   => reserve completed (output kept); request charge #1 by 89s
 agent fails charge #1 "card declined"
-                             => Undoing because "step charge: card declined";
-                                charge failed (failures 1, reason kept);
-                                request undo of reserve #1 by 49s with "tea"
+                             => Undoing because "step charge: card declined"; charge failed
+                                (failures 1, reason kept); request undo of reserve #1 by 89s with
+                                "tea"
 ann pauses                   => paused; told: pause
 agent completes undo of reserve #1
                              => reserve undone (output kept)
 clock +1s
-ann resumes                  => Error; task by 630s; no longer paused;
-                                undo of check failed (failures 1, reason kept); due 60s;
-                                alert: left to undo check "undo of step check: expression
-                                `steps.check.output.path`: there is no `path`"; told: resume
+ann resumes                  => Error; task by 670s; no longer paused; undo of check failed
+                                (failures 1, reason kept); due 100s; alert: left to undo check "undo
+                                of step check: expression `steps.check.output.path`: there is no
+                                `path`"; told: resume
 
 # The operator, with an undo that waits.
-submit with {"item":"tea"}   => Pending; due 50s
-wake                         => Processing; request check #1 by 90s
+submit with {"item":"tea"}   => Pending; due 90s
+wake                         => Processing; request check #1 by 130s
 agent completes check #1 with {}
-                             => check completed (output kept); request reserve #1 by 50s;
-                                request notify #1 by 90s
+                             => check completed (output kept); request reserve #1 by 90s; request
+                                notify #1 by 130s
 agent completes notify #1    => notify completed (output kept)
-agent completes reserve #1   => reserve completed (output kept); request charge #1 by 50s
+agent completes reserve #1   => reserve completed (output kept); request charge #1 by 90s
 agent fails charge #1 "card declined"
-                             => Undoing because "step charge: card declined";
-                                charge failed (failures 1, reason kept);
-                                request undo of reserve #1 by 50s with "tea"
+                             => Undoing because "step charge: card declined"; charge failed
+                                (failures 1, reason kept); request undo of reserve #1 by 90s with
+                                "tea"
 agent defers undo of reserve #1 for 60s "breaker open"
-                             => undo of reserve waiting until 90s (reason kept);
-                                wake scheduler in 60s
+                             => undo of reserve waiting until 130s (reason kept); wake scheduler in
+                                60s
 clock +1s
 ann resubmits with input {"item":null}
-                             => Error; undo of reserve failed (failures 1, reason kept);
-                                input {} kept; due 61s;
-                                alert: left to undo check, reserve "undo of step reserve: expression
-                                `input.item`: there is no `item`"; told: resubmit with edited input
+                             => Error; undo of reserve failed (failures 1, reason kept); input {}
+                                kept; due 101s; alert: left to undo check, reserve "undo of step
+                                reserve: expression `input.item`: there is no `item`"; told:
+                                resubmit reserve with edited input
 
-submit with {"item":"tea"}   => Pending; due 51s
-wake                         => Processing; request check #1 by 91s
+submit with {"item":"tea"}   => Pending; due 91s
+wake                         => Processing; request check #1 by 131s
 agent completes check #1 with {}
-                             => check completed (output kept); request reserve #1 by 51s;
-                                request notify #1 by 91s
+                             => check completed (output kept); request reserve #1 by 91s; request
+                                notify #1 by 131s
 agent completes notify #1    => notify completed (output kept)
-agent completes reserve #1   => reserve completed (output kept); request charge #1 by 51s
+agent completes reserve #1   => reserve completed (output kept); request charge #1 by 91s
 agent fails charge #1 "card declined"
-                             => Undoing because "step charge: card declined";
-                                charge failed (failures 1, reason kept);
-                                request undo of reserve #1 by 51s with "tea"
+                             => Undoing because "step charge: card declined"; charge failed
+                                (failures 1, reason kept); request undo of reserve #1 by 91s with
+                                "tea"
 agent defers undo of reserve #1 for 60s "breaker open"
-                             => undo of reserve waiting until 91s (reason kept);
-                                wake scheduler in 60s
+                             => undo of reserve waiting until 131s (reason kept); wake scheduler in
+                                60s
 clock +1s
-ann skips reserve            => Error; undo of check failed (failures 1, reason kept);
-                                undo of reserve skipped; due 62s;
-                                alert: left to undo check "undo of step check: expression
-                                `steps.check.output.path`: there is no `path`"; told: skip reserve
+ann skips reserve            => Error; undo of check failed (failures 1, reason kept); undo of
+                                reserve skipped; due 102s; alert: left to undo check "undo of step
+                                check: expression `steps.check.output.path`: there is no `path`";
+                                told: skip reserve
 
-submit with {"item":"tea"}   => Pending; due 52s
-wake                         => Processing; request check #1 by 92s
+submit with {"item":"tea"}   => Pending; due 92s
+wake                         => Processing; request check #1 by 132s
 agent completes check #1 with {}
-                             => check completed (output kept); request reserve #1 by 52s;
-                                request notify #1 by 92s
+                             => check completed (output kept); request reserve #1 by 92s; request
+                                notify #1 by 132s
 agent completes notify #1    => notify completed (output kept)
-agent completes reserve #1   => reserve completed (output kept); request charge #1 by 52s
+agent completes reserve #1   => reserve completed (output kept); request charge #1 by 92s
 agent fails charge #1 "card declined"
-                             => Undoing because "step charge: card declined";
-                                charge failed (failures 1, reason kept);
-                                request undo of reserve #1 by 52s with "tea"
+                             => Undoing because "step charge: card declined"; charge failed
+                                (failures 1, reason kept); request undo of reserve #1 by 92s with
+                                "tea"
 agent defers undo of reserve #1 for 60s "breaker open"
-                             => undo of reserve waiting until 92s (reason kept);
-                                wake scheduler in 60s
+                             => undo of reserve waiting until 132s (reason kept); wake scheduler in
+                                60s
 clock +1s
-ann completes reserve        => Error; undo of check failed (failures 1, reason kept);
-                                reserve undone (output kept); due 63s;
-                                alert: left to undo check "undo of step check: expression
-                                `steps.check.output.path`: there is no `path`";
-                                told: complete reserve
+ann completes reserve        => Error; undo of check failed (failures 1, reason kept); reserve
+                                undone (output kept); due 103s; alert: left to undo check "undo of
+                                step check: expression `steps.check.output.path`: there is no
+                                `path`"; told: complete reserve
 
 # The same after the undo failed.
-submit with {"item":"tea"}   => Pending; due 53s
-wake                         => Processing; request check #1 by 93s
+submit with {"item":"tea"}   => Pending; due 93s
+wake                         => Processing; request check #1 by 133s
 agent completes check #1 with {}
-                             => check completed (output kept); request reserve #1 by 53s;
-                                request notify #1 by 93s
+                             => check completed (output kept); request reserve #1 by 93s; request
+                                notify #1 by 133s
 agent completes notify #1    => notify completed (output kept)
-agent completes reserve #1   => reserve completed (output kept); request charge #1 by 53s
+agent completes reserve #1   => reserve completed (output kept); request charge #1 by 93s
 agent fails charge #1 "card declined"
-                             => Undoing because "step charge: card declined";
-                                charge failed (failures 1, reason kept);
-                                request undo of reserve #1 by 53s with "tea"
+                             => Undoing because "step charge: card declined"; charge failed
+                                (failures 1, reason kept); request undo of reserve #1 by 93s with
+                                "tea"
 agent fails undo of reserve #1 "gone"
-                             => Error; undo of reserve failed (failures 1, reason kept); due 63s;
+                             => Error; undo of reserve failed (failures 1, reason kept); due 103s;
                                 alert: left to undo check, reserve "undo of step reserve: gone"
 clock +1s
-ann skips reserve            => task by 634s; undo of check failed (failures 1, reason kept);
-                                undo of reserve skipped; due 64s;
-                                alert: left to undo check "undo of step check: expression
-                                `steps.check.output.path`: there is no `path`"; told: skip reserve
+ann skips reserve            => task by 674s; undo of check failed (failures 1, reason kept); undo
+                                of reserve skipped; due 104s; alert: left to undo check "undo of
+                                step check: expression `steps.check.output.path`: there is no
+                                `path`"; told: skip reserve
 
-submit with {"item":"tea"}   => Pending; due 54s
-wake                         => Processing; request check #1 by 94s
+submit with {"item":"tea"}   => Pending; due 94s
+wake                         => Processing; request check #1 by 134s
 agent completes check #1 with {}
-                             => check completed (output kept); request reserve #1 by 54s;
-                                request notify #1 by 94s
+                             => check completed (output kept); request reserve #1 by 94s; request
+                                notify #1 by 134s
 agent completes notify #1    => notify completed (output kept)
-agent completes reserve #1   => reserve completed (output kept); request charge #1 by 54s
+agent completes reserve #1   => reserve completed (output kept); request charge #1 by 94s
 agent fails charge #1 "card declined"
-                             => Undoing because "step charge: card declined";
-                                charge failed (failures 1, reason kept);
-                                request undo of reserve #1 by 54s with "tea"
+                             => Undoing because "step charge: card declined"; charge failed
+                                (failures 1, reason kept); request undo of reserve #1 by 94s with
+                                "tea"
 agent fails undo of reserve #1 "gone"
-                             => Error; undo of reserve failed (failures 1, reason kept); due 64s;
+                             => Error; undo of reserve failed (failures 1, reason kept); due 104s;
                                 alert: left to undo check, reserve "undo of step reserve: gone"
 clock +1s
-ann completes reserve        => task by 635s; undo of check failed (failures 1, reason kept);
-                                reserve undone (output kept); due 65s;
-                                alert: left to undo check "undo of step check: expression
-                                `steps.check.output.path`: there is no `path`";
-                                told: complete reserve
+ann completes reserve        => task by 675s; undo of check failed (failures 1, reason kept);
+                                reserve undone (output kept); due 105s; alert: left to undo check
+                                "undo of step check: expression `steps.check.output.path`: there is
+                                no `path`"; told: complete reserve

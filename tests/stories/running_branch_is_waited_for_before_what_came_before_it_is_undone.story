@@ -64,7 +64,8 @@ agent completes undo of invoice #1
 agent completes undo of check #1
                              => Undone; check undone (output kept); no longer due
 
-# Its service is down: it will not be tried again.
+# Its service is down: it will not be tried again. But its request may have been delivered twice, so it
+# is waited for as if nothing had been said.
 submit                       => Pending; due 102s
 wake                         => Processing; request check #1 by 132s
 agent completes check #1     => check completed (output kept); request reserve #1 by 132s;
@@ -73,11 +74,18 @@ agent fails notify #1 "no address"
                              => Undoing because "step notify: no address";
                                 notify failed (failures 1, reason kept)
 agent defers reserve #1 for 10s "breaker open"
-                             => reserve failed (failures 1, reason kept)
+                             => ignored: StillAwaited
 agent defers invoice #1 for 10s "breaker open", may have run
-                             => invoice failed (failures 1, may have run, reason kept);
-                                request undo of invoice #1 by 132s
+                             => ignored: StillAwaited
+clock +62s
+sweep                        => reserve failed (failures 1, may have run, reason kept); invoice
+                                failed (failures 1, may have run, reason kept); unlocked; due 164s;
+                                wake scheduler
+wake                         => request undo of reserve #1 by 194s; request undo of invoice #1 by
+                                194s
 agent completes undo of invoice #1
-                             => invoice undone (output kept); request undo of check #1 by 132s
+                             => invoice undone (output kept)
+agent completes undo of reserve #1
+                             => reserve undone (output kept); request undo of check #1 by 194s
 agent completes undo of check #1
                              => Undone; check undone (output kept); no longer due

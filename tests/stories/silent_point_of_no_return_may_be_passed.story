@@ -12,4 +12,4 @@ sweep                        => Error; ship failed (failures 1, may have run, re
                                 no reply by complete-by, attempt 1"
 ann completes with {"parcel":7} because "the parcel is on its way"
                              => Processed; task by 622s; ship completed (output kept);
-                                no longer due; told: complete
+                                no longer due; told: complete ship

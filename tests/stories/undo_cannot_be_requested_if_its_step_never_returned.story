@@ -25,7 +25,7 @@ wake (redelivered)           => ignored: Ended;
 alert sent                   => no longer due
 ann skips because "there is no charge"
                              => Undoing; undo of charge skipped; due 82s;
-                                request undo of reserve #1 by 82s; told: skip
+                                request undo of reserve #1 by 82s; told: skip charge
 agent completes undo of reserve #1
                              => Undone; reserve undone (output kept); no longer due;
                                 notice to shop: undone "step charge: no reply by complete-by,

@@ -44,7 +44,7 @@ alert sent                   => no longer due
 clock +10s
 ann resubmits because "the service is back"
                              => Undoing; task by 36360s; undo of reserve running (failures 0);
-                                due 370s; request undo of reserve #5 by 370s; told: resubmit
+                                due 370s; request undo of reserve #5 by 370s; told: resubmit reserve
 agent completes undo of reserve #4
                              => ignored: StaleReply
 agent completes undo of reserve #5

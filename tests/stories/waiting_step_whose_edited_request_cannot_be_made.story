@@ -11,4 +11,4 @@ ann resubmits with input {"item":null}
                              => Error; reserve failed (failures 1, reason kept); input {} kept;
                                 due 31s;
                                 alert reserve "step reserve: expression `input.item`: there is no
-                                `item`"; told: resubmit with edited input
+                                `item`"; told: resubmit reserve with edited input

@@ -206,23 +206,33 @@ impl<P: Ports, R: RemoteService> Attempt<'_, P, R> {
         Ok(())
     }
 
-    /// Asks the breaker, and only then records a call that must not be repeated: a claim without a
-    /// call would look like a call.
+    /// Asks the breaker, and records a call that must not be repeated.
     async fn permit(&mut self) -> Result<Permit, Ended> {
         let permit = match self.guard.ask(self.ports).await {
             Permitted::Yes(permit) => permit,
-            Permitted::No { reason, wait } => return Err(self.defer(&reason, wait)),
-        };
-        let request = self.delivered.request;
-        if !request.idempotent && !self.claimed {
-            let by = self.guard.unique_name(self.ports.instance());
-            if let Err(ended) = claim::put(self.ports, request, &by).await {
-                self.guard.heard(self.ports, permit, Heard::Nothing).await;
-                return Err(ended);
+            Permitted::No { reason, wait } => {
+                // Another delivery must not make the call that is put off to the next attempt.
+                self.claim().await?;
+                return Err(self.defer(&reason, wait));
             }
-            self.claimed = true;
+        };
+        if let Err(ended) = self.claim().await {
+            self.guard.heard(self.ports, permit, Heard::Nothing).await;
+            return Err(ended);
         }
         Ok(permit)
+    }
+
+    /// Records the one call of a step that is not idempotent, before it is made.
+    async fn claim(&mut self) -> Result<(), Ended> {
+        let request = self.delivered.request;
+        if request.idempotent || self.claimed {
+            return Ok(());
+        }
+        let by = self.guard.unique_name(self.ports.instance());
+        claim::put(self.ports, request, &by).await?;
+        self.claimed = true;
+        Ok(())
     }
 
     /// Makes one call, and tells the breaker what came of it.

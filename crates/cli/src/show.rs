@@ -179,7 +179,7 @@ fn open(step: &StepName, action: Action, progress: &Progress) -> Option<Line> {
         StepState::Running { attempt, complete_by } => {
             (*attempt, *complete_by, "running, must be done by then")
         }
-        StepState::Waiting { attempt, until } => {
+        StepState::Waiting { attempt, until, .. } => {
             (*attempt, *until, "waiting, next attempt from then on")
         }
         StepState::Completed { .. } | StepState::Failed { .. } | StepState::Skipped { .. } => {

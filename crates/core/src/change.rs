@@ -110,13 +110,20 @@ impl<'a> Change<'a> {
     fn defer(&mut self, attempt: Attempt, reason: &str, pause: Duration, may_have_run: bool) {
         let repeatable = attempt.action == Action::Undo
             || self.workflow.steps.get(&attempt.step).is_none_or(|step| step.idempotent);
-        if self.is_given_up(&attempt) || (may_have_run && !repeatable) {
+        if may_have_run && !repeatable {
             return self.fail(attempt, reason, may_have_run);
         }
         let pause = pause.clamp(limits::WITHIN_MIN, limits::WAIT_MAX);
         let until = later(self.context.now, pause);
         if let Some(progress) = self.task.progress_mut(&attempt.step, attempt.action) {
-            progress.state = StepState::Waiting { attempt: attempt.number, until };
+            let complete_by = match progress.state {
+                StepState::Running { complete_by, .. } => Some(complete_by),
+                StepState::Waiting { .. }
+                | StepState::Completed { .. }
+                | StepState::Failed { .. }
+                | StepState::Skipped { .. } => None,
+            };
+            progress.state = StepState::Waiting { attempt: attempt.number, until, complete_by };
             progress.error = Some(limits::shorten(reason, limits::ERROR_CHARS_MAX));
             progress.may_have_run |= may_have_run;
         }
@@ -135,7 +142,7 @@ impl<'a> Change<'a> {
             Verdict::Finally(_) => None,
         };
         let next = match wait {
-            Some(wait) => StepState::Waiting { attempt: number, until: later(now, wait) },
+            Some(wait) => StepState::waiting(number, later(now, wait)),
             None => StepState::Failed { attempt: number },
         };
         self.count_failure(&attempt, next, NO_REPLY, &verdict, true);
@@ -239,8 +246,13 @@ impl<'a> Change<'a> {
         self.task.undo_reason = Some(limits::shorten(reason, limits::ERROR_CHARS_MAX));
         self.task.complete_by = later(self.context.now, self.workflow.complete_within);
         for record in self.task.steps.values_mut() {
-            if let StepState::Waiting { attempt, .. } = record.run.state {
-                record.run.state = StepState::Failed { attempt };
+            if let StepState::Waiting { attempt, complete_by, .. } = record.run.state {
+                record.run.state = match complete_by {
+                    Some(complete_by) if complete_by > self.context.now => {
+                        StepState::Running { attempt, complete_by }
+                    }
+                    Some(_) | None => StepState::Failed { attempt },
+                };
             }
         }
     }
@@ -424,6 +436,9 @@ impl<'a> Change<'a> {
             task.locked_by = None;
             task.paused_at = None;
         }
+        if is_final || task.paused_at.is_some() {
+            self.wakes.clear();
+        }
         let pickup_within = self.context.timing.pickup_within;
         let mut deadline = task.earliest_deadline(now, pickup_within);
         if let Some(first) = self.wakes.first() {
@@ -451,9 +466,7 @@ impl<'a> Change<'a> {
             wake: Wake { task_id: task_id.clone(), cause },
             after,
         };
-        if !is_final {
-            effects.extend(self.wakes.into_iter().map(wake));
-        }
+        effects.extend(self.wakes.into_iter().map(wake));
         Transition::Apply { task: Box::new(self.task), documents: self.documents, effects }
     }
 }
@@ -465,7 +478,7 @@ pub(crate) fn begun<'t>(
     action: Action,
     now: Timestamp,
 ) -> &'t mut Progress {
-    let nothing = StepState::Waiting { attempt: 0, until: now };
+    let nothing = StepState::waiting(0, now);
     let record = task.steps.entry(step.clone()).or_insert_with(|| StepRecord::new(nothing.clone()));
     match action {
         Action::Do => &mut record.run,

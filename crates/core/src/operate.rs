@@ -162,7 +162,7 @@ impl Operator<'_, '_> {
             ));
         }
         let attempt = progress.state.attempt();
-        progress.state = StepState::Waiting { attempt, until: self.context.now };
+        progress.state = StepState::waiting(attempt, self.context.now);
         progress.failure_count = 0;
         progress.error = None;
         Ok(())

@@ -106,6 +106,15 @@ pub enum StepState {
         /// When the next attempt may start.
         #[serde(rename = "u", with = "millis::required")]
         until: Timestamp,
+        /// The complete-by of an attempt that was deferred: its request may have been delivered twice,
+        /// so until then another agent may act on it.
+        #[serde(
+            rename = "b",
+            default,
+            with = "millis::optional",
+            skip_serializing_if = "Option::is_none"
+        )]
+        complete_by: Option<Timestamp>,
     },
     /// Done; its output is the document of this attempt.
     #[serde(rename = "c")]
@@ -141,6 +150,12 @@ impl StepState {
             | Self::Failed { attempt }
             | Self::Skipped { attempt } => *attempt,
         }
+    }
+
+    /// Ready to be sent again from `until` on, by nobody at work on it.
+    #[must_use]
+    pub fn waiting(attempt: u32, until: Timestamp) -> Self {
+        Self::Waiting { attempt, until, complete_by: None }
     }
 
     /// The state's name, as logs and people say it.

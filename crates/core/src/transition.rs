@@ -174,6 +174,9 @@ pub enum Ignored {
     LateReply,
     /// There is nothing to start.
     NothingReady,
+    /// The step is only waited for, until its complete-by: a deferral does not end the attempt, for
+    /// its request may have been delivered twice.
+    StillAwaited,
     /// Nothing is past due.
     NotDue,
     /// The task has ended.
@@ -357,6 +360,12 @@ fn replied<'a>(
         StepState::Running { complete_by, .. } if context.now > *complete_by => {
             Decision::ignore(Ignored::LateReply)
         }
+        StepState::Running { .. } if is_only_awaited(task, reply) => {
+            let again = |_: &StepName, action, _| context.redelivered && action == Action::Undo;
+            let tell = if context.redelivered { wakes(task, context) } else { Vec::new() };
+            let reason = Ignored::StillAwaited;
+            Decision::Ignore { reason, send: running(task, again), tell }
+        }
         StepState::Running { .. } => {
             let mut change = Change::of(workflow, task, context);
             change.record(reply);
@@ -385,6 +394,12 @@ fn replied<'a>(
             Decision::Ignore { reason: Ignored::DuplicateReply, send, tell }
         }
     }
+}
+
+/// Whether a step of a task that is being undone was deferred.
+fn is_only_awaited(task: &Task, reply: &StepReply) -> bool {
+    let deferred = matches!(reply.outcome, Outcome::Deferred { .. });
+    deferred && reply.action == Action::Do && task.process_state == ProcessState::Undoing
 }
 
 /// A command that is on record is not carried out again.
