@@ -9,17 +9,14 @@
 )]
 
 mod agents;
-mod arrows;
 mod bad_input;
 mod contract;
 mod cost;
 mod crash_points;
 mod end_to_end;
 mod event_source;
-mod exploration;
 mod faults;
 mod races;
-mod stories;
 mod supervision;
 mod support;
 mod template;

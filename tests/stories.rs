@@ -279,7 +279,7 @@ fn walk_all() -> Walk {
 }
 
 fn folder() -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "stories"].iter().collect()
+    [env!("CARGO_MANIFEST_DIR"), "../../tests/stories"].iter().collect()
 }
 
 /// Tells one story; all that is not as it says, with file and line.

@@ -424,8 +424,10 @@ fn all_sent(before: &Task, after: &Task, effects: &[Effect]) -> bool {
         // One that was deferred may be with another agent still: it is waited for again.
         let was = before.progress(step, action).map(|progress| &progress.state);
         let ran = was.is_some_and(|was| {
-            matches!(was, StepState::Running { .. } | StepState::Waiting { complete_by: Some(_), .. })
-                && was.attempt() == attempt
+            matches!(
+                was,
+                StepState::Running { .. } | StepState::Waiting { complete_by: Some(_), .. }
+            ) && was.attempt() == attempt
         });
         let sent = |r: &StepRequest| (&r.step, r.action, r.attempt) == (step, action, attempt);
         ran || requests(effects).any(sent)

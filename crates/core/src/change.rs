@@ -368,17 +368,31 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Makes the edited input, if there is one, and the requests of what starts.
+    /// Makes the edited input, if there is one.
+    ///
+    /// # Errors
+    /// Why it cannot be kept.
+    pub(crate) fn edit_input(
+        &mut self,
+        before: &Task,
+        documents: &Documents,
+    ) -> Result<(), String> {
+        let Some((id, patch)) = self.edit.take() else { return Ok(()) };
+        let mut body = documents.get(&input_key(before.input.as_ref())).cloned();
+        let input = body.as_mut().and_then(|body| body.get_mut("input")).map(Value::take);
+        let mut input = input.unwrap_or_default();
+        json_patch::merge(&mut input, &patch);
+        if let Some(reason) = too_large("edited input", &input) {
+            return Err(reason);
+        }
+        let (key, at) = (DocumentKey::Input(id), self.context.now);
+        self.documents.push(Document { key, at, body: json!({ "input": input }) });
+        Ok(())
+    }
+
+    /// Makes the requests of what starts.
     pub(crate) fn render(&mut self, before: &Task, documents: &Documents) -> Vec<Effect> {
         let mut at_hand = documents.clone();
-        if let Some((id, patch)) = self.edit.take() {
-            let mut body = documents.get(&input_key(before.input.as_ref())).cloned();
-            let input = body.as_mut().and_then(|body| body.get_mut("input")).map(Value::take);
-            let mut input = input.unwrap_or_default();
-            json_patch::merge(&mut input, &patch);
-            let (key, at) = (DocumentKey::Input(id), self.context.now);
-            self.documents.push(Document { key, at, body: json!({ "input": input }) });
-        }
         at_hand.extend(self.documents.iter().map(|made| (made.key.clone(), made.body.clone())));
         let send = std::mem::take(&mut self.send);
         let (mut requests, mut impossible) = (Vec::new(), Vec::new());
@@ -441,15 +455,16 @@ impl<'a> Change<'a> {
         }
         let pickup_within = self.context.timing.pickup_within;
         let mut deadline = task.earliest_deadline(now, pickup_within);
+        if task.process_state == ProcessState::Pending && task.paused_at.is_none() {
+            deadline = deadline.min(later(now, pickup_within));
+        }
         if let Some(first) = self.wakes.first() {
             deadline = deadline.min(later(later(now, *first), pickup_within));
         }
         task.due = match task.process_state {
-            ProcessState::Pending if task.paused_at.is_some() => Some(deadline),
-            ProcessState::Pending => Some(deadline.min(later(now, pickup_within))),
-            ProcessState::Processing | ProcessState::Undoing if self.due_anew => Some(deadline),
-            ProcessState::Processing | ProcessState::Undoing => {
-                Some(task.due.map_or(deadline, |due| due.min(deadline)))
+            ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => {
+                let before = task.due.filter(|_| !self.due_anew);
+                Some(before.map_or(deadline, |due| due.min(deadline)))
             }
             ProcessState::Processed | ProcessState::Undone => None,
             // Due until the alert is out, so that a crash before it is made good.

@@ -31,25 +31,48 @@ pub(crate) fn operate<'a>(
 ) -> Box<Change<'a>> {
     let mut change = Change::of(workflow, task, context);
     let mut operator = Operator { change: &mut change, workflow, context, steps: Vec::new() };
-    let refused = operator.obey(command).err();
-    let steps = operator.steps;
-    if refused.is_some() {
-        change = Change::of(workflow, task, context);
+    if let Err(reason) = operator.obey(command) {
+        return refuse(workflow, task, command, context, &reason);
     }
+    let steps = operator.steps;
+    put_on_record(&mut change, command, &steps, None, context);
+    change
+}
+
+/// Changes nothing, and puts on record why.
+pub(crate) fn refuse<'a>(
+    workflow: &'a Workflow,
+    task: &Task,
+    command: &Command,
+    context: Context<'a>,
+    reason: &str,
+) -> Box<Change<'a>> {
+    let mut change = Change::of(workflow, task, context);
+    put_on_record(&mut change, command, &[], Some(reason), context);
+    change
+}
+
+fn put_on_record(
+    change: &mut Change<'_>,
+    command: &Command,
+    steps: &[StepName],
+    refused: Option<&str>,
+    context: Context<'_>,
+) {
+    let short = |text: &str| shorten(text, limits::COMMAND_TEXT_CHARS_MAX);
     let record = CommandRecord {
         id: command.command_id.clone(),
-        command: shorten(&command.order.describe(&steps), limits::COMMAND_TEXT_CHARS_MAX),
-        by: shorten(&command.by, limits::COMMAND_TEXT_CHARS_MAX),
-        why: shorten(&command.why, limits::COMMAND_TEXT_CHARS_MAX),
+        command: short(&command.order.describe(steps)),
+        by: short(&command.by),
+        why: short(&command.why),
         at: context.now,
-        refused: refused.map(|reason| shorten(&reason, limits::COMMAND_TEXT_CHARS_MAX)),
+        refused: refused.map(short),
     };
-    change.tell.push(told(task, &record));
+    change.tell.push(told(&change.task, &record));
     let commands = &mut change.task.commands;
     commands.push(record);
     let surplus = commands.len().saturating_sub(limits::COMMANDS_KEPT_MAX);
     commands.drain(..surplus);
-    change
 }
 
 /// The event that tells of a command on record.

@@ -93,7 +93,7 @@ use crate::{
     effects::Effect,
     messages::{Action, Outcome, StepReply, Wake, WakeCause},
     names::StepName,
-    operate::{operate, told},
+    operate::{operate, refuse, told},
     ports::{Attempt, Document, DocumentKey, Timing},
     request::{input_key, reads, request},
     task::{ProcessState, StepState, Task, later},
@@ -248,6 +248,11 @@ pub fn transition(
 ) -> Transition {
     match decide(workflow, task, event, context) {
         Decision::Change(mut change) => {
+            if let (Err(reason), Event::Commanded(command)) =
+                (change.edit_input(task, documents), event)
+            {
+                change = refuse(workflow, task, command, context, &reason);
+            }
             let requests = change.render(task, documents);
             change.settle(task, requests)
         }
