@@ -26,9 +26,9 @@ pub async fn supervise<P: Ports>(
     first_shard: u32,
     deadline: Timestamp,
 ) -> Result<Swept, PortError> {
-    let sweeping = sweep(ports, first_shard, deadline);
-    let (swept, letters, breakers) =
-        join3(sweeping, dead_letters::tell_new(ports), tell_untold(ports)).await;
+    let sweeping = Box::pin(sweep(ports, first_shard, deadline));
+    let letters = Box::pin(dead_letters::tell_new(ports));
+    let (swept, letters, breakers) = join3(sweeping, letters, Box::pin(tell_untold(ports))).await;
     for error in letters.err().into_iter().chain(breakers.err()) {
         tracing::warn!(error = chain(&error), "something was left untold; the next run tells it");
     }

@@ -12,7 +12,8 @@ async fn main() -> Result<(), Error> {
     let ports = &AwsPorts::new(&function::sdk_config().await, &config, "supervisor");
     run(service_fn(|event: LambdaEvent<IgnoredAny>| async move {
         let first_shard = function::random();
-        let swept = supervise(ports, first_shard, function::deadline(&event.context)).await?;
+        let deadline = function::deadline(&event.context);
+        let swept = supervise(ports, first_shard, deadline).await?;
         tracing::info!(
             due = swept.due,
             failed = swept.failed,
