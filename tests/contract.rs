@@ -18,6 +18,7 @@ mod documents;
 mod due;
 mod item_size;
 mod samples;
+mod shared;
 mod tasks;
 mod worlds;
 
@@ -68,6 +69,12 @@ contract! {
         missing_documents_are_left_out,
         a_document_belongs_to_its_task,
         the_submission_is_a_document_like_any_other;
+    shared:
+        a_shared_record_reads_as_it_was_saved,
+        a_shared_record_is_saved_revision_after_revision,
+        of_sixteen_saves_of_one_shared_revision_one_wins,
+        shared_records_are_listed_by_their_kind,
+        a_shared_record_is_no_task;
     due:
         a_task_is_found_when_it_is_due_and_not_before,
         due_tasks_are_found_earliest_first,

@@ -183,6 +183,29 @@ async fn submission_that_dies_after_recording_is_made_good_by_redelivery() {
 }
 
 #[tokio::test]
+async fn refusal_whose_alert_died_with_the_process_is_alerted_when_redelivered() {
+    for cut in [Cut::DieBefore, Cut::FailBefore, Cut::FailAfter] {
+        let deployment = Deployment::new(&line(1)).await;
+        let queues = deployment.config.reply_queues.clone();
+        let ports = deployment.sabotaged("submission", Sabotage::once("PutEvents", "", cut));
+        let (first_queues, text) = (queues.clone(), submission("t").replace("line", "nowhere"));
+        let first = event([text.clone()], 1);
+        let first = async move { submission::handle(&ports, &first_queues, first).await };
+        let first = tokio::spawn(first).await;
+        assert!(first.is_ok_and(|answer| failed(&answer) == ["m-0"]) || cut == Cut::DieBefore);
+        let told = deployment.alerts().await.len();
+        assert_eq!(told, usize::from(cut == Cut::FailAfter));
+
+        let ports = deployment.ports("submission");
+        let again = submission::handle(&ports, &queues, event([text], 2)).await;
+        assert_eq!(failed(&again), Vec::<&str>::new());
+        let alerts = deployment.alerts().await;
+        assert_eq!(alerts.len(), 1);
+        assert_eq!(alerts[0]["detail-type"], "Submission Refused");
+    }
+}
+
+#[tokio::test]
 async fn supervisor_that_dies_after_counting_leaves_the_rest_to_the_next_run() {
     let deployment = submitted().await;
     schedule(deployment.ports("scheduler"), vec![wake("t")], 1).await;

@@ -90,6 +90,7 @@ stories! {
     commands_where_they_make_no_sense_are_refused
     deferred_for_long_is_found_by_the_supervisor
     deferred_step_burns_no_attempts
+    deferred_step_is_waited_for_before_its_undo
     deferred_step_that_must_not_be_repeated_is_a_failure
     duplicate_reply_is_ignored_and_its_effects_are_sent_again_only_if_redelivered
     edit_that_makes_the_request_impossible

@@ -42,6 +42,7 @@ pub(super) fn said_saved(
         DocumentKey::Submission
         | DocumentKey::Output(_)
         | DocumentKey::Failure(_)
+        | DocumentKey::Deferral(_)
         | DocumentKey::Claim(_) => format!("document {key}"),
     }));
     if before.locked_by.is_some() && after.locked_by.is_none() && !after.process_state.is_final() {
@@ -104,7 +105,9 @@ fn said_progress(
     if kept.remove(&DocumentKey::Output(of.clone())).is_some() {
         details.push("output kept".to_owned());
     }
-    if kept.remove(&DocumentKey::Failure(of.clone())).is_some() {
+    let mut reason_kept = kept.remove(&DocumentKey::Failure(of.clone())).is_some();
+    reason_kept |= kept.remove(&DocumentKey::Deferral(of.clone())).is_some();
+    if reason_kept {
         details.push("reason kept".to_owned());
     }
     if requested && details.is_empty() {

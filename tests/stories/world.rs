@@ -202,7 +202,11 @@ impl<'a> World<'a> {
             (DocumentKey::Output(_), _) => {
                 matches!(order, Some(Order::Complete { output, .. }) if output == body)
             }
-            (DocumentKey::Failure(Attempt { step, action, .. }), _) => {
+            (
+                DocumentKey::Failure(Attempt { step, action, .. })
+                | DocumentKey::Deferral(Attempt { step, action, .. }),
+                _,
+            ) => {
                 let text = |key| body.get(key).and_then(Value::as_str).map(str::to_owned);
                 let error = task.progress(step, *action).map(|progress| progress.error.clone());
                 error == Some(text("reason"))

@@ -155,16 +155,16 @@ fn recorded(task: &Task, document: &Document) -> Line {
             Line::of_attempt(at, of, what)
         }
         DocumentKey::Claim(of) => Line::of_attempt(at, of, "about to call the service"),
-        DocumentKey::Failure(of) => {
-            let said = |field| document.body.get(field).and_then(Value::as_str).map(str::to_owned);
-            let (why, verdict) = (said("reason"), said("verdict"));
-            let what = match document.body.get("deferred") {
-                Some(Value::Bool(true)) => "deferred",
-                Some(_) | None => "failed",
-            };
-            Line { why, verdict, ..Line::of_attempt(at, of, what) }
-        }
+        DocumentKey::Failure(of) => told(at, of, "failed", &document.body),
+        DocumentKey::Deferral(of) => told(at, of, "deferred", &document.body),
     }
+}
+
+/// An attempt that came to nothing: why, and what the policy made of it.
+fn told(at: Timestamp, of: &Attempt, what: &str, body: &Value) -> Line {
+    let said = |field| body.get(field).and_then(Value::as_str).map(str::to_owned);
+    let (why, verdict) = (said("reason"), said("verdict"));
+    Line { why, verdict, ..Line::of_attempt(at, of, what) }
 }
 
 /// Who edited the input: only the newest commands are kept on a task.

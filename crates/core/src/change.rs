@@ -128,7 +128,7 @@ impl<'a> Change<'a> {
             progress.may_have_run |= may_have_run;
         }
         let verdict = format!("not counted; again after {}", humantime::format_duration(pause));
-        self.keep_reason(attempt, reason, &verdict, true);
+        self.keep_reason(DocumentKey::Deferral(attempt), reason, &verdict);
         self.wake_after(pause);
     }
 
@@ -200,13 +200,12 @@ impl<'a> Change<'a> {
             true => "the task is being undone".to_owned(),
             false => verdict.to_string(),
         };
-        self.keep_reason(attempt.clone(), reason, &verdict, false);
+        self.keep_reason(DocumentKey::Failure(attempt.clone()), reason, &verdict);
     }
 
-    fn keep_reason(&mut self, attempt: Attempt, reason: &str, verdict: &str, deferred: bool) {
+    fn keep_reason(&mut self, key: DocumentKey, reason: &str, verdict: &str) {
         let reason = limits::shorten(reason, limits::REASON_CHARS_MAX);
-        let body = json!({ "reason": reason, "verdict": verdict, "deferred": deferred });
-        let key = DocumentKey::Failure(attempt);
+        let body = json!({ "reason": reason, "verdict": verdict });
         self.documents.push(Document { key, at: self.context.now, body });
     }
 

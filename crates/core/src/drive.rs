@@ -298,6 +298,7 @@ async fn write<P: Ports>(ports: &P, fold: &Fold) -> Result<Written, PortError> {
                 // command edits the input once.
                 DocumentKey::Output(_)
                 | DocumentKey::Failure(_)
+                | DocumentKey::Deferral(_)
                 | DocumentKey::Claim(_)
                 | DocumentKey::Input(_)
                 | DocumentKey::Submission => {}

@@ -54,6 +54,8 @@ pub enum DocumentKey {
     Output(Attempt),
     /// Why an attempt at a step failed.
     Failure(Attempt),
+    /// Why an attempt at a step was deferred.
+    Deferral(Attempt),
     /// That an attempt at a step that must not be repeated is about to be made.
     Claim(Attempt),
 }
@@ -86,6 +88,7 @@ impl fmt::Display for DocumentKey {
             Self::Input(id) => write!(f, "input/{id}"),
             Self::Output(attempt) => attempt.key(f, "output"),
             Self::Failure(attempt) => attempt.key(f, "failure"),
+            Self::Deferral(attempt) => attempt.key(f, "deferral"),
             Self::Claim(attempt) => attempt.key(f, "claim"),
         }
     }
@@ -113,6 +116,7 @@ impl FromStr for DocumentKey {
                 match *kind {
                     "output" => Ok(Self::Output(attempt)),
                     "failure" => Ok(Self::Failure(attempt)),
+                    "deferral" => Ok(Self::Deferral(attempt)),
                     "claim" => Ok(Self::Claim(attempt)),
                     _ => Err(invalid()),
                 }
@@ -417,6 +421,7 @@ mod tests {
             DocumentKey::Input("c-1".parse().unwrap()),
             DocumentKey::Output(Attempt { step: step.clone(), action: Action::Do, number: 3 }),
             DocumentKey::Failure(Attempt { step: step.clone(), action: Action::Undo, number: 1 }),
+            DocumentKey::Deferral(Attempt { step: step.clone(), action: Action::Do, number: 1 }),
             DocumentKey::Claim(Attempt { step, action: Action::Do, number: 1 }),
         ] {
             assert_eq!(key.to_string().parse(), Ok(key));

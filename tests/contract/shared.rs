@@ -1,0 +1,84 @@
+//! Records that instances share beside the tasks: each write is conditional on the one before it.
+
+use serde_json::{Value, json};
+use steward_core::ports::{Ports, Shared, SharedKey, SharedKind, SharedSaved, StateStore};
+
+use super::{samples::id, tasks::race, worlds::World};
+
+const KINDS: [SharedKind; 2] = [SharedKind::Breaker, SharedKind::DeadLetters];
+
+fn record(kind: SharedKind, name: &str, revision: u64, body: Value) -> Shared {
+    Shared { key: SharedKey { kind, name: name.to_owned() }, revision, body }
+}
+
+fn breaker(revision: u64, body: Value) -> Shared {
+    record(SharedKind::Breaker, "payment", revision, body)
+}
+
+async fn save<P: Ports>(ports: &P, record: &Shared) -> SharedSaved {
+    ports.store().save_shared(record).await.unwrap()
+}
+
+async fn read<P: Ports>(ports: &P, record: &Shared) -> Option<Shared> {
+    ports.store().shared(&record.key).await.unwrap()
+}
+
+pub(super) async fn a_shared_record_reads_as_it_was_saved(world: impl World) {
+    let ports = world.ports();
+    let first = breaker(1, json!({ "z": [1, 2.5, null], "a": "“quoted” \u{1f4b3}" }));
+    assert_eq!(read(ports, &first).await, None);
+    assert_eq!(save(ports, &first).await, SharedSaved::Saved);
+    assert_eq!(read(&world.another(), &first).await, Some(first.clone()));
+    let second = breaker(2, json!({ "a": 1 }));
+    assert_eq!(save(&world.another(), &second).await, SharedSaved::Saved);
+    assert_eq!(read(ports, &first).await, Some(second));
+}
+
+pub(super) async fn a_shared_record_is_saved_revision_after_revision(world: impl World) {
+    let ports = world.ports();
+    assert_eq!(save(ports, &breaker(2, json!(0))).await, SharedSaved::Conflict(None));
+    let now = breaker(1, json!("first"));
+    assert_eq!(save(ports, &now).await, SharedSaved::Saved);
+    for stale in [1, 3] {
+        let conflict = SharedSaved::Conflict(Some(now.clone()));
+        assert_eq!(save(ports, &breaker(stale, json!("other"))).await, conflict);
+    }
+    assert_eq!(read(ports, &now).await, Some(now));
+}
+
+pub(super) async fn of_sixteen_saves_of_one_shared_revision_one_wins(world: impl World) {
+    for revision in [1, 2] {
+        let saves = race(world.ports(), move |ports, n| async move {
+            save(&ports, &breaker(revision, n.into())).await
+        });
+        let (won, lost): (Vec<_>, Vec<_>) =
+            saves.await.into_iter().partition(|saved| *saved == SharedSaved::Saved);
+        assert_eq!(won.len(), 1);
+        let now = read(world.ports(), &breaker(revision, Value::Null)).await;
+        assert!(lost.iter().all(|lost| *lost == SharedSaved::Conflict(now.clone())), "{lost:?}");
+    }
+}
+
+pub(super) async fn shared_records_are_listed_by_their_kind(world: impl World) {
+    let ports = world.ports();
+    for kind in KINDS {
+        assert_eq!(ports.store().all_shared(kind).await.unwrap(), []);
+    }
+    let names = ["inventory", "payment", "shipping"];
+    for name in names {
+        for (kind, body) in KINDS.into_iter().zip([json!(name), json!(1)]) {
+            assert_eq!(save(ports, &record(kind, name, 1, body)).await, SharedSaved::Saved);
+        }
+    }
+    let mut breakers = ports.store().all_shared(SharedKind::Breaker).await.unwrap();
+    breakers.sort_by(|a, b| a.key.cmp(&b.key));
+    let expected = names.map(|name| record(SharedKind::Breaker, name, 1, json!(name)));
+    assert_eq!(breakers, expected);
+}
+
+pub(super) async fn a_shared_record_is_no_task(world: impl World) {
+    let ports = world.ports();
+    assert_eq!(save(ports, &breaker(1, json!(0))).await, SharedSaved::Saved);
+    assert_eq!(ports.store().load(&id("payment")).await.unwrap(), None);
+    assert!("#breaker".parse::<steward_core::names::TaskId>().is_err());
+}

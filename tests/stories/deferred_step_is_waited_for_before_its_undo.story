@@ -1,0 +1,51 @@
+# The request of a step that was deferred may have been delivered twice: until the attempt's complete-by
+# another agent may act on it. Its undo, and that of what came before it, waits that long.
+workflow within 10m
+  check:   undo
+  reserve: after check, within 20s, undo
+  notify:  after check, within 60s, attempts 1, then undo
+
+submit                       => Pending; due 20s
+wake                         => Processing; request check #1 by 60s
+agent completes check #1     => check completed (output kept); request reserve #1 by 20s; request
+                                notify #1 by 60s
+agent defers reserve #1 for 60s "breaker open"
+                             => reserve waiting until 60s (reason kept); wake scheduler in 60s
+agent fails notify #1 "no address"
+                             => Undoing because "step notify: no address"; reserve running #1;
+                                notify failed (failures 1, reason kept)
+wake                         => ignored: NothingReady
+# The other agent answers.
+agent completes reserve #1   => reserve completed (output kept); request undo of reserve #1 by 60s
+agent completes undo of reserve #1
+                             => reserve undone (output kept); request undo of check #1 by 60s
+agent completes undo of check #1
+                             => Undone; check undone (output kept); no longer due
+
+# It does not: whether it called is not known.
+submit                       => Pending; due 20s
+wake                         => Processing; request check #1 by 60s
+agent completes check #1     => check completed (output kept); request reserve #1 by 20s; request
+                                notify #1 by 60s
+agent defers reserve #1 for 60s "breaker open"
+                             => reserve waiting until 60s (reason kept); wake scheduler in 60s
+agent fails notify #1 "no address"
+                             => Undoing because "step notify: no address"; reserve running #1;
+                                notify failed (failures 1, reason kept)
+clock +22s
+sweep                        => reserve failed (failures 1, may have run, reason kept); unlocked;
+                                due 52s; wake scheduler
+wake                         => request undo of reserve #1 by 82s
+
+# The attempt's complete-by is over: nobody is at work on it.
+submit                       => Pending; due 42s
+wake                         => Processing; request check #1 by 82s
+agent completes check #1     => check completed (output kept); request reserve #1 by 42s; request
+                                notify #1 by 82s
+agent defers reserve #1 for 60s "breaker open"
+                             => reserve waiting until 82s (reason kept); wake scheduler in 60s
+clock +20s
+agent fails notify #1 "no address"
+                             => Undoing because "step notify: no address"; task by 642s; reserve
+                                failed; notify failed (failures 1, reason kept); request undo of
+                                check #1 by 102s
