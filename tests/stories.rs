@@ -163,6 +163,7 @@ stories! {
     silent_step_may_have_run_and_is_undone_too
     stale_attempt_is_fenced
     straight_way_to_processed
+    supervisor_tells_what_its_own_save_decided
     supervisor_too_early_only_moves_due
     task_past_its_own_complete_by_is_an_error
     undo_cannot_be_requested_if_its_step_never_returned

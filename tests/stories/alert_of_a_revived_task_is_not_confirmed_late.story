@@ -25,3 +25,21 @@ sweep                        => due 62s; alert: left to undo charge "undo of ste
 alert sent                   => no longer due
 ann skips charge             => Undone; task by 632s; undo of charge skipped; told: skip charge
 alert sent                   => ignored: NotDue
+
+# It fails once more, and whoever sent the first alert records that only now: the second is not out.
+submit                       => Pending; due 62s
+wake                         => Processing; request reserve #1 by 92s
+agent fails reserve #1 "no stock"
+                             => Error; reserve failed (failures 1, reason kept); alert reserve "step
+                                reserve: no stock"
+clock +1s
+ann resubmits                => Processing; task by 633s; reserve running (failures 0); due 93s;
+                                request reserve #2 by 93s; told: resubmit reserve
+clock +1s
+agent fails reserve #2 "no stock"
+                             => Error; reserve failed (failures 1, reason kept); due 64s; alert
+                                reserve "step reserve: no stock"
+alert of 32s sent            => ignored: NotDue
+clock +32s
+sweep                        => due 96s; alert reserve "step reserve: no stock"
+alert of 34s sent            => no longer due

@@ -14,11 +14,27 @@ pub(super) const TASK_ID: &str = "o-1";
 
 /// What the left-hand side says.
 pub(super) enum Happens {
-    Submitted { input: Value, reply_to: Option<String> },
-    Event { event: Event, redelivered: bool },
-    Commanded { by: String, why: String, order: Order, redelivered: bool },
-    CommandedAgain { redelivered: bool },
-    AlertSent,
+    Submitted {
+        input: Value,
+        reply_to: Option<String>,
+    },
+    Event {
+        event: Event,
+        redelivered: bool,
+    },
+    Commanded {
+        by: String,
+        why: String,
+        order: Order,
+        redelivered: bool,
+    },
+    CommandedAgain {
+        redelivered: bool,
+    },
+    /// Of the end at this time after the start; of the newest one if none is said.
+    AlertSent {
+        of: Option<SignedDuration>,
+    },
     TimePasses(SignedDuration),
 }
 
@@ -33,7 +49,10 @@ pub(super) fn happens(left: &str) -> Result<Happens, String> {
         ["the", "same", "command"] => return Ok(Happens::CommandedAgain { redelivered }),
         ["wake"] => Event::Wake,
         ["sweep"] => Event::Swept,
-        ["alert", "sent"] => return Ok(Happens::AlertSent),
+        ["alert", "sent"] => return Ok(Happens::AlertSent { of: None }),
+        ["alert", "of", at, "sent"] => {
+            return Ok(Happens::AlertSent { of: Some(duration(at)?) });
+        }
         ["agent", verb @ ("completes" | "fails" | "defers"), what @ ..] => {
             Event::Replied(replied(verb, &what.join(" "))?)
         }

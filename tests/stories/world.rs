@@ -55,8 +55,9 @@ impl<'a> World<'a> {
             }
             Happens::Submitted { input, reply_to } => self.submit(input, reply_to),
             Happens::Event { event, redelivered } => self.decide(&event, redelivered),
-            Happens::AlertSent => {
-                let ended_at = self.task.as_ref().and_then(|task| task.ended_at);
+            Happens::AlertSent { of } => {
+                let newest = self.task.as_ref().and_then(|task| task.ended_at);
+                let ended_at = of.map(|of| Timestamp::UNIX_EPOCH + of).or(newest);
                 let event = Event::AlertSent { ended_at: ended_at.unwrap_or(self.now) };
                 self.decide(&event, false)
             }

@@ -359,3 +359,65 @@ impl Operator<'_, '_> {
         self.change.ends_again = true;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        messages::{Outcome, StepReply},
+        ports::Timing,
+        submission::{accept, parse},
+        transition::{Documents, Event, Transition, needs, transition},
+    };
+    use serde_json::json;
+    use std::time::Duration;
+
+    /// Decides, and stores what was decided.
+    fn play(workflow: &Workflow, task: &mut Task, documents: &mut Documents, event: &Event) {
+        let timing = Timing { pickup_within: Duration::ZERO, clock_skew: Duration::ZERO };
+        let now = jiff::Timestamp::UNIX_EPOCH;
+        let context = Context { now, actor: "test", redelivered: false, timing };
+        let wanted = needs(workflow, task, event, context);
+        assert!(wanted.iter().all(|key| documents.contains_key(key)), "{wanted:?}");
+        match transition(workflow, task, documents, event, context) {
+            Transition::Apply { task: next, documents: made, .. } => {
+                *task = *next;
+                documents.extend(made.into_iter().map(|document| (document.key, document.body)));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn edits_that_add_up_to_more_than_a_document_are_refused() {
+        let workflow: Workflow = serde_json::from_value(json!({
+            "name": "w", "version": 1,
+            "steps": { "a": { "agent": "a", "request": { "path": "/a" } } },
+        }))
+        .unwrap();
+        let submission = parse(r#"{ "task_id": "t", "workflow": "w", "input": {} }"#).unwrap();
+        let timing = Timing { pickup_within: Duration::ZERO, clock_skew: Duration::ZERO };
+        let now = jiff::Timestamp::UNIX_EPOCH;
+        let (mut task, document) = accept(&submission, &workflow, None, now, timing);
+        let mut documents = Documents::from([(document.key, document.body)]);
+        play(&workflow, &mut task, &mut documents, &Event::Wake);
+        for (attempt, edit) in [(1, "first"), (2, "second")] {
+            let outcome = Outcome::Failed { reason: "no".to_owned(), may_have_run: false };
+            let (task_id, step) = (task.task_id.clone(), "a".parse().unwrap());
+            let reply = StepReply { task_id, step, action: Action::Do, attempt, outcome };
+            play(&workflow, &mut task, &mut documents, &Event::Replied(reply));
+            let patch = json!({ edit: "x".repeat(limits::DOCUMENT_BYTES_MAX * 2 / 3) });
+            let order = Order::Resubmit { step: None, input: Some(patch), did_not_run: false };
+            let (command_id, task_id) = (edit.parse().unwrap(), task.task_id.clone());
+            let (by, why) = ("ann".to_owned(), "a test".to_owned());
+            let command = Command { command_id, task_id, by, why, order };
+            play(&workflow, &mut task, &mut documents, &Event::Commanded(command));
+        }
+        let refused: Vec<_> =
+            task.commands.iter().map(|record| record.refused.as_deref()).collect();
+        let reason = "an edited input of 174786 bytes; the limit is 131072";
+        assert_eq!(refused, [None, Some(reason)]);
+        assert_eq!(task.input, Some("first".parse().unwrap()));
+        assert_eq!(task.process_state, ProcessState::Error);
+    }
+}

@@ -500,7 +500,9 @@ fn not_due<'a>(workflow: &'a Workflow, task: &Task, context: Context<'a>) -> Dec
     tell.extend(wakes(task, context));
     let mut trial = Change::of(workflow, task, context);
     trial.advance();
-    if trial.task != *task {
+    let is_woken =
+        |effect: &Effect| matches!(effect, Effect::Wake { after, .. } if after.is_zero());
+    if trial.task != *task && !tell.iter().any(is_woken) {
         let wake = Wake { task_id: task.task_id.clone(), cause: WakeCause::Recovery };
         tell.push(Effect::Wake { wake, after: std::time::Duration::ZERO });
     }

@@ -1,0 +1,19 @@
+# A supervisor's save took effect and the SDK, whose answer was lost, repeated it: the supervisor finds
+# its own save instead of a task that is due. What that save decided has not been told to anybody.
+workflow within 10m
+  reserve: within 20s, attempts 2
+
+submit                       => Pending; due 20s
+wake                         => Processing; request reserve #1 by 20s
+clock +22s
+sweep                        => reserve waiting (failures 1, may have run, reason kept); unlocked;
+                                due 52s; wake scheduler
+sweep (redelivered)          => ignored: NotDue; again wake scheduler
+sweep                        => ignored: NotDue
+wake                         => due 42s; request reserve #2 by 42s
+clock +22s
+sweep                        => Error; reserve failed (failures 2, reason kept); due 74s; alert
+                                reserve "step reserve: no reply by complete-by, attempt 2"
+sweep (redelivered)          => ignored: NotDue; again alert reserve "step reserve: no reply by
+                                complete-by, attempt 2"
+sweep                        => ignored: NotDue
