@@ -347,14 +347,14 @@ async fn report(
     let faults = FaultKind::ALL.into_iter().map(|kind| ledger.faults_total(kind)).sum();
     let counted = totals(counters);
     let counted = |name| counted.get(name).copied().unwrap_or_default();
-    let recoveries = tasks.values().flat_map(|task| task.steps.values());
-    let recoveries =
-        recoveries.map(|step| u64::from(step.run.state.attempt().saturating_sub(1))).sum();
+    let attempts = tasks.values().flat_map(Task::actions);
+    let repeated = attempts.map(|(.., of)| u64::from(of.state.attempt().saturating_sub(1))).sum();
     let mut counts = vec![
         ("remote_calls", "remote calls", ledger.calls_total()),
         ("faults_injected", "faults injected", faults),
         ("calls_retried", "calls retried by agents", counted(metrics::CALLS_RETRIED)),
-        ("supervisor_recoveries", "steps recovered by the supervisor", recoveries),
+        ("attempts_repeated", "attempts repeated by the scheduler", repeated),
+        ("attempts_deferred", "attempts deferred by breakers", counted(metrics::ATTEMPTS_DEFERRED)),
         (
             "duplicates_ignored",
             "duplicates and latecomers ignored",
