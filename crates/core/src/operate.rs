@@ -384,7 +384,7 @@ mod tests {
                 *task = *next;
                 documents.extend(made.into_iter().map(|document| (document.key, document.body)));
             }
-            other => panic!("{other:?}"),
+            ignored @ (Transition::Ignore { .. } | Transition::Illegal(_)) => panic!("{ignored:?}"),
         }
     }
 
