@@ -107,15 +107,21 @@ async fn the_functions_time_ends_it_with_what_is_known() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_open_breaker_is_no_claim() {
+async fn an_attempt_that_is_deferred_is_claimed_so_that_no_other_delivery_makes_its_call() {
     let one = Instance::new([], down());
     one.open().await;
+    one.service.take_calls();
+    let request = one.request_once("t", 1);
+    let (_, may_have_run) = deferred(one.deliver(&request, false, 60 * SECOND).await);
+    assert!(!may_have_run);
+    assert!(is_claimed(&one.ports, &request).await);
     for redelivered in [false, true] {
-        let request = one.request_once("t", 1);
-        let (_, may_have_run) = deferred(one.deliver(&request, redelivered, 60 * SECOND).await);
-        assert!(!may_have_run);
-        assert!(!is_claimed(&one.ports, &request).await);
+        let again = one.deliver(&request, redelivered, 60 * SECOND).await;
+        assert_eq!(again, Attempted::Silent);
     }
+    // The next attempt has a claim of its own.
+    deferred(one.deliver(&one.request_once("t", 2), false, 60 * SECOND).await);
+    assert_eq!(one.service.take_calls(), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -114,7 +114,11 @@ async fn a_processed_task_is_undone_and_a_failed_undo_is_resubmitted() {
     world.steward(&again).await.has(&["order-1: resubmit: done"]);
     let task = world.until_state("order-1", "Undone").await;
     assert_eq!(task.commands[1].by, "berta");
-    world.steward(&["show", "order-1"]).await.has(&["undo 2", "resubmit by berta", "Undone"]);
+    world.steward(&["show", "order-1"]).await.has(&[
+        "undo 2",
+        "resubmit reserve by berta",
+        "Undone",
+    ]);
     world.steward(&["list", "--state", "undone"]).await.has(&["order-1"]);
 }
 

@@ -47,7 +47,7 @@ fn the_definition_that_ships_is_read_from_its_file() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let workflow = read_file(&root.join("workflows/order.yaml")).unwrap();
     let steps: Vec<_> = workflow.steps.keys().map(|name| name.as_str()).collect();
-    assert_eq!((workflow.name.as_str(), workflow.version), ("order", 1));
+    assert_eq!((workflow.name.as_str(), workflow.version), ("order", 2));
     assert_eq!(steps, ["reserve", "charge", "ship"]);
     assert!(read_dir(&root.join("workflows")).unwrap().contains(&workflow));
 }
