@@ -14,6 +14,9 @@ use crate::support::Cut;
 /// The deployment's `pickup_within`: after it the supervisor makes a lost wake or alert good.
 const PICKUP_WITHIN: Duration = Duration::from_secs(10);
 
+type Tasks = BTreeMap<String, Value>;
+type Ledgers = BTreeMap<String, Vec<(String, String)>>;
+
 /// Everything that is wrong with a run without cuts: it does not end as its scenario says.
 pub(super) fn judge_uncut(scenario: &Scenario, run: &Run) -> Vec<String> {
     let ending = &scenario.ending;
@@ -62,9 +65,12 @@ pub(super) fn judge(uncut: &Run, run: &Run, cuts: &[CutAt]) -> Vec<String> {
 
     let agents =
         cuts.iter().any(|at| run.calls.get(at.call).is_some_and(|c| c.role == Role::Agent));
-    let tasks = |run: &Run| if agents { without_doubts(&run.tasks) } else { run.tasks.clone() };
-    expect(tasks(run) == tasks(uncut), format!("tasks: {:#?}", run.tasks));
-    expect(run.ledgers == uncut.ledgers, format!("ledgers: {:#?}", run.ledgers));
+    let (mut tasks, mut ledgers) = (run.tasks.clone(), run.ledgers.clone());
+    if agents {
+        leave_out_doubts(&uncut.tasks, &mut tasks, &mut ledgers);
+    }
+    expect(tasks == uncut.tasks, format!("tasks: {:#?}", run.tasks));
+    expect(ledgers == uncut.ledgers, format!("ledgers: {:#?}", run.ledgers));
     let told = |run: &Run| run.told.keys().cloned().collect::<Vec<_>>();
     expect(told(run) == told(uncut), format!("told: {:?}", run.told));
 
@@ -83,15 +89,27 @@ pub(super) fn judge(uncut: &Run, run: &Run, cuts: &[CutAt]) -> Vec<String> {
     wrong
 }
 
-/// Tasks without what is said of steps that may have run: an agent whose request comes again does not
-/// know what the one before it did, and says so when it fails.
-fn without_doubts(tasks: &BTreeMap<String, Value>) -> BTreeMap<String, Value> {
-    let mut tasks = tasks.clone();
-    let steps = tasks.values_mut().filter_map(|task| task["steps"].as_object_mut());
-    for step in steps.flat_map(|steps| steps.values_mut()) {
-        step.as_object_mut().unwrap().remove("m");
+/// An agent whose request comes again does not know what the one before it did, and says so when it
+/// fails: then the step may have run, and is undone with the others. Leaves that out.
+fn leave_out_doubts(uncut: &Tasks, tasks: &mut Tasks, ledgers: &mut Ledgers) {
+    for (id, task) in tasks {
+        for (step, record) in task["steps"].as_object_mut().unwrap() {
+            let certain = &uncut[id]["steps"][step];
+            let record = record.as_object_mut().unwrap();
+            if certain["x"]["m"].is_null()
+                && let Some(undo) = record.get_mut("x").and_then(Value::as_object_mut)
+            {
+                undo.remove("m");
+            }
+            if certain["m"].is_null() && record.remove("m").is_some() && certain["x"].is_null() {
+                record.remove("x");
+                let undo = format!("{id}/{step}/undo");
+                if let Some(ledger) = ledgers.get_mut(id) {
+                    ledger.retain(|(key, _)| *key != undo);
+                }
+            }
+        }
     }
-    tasks
 }
 
 /// Whether a cut may make its task wait for the next due time. Only a supervisor's may: no message
