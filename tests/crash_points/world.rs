@@ -239,6 +239,10 @@ impl World<'_> {
                     None => (&text["task_id"], &text["status"]),
                 };
                 let task_id = self.plain(task_id.as_str().unwrap_or("-"));
+                // A run before this one shares the deployment, and may have been told late.
+                if task_id.contains("-run") {
+                    continue;
+                }
                 let told = format!("{task_id}: {}", what.as_str().unwrap());
                 self.told.entry(told).or_insert(now);
             }
