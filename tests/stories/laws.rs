@@ -443,8 +443,10 @@ fn is_saved(workflow: &Workflow, task: &Task, request: &StepRequest) -> bool {
     let StepRequest { task_id, step, action, attempt, complete_by, .. } = request;
     let Some(definition) = workflow.steps.get(step) else { return false };
     let method = match action {
-        Action::Do => Some(definition.request.method),
-        Action::Undo => definition.undo.as_ref().map(|undo| undo.request.method),
+        Action::Do => definition.request.as_ref().map(|request| request.method),
+        Action::Undo => {
+            definition.undo.as_ref().and_then(|undo| Some(undo.request.as_ref()?.method))
+        }
     };
     let edit = task.progress(step, *action).and_then(|progress| progress.input.as_ref());
     let edit = edit.map(|edit| format!("/{edit}")).unwrap_or_default();
@@ -454,7 +456,7 @@ fn is_saved(workflow: &Workflow, task: &Task, request: &StepRequest) -> bool {
     };
     *task_id == task.task_id
         && request.idempotency_key == format!("{task_id}/{step}/{way}{edit}")
-        && definition.agent == request.agent
+        && definition.agent.as_ref() == Some(&request.agent)
         && method == Some(request.method)
         && task.running().any(|running| running == (step, *action, *attempt, *complete_by))
 }

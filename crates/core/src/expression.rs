@@ -12,7 +12,7 @@ use cel::{
     Context, Env, ExecutionError, IdedExpr, Program,
     common::ast::{EntryExpr, Expr},
 };
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::{
     limits,
@@ -21,6 +21,9 @@ use crate::{
 };
 
 static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
+
+/// The names that an expression can begin with, but `steps`.
+const ROOTS: [&str; 5] = ["input", "task", "item", "callback", "event"];
 
 #[derive(Debug, Clone)]
 pub(crate) struct Expression {
@@ -131,19 +134,19 @@ impl Names<'_> {
     }
 
     fn name(&mut self, name: &str) -> Result<(), InvalidTemplate> {
-        match name {
-            _ if self.bound.iter().any(|bound| bound == name) => Ok(()),
-            "input" => {
-                self.reads.input = true;
-                Ok(())
-            }
-            "task" => Ok(()),
-            "steps" => Err(InvalidTemplate::StepsForm(self.source.to_owned())),
-            _ => Err(InvalidTemplate::UnknownName {
-                expression: self.source.to_owned(),
-                name: name.to_owned(),
-            }),
+        if self.bound.iter().any(|bound| bound == name) {
+            return Ok(());
         }
+        if name == "steps" {
+            return Err(InvalidTemplate::StepsForm(self.source.to_owned()));
+        }
+        let known = ROOTS.into_iter().find(|root| *root == name);
+        let known = known.ok_or_else(|| InvalidTemplate::UnknownName {
+            expression: self.source.to_owned(),
+            name: name.to_owned(),
+        })?;
+        self.reads.names.insert(known);
+        Ok(())
     }
 
     fn step(&mut self, step: &str, field: &str) -> Result<(), InvalidTemplate> {
@@ -172,15 +175,13 @@ impl Expression {
 
     fn follow(&self, keys: &[String], scope: Scope<'_>) -> Result<Value, EvaluationError> {
         let no_value = |key: &str| self.failed(format!("there is no `{key}`"));
-        let task = || task_value(scope);
         let (found, rest) = match keys {
-            [root, rest @ ..] if root == "input" => (Cow::Borrowed(scope.input), rest),
-            [root, rest @ ..] if root == "task" => (Cow::Owned(task()), rest),
-            [_, step, _, rest @ ..] => {
-                let output = scope.outputs.get(step.as_str());
-                (Cow::Borrowed(*output.ok_or_else(|| no_value(step))?), rest)
+            [steps, step, _, rest @ ..] if steps == "steps" => {
+                let output = scope.outputs.and_then(|outputs| outputs.get(step.as_str()));
+                (Cow::Borrowed(output.ok_or_else(|| no_value(step))?.as_ref()), rest)
             }
-            [..] => return Err(no_value(&self.source)),
+            [root, rest @ ..] => (scope.root(root).ok_or_else(|| no_value(root))?, rest),
+            [] => return Err(no_value(&self.source)),
         };
         let mut value = found.as_ref();
         for key in rest {
@@ -192,17 +193,15 @@ impl Expression {
     fn run(&self, program: &Program, scope: Scope<'_>) -> Result<Value, EvaluationError> {
         let mut context = Context::with_env(ENVIRONMENT.clone());
         let references = program.references();
-        if references.has_variable("input") {
-            context.add_variable_from_value("input", to_cel(scope.input));
-        }
-        if references.has_variable("task") {
-            context.add_variable_from_value("task", to_cel(&task_value(scope)));
+        for name in ROOTS.into_iter().filter(|name| references.has_variable(name)) {
+            if let Some(value) = scope.root(name) {
+                context.add_variable_from_value(name, to_cel(&value));
+            }
         }
         if references.has_variable("steps") {
-            let steps = scope
-                .outputs
-                .iter()
-                .map(|(name, output)| (name.to_string(), serde_json::json!({ "output": output })))
+            let outputs = scope.outputs.into_iter().flatten();
+            let steps = outputs
+                .map(|(name, output)| (name.to_string(), json!({ "output": output })))
                 .collect();
             context.add_variable_from_value("steps", to_cel(&Value::Object(steps)));
         }
@@ -216,8 +215,19 @@ impl Expression {
     }
 }
 
-fn task_value(scope: Scope<'_>) -> Value {
-    serde_json::json!({ "id": scope.task_id, "workflow": scope.workflow })
+impl<'a> Scope<'a> {
+    fn root(&self, name: &str) -> Option<Cow<'a, Value>> {
+        match name {
+            "input" => self.input.map(Cow::Borrowed),
+            "item" => self.item.map(Cow::Borrowed),
+            "event" => self.event.map(Cow::Borrowed),
+            "callback" => self.callback_token.map(|token| Cow::Owned(json!({ "token": token }))),
+            "task" => self
+                .task
+                .map(|(id, workflow)| Cow::Owned(json!({ "id": id, "workflow": workflow }))),
+            _ => None,
+        }
+    }
 }
 
 /// JSON's integers become CEL's `int` (and not `uint`), as people expect of `input.amount * 2`.

@@ -31,6 +31,7 @@ mod operate;
 pub mod ports;
 pub mod recovery;
 mod request;
+pub mod schema;
 pub mod submission;
 pub mod task;
 mod tell;

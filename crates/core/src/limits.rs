@@ -24,6 +24,22 @@ pub const COMMAND_TEXT_CHARS_MAX: usize = 200;
 /// twenty steps, which is what a save is charged for.
 pub const STEPS_MAX: usize = 100;
 
+/// Items of one `for_each`. Each has a record in the task's item, and a document that those after it
+/// read.
+pub const ITEMS_MAX: u32 = 100;
+
+/// How deep workflows may run workflows.
+pub const CHILD_DEPTH_MAX: u32 = 5;
+
+/// Characters in an event's source, and in its detail-type (EventBridge).
+pub const EVENT_TEXT_CHARS_MAX: usize = 256;
+
+/// The shortest time that a task is kept after its end...
+pub const RETENTION_MIN: Duration = Duration::from_secs(3600);
+
+/// ...and the longest.
+pub const RETENTION_MAX: Duration = Duration::from_secs(3660 * 24 * 3600);
+
 /// Attempts at one step.
 pub const ATTEMPTS_MAX: u32 = 100;
 

@@ -1,5 +1,7 @@
 //! The request of a step, made from its template and the documents at hand.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use crate::{
@@ -11,7 +13,7 @@ use crate::{
     task::{StepState, Task},
     template::Scope,
     transition::Documents,
-    workflow::Workflow,
+    workflow::{Work, Workflow},
 };
 
 /// The document that holds the input, as submitted or as an operator edited it.
@@ -40,12 +42,12 @@ pub(crate) fn reads(
     action: Action,
 ) -> Vec<DocumentKey> {
     let definition = workflow.steps.get(step).and_then(|step| step.action(action));
-    let templates = definition.iter().flat_map(|definition| definition.request.templates());
+    let templates = definition.iter().flat_map(|definition| definition.work.templates());
     let edit = task.progress(step, action).and_then(|progress| progress.input.as_ref());
     let mut keys = Vec::new();
     for reads in templates.map(crate::template::Template::reads) {
         keys.extend(reads.steps.iter().filter_map(|step| output_key(task, step)));
-        keys.extend(reads.input.then(|| input_key(edit)));
+        keys.extend(reads.input().then(|| input_key(edit)));
     }
     keys
 }
@@ -59,7 +61,10 @@ pub(crate) fn request(
     action: Action,
 ) -> Result<StepRequest, String> {
     let definition = workflow.steps.get(step).ok_or("the workflow has no such step")?;
-    let template = definition.action(action).ok_or("the step has no undo")?.request;
+    let work = definition.action(action).ok_or("the step has no undo")?.work;
+    let Work::Call { agent, request: template, .. } = work else {
+        return Err("not a call".to_owned());
+    };
     let progress = task.progress(step, action);
     let Some((StepState::Running { attempt, complete_by }, edit)) =
         progress.map(|progress| (progress.state.clone(), progress.input.as_ref()))
@@ -71,17 +76,17 @@ pub(crate) fn request(
         .iter()
         .filter_map(|(name, record)| {
             if matches!(record.run.state, StepState::Skipped { .. }) {
-                return Some((name.clone(), &Value::Null));
+                return Some((name.clone(), Cow::Owned(Value::Null)));
             }
-            Some((name.clone(), documents.get(&output_key(task, name)?)?))
+            Some((name.clone(), Cow::Borrowed(documents.get(&output_key(task, name)?)?)))
         })
         .collect();
     let input = documents.get(&input_key(edit));
     let scope = Scope {
-        input: input.and_then(|document| document.get("input")).unwrap_or(&Value::Null),
-        outputs: &outputs,
-        task_id: task.task_id.as_str(),
-        workflow: task.workflow.as_str(),
+        input: Some(input.and_then(|document| document.get("input")).unwrap_or(&Value::Null)),
+        outputs: Some(&outputs),
+        task: Some((task.task_id.as_str(), task.workflow.as_str())),
+        ..Scope::default()
     };
     let body = template.body.as_ref().map(|body| body.render(scope)).transpose();
     let request = StepRequest {
@@ -93,7 +98,7 @@ pub(crate) fn request(
         idempotency_key: idempotency_key(&task.task_id, step, action, edit),
         // An undo must always do no harm when it is repeated.
         idempotent: definition.idempotent || action == Action::Undo,
-        agent: definition.agent.clone(),
+        agent: agent.clone(),
         method: template.method,
         path: template.path.render_path(scope)?,
         body: body.map_err(|error| error.to_string())?,

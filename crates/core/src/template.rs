@@ -1,13 +1,14 @@
 //! Templates: JSON in which a text may hold `${ expression }`.
 //!
 //! Expressions are CEL (<https://cel.dev>), over `input` (what was submitted),
-//! `steps.<name>.output` (what a step before this one returned) and `task` (`task.id`,
-//! `task.workflow`). A text that is one expression keeps the value's type; inside a longer text the
-//! value becomes text. `$${` is a plain `${`.
+//! `steps.<name>.output` (what a step before this one returned), `task` (`task.id`, `task.workflow`),
+//! and, where there is one, `item` (of `for_each`), `callback` (`callback.token`) and `event` (of a
+//! trigger). A text that is one expression keeps the value's type; inside a longer text the value
+//! becomes text. `$${` is a plain `${`.
 //!
-//! A template is parsed when it is read, so a definition with a broken expression is refused where
-//! it stands; it is rendered without a clock, randomness or I/O. Errors name keys and types, never
-//! values: payloads do not reach a log.
+//! A template is parsed when it is read. What is wrong with it is kept, each with its place, so that
+//! a check of the definition can say all of it; rendering it fails. It is rendered without a clock,
+//! randomness or I/O. Errors name keys and types, never values: payloads do not reach a log.
 
 use std::{
     borrow::Cow,
@@ -43,7 +44,7 @@ pub enum InvalidTemplate {
     TooLong(usize),
     /// The expression names something that does not exist.
     #[error(
-        "expression `{expression}`: unknown name `{name}`; there are `input`, `steps` and `task`"
+        "expression `{expression}`: unknown name `{name}`; there are `input`, `steps`, `task`, and in their places `item`, `callback` and `event`"
     )]
     UnknownName {
         /// The expression as written.
@@ -67,34 +68,46 @@ pub struct EvaluationError {
     pub(crate) reason: String,
 }
 
-/// The values that expressions can name.
-#[derive(Debug, Clone, Copy)]
+/// The values that expressions can name. What is absent has no name there.
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Scope<'a> {
     /// What was submitted.
-    pub input: &'a Value,
+    pub input: Option<&'a Value>,
     /// What the steps that completed returned.
-    pub outputs: &'a BTreeMap<StepName, &'a Value>,
-    /// `task.id`.
-    pub task_id: &'a str,
-    /// `task.workflow`.
-    pub workflow: &'a str,
+    pub outputs: Option<&'a BTreeMap<StepName, Cow<'a, Value>>>,
+    /// `task.id` and `task.workflow`.
+    pub task: Option<(&'a str, &'a str)>,
+    /// The item of `for_each`.
+    pub item: Option<&'a Value>,
+    /// `callback.token`.
+    pub callback_token: Option<&'a str>,
+    /// The event that triggers a task.
+    pub event: Option<&'a Value>,
 }
 
 /// JSON with expressions in it; parsed once, rendered for each request.
 #[derive(Debug, Clone)]
 pub struct Template {
     source: Value,
-    root: Node,
+    root: Result<Node, Vec<(String, InvalidTemplate)>>,
     reads: Reads,
 }
 
 /// What a template reads: which documents must be at hand to render it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reads {
-    /// Whether it reads `input`.
-    pub input: bool,
+    /// The names at the root of its expressions, but `steps`.
+    pub names: BTreeSet<&'static str>,
     /// The steps whose output it reads.
     pub steps: BTreeSet<StepName>,
+}
+
+impl Reads {
+    /// Whether it reads `input`.
+    #[must_use]
+    pub fn input(&self) -> bool {
+        self.names.contains("input")
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -113,17 +126,41 @@ enum Part {
 }
 
 impl Template {
-    /// Parses `source`.
-    ///
-    /// # Errors
-    /// The first expression that cannot be what it says.
-    pub fn parse(source: Value) -> Result<Self, InvalidTemplate> {
-        if limits::too_deep(&source) {
-            return Err(InvalidTemplate::TooDeep);
+    /// Parses `source`; what is wrong with it is in [`problems`](Self::problems).
+    #[must_use]
+    pub fn parse(source: Value) -> Self {
+        let mut parser = Parser::default();
+        let root = match limits::too_deep(&source) {
+            true => {
+                parser.problems.push((String::new(), InvalidTemplate::TooDeep));
+                None
+            }
+            false => parser.node(&source, ""),
+        };
+        let Parser { reads, problems } = parser;
+        let root = root.filter(|_| problems.is_empty()).ok_or(problems);
+        Self { source, root, reads }
+    }
+
+    /// Everything that is wrong with it: where in it, as `.body.amount` or nothing, and what.
+    #[must_use]
+    pub fn problems(&self) -> &[(String, InvalidTemplate)] {
+        self.root.as_ref().err().map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether it is one expression and nothing else.
+    #[must_use]
+    pub fn is_expression(&self) -> bool {
+        matches!(self.root, Ok(Node::Whole(_)))
+    }
+
+    /// The text, if there is no expression in it.
+    #[must_use]
+    pub fn as_literal(&self) -> Option<&Value> {
+        match &self.root {
+            Ok(Node::Literal(value)) => Some(value),
+            Ok(Node::Whole(_) | Node::Text(_) | Node::Array(_) | Node::Object(_)) | Err(_) => None,
         }
-        let mut reads = Reads::default();
-        let root = parse_node(&source, &mut reads)?;
-        Ok(Self { source, root, reads })
     }
 
     /// What must be at hand to render this template.
@@ -143,7 +180,14 @@ impl Template {
     /// # Errors
     /// The first expression that has no value there.
     pub fn render(&self, scope: Scope<'_>) -> Result<Value, EvaluationError> {
-        render_node(&self.root, scope, str::to_owned)
+        render_node(self.root()?, scope, str::to_owned)
+    }
+
+    fn root(&self) -> Result<&Node, EvaluationError> {
+        self.root.as_ref().map_err(|problems| {
+            let reason = problems.first().map_or_else(String::new, |(_, error)| error.to_string());
+            EvaluationError { expression: String::new(), reason }
+        })
     }
 
     /// Renders the path of a request. A value inside a longer text is one segment or one value of
@@ -153,7 +197,8 @@ impl Template {
     /// Why there is no path, as a text for people.
     pub fn render_path(&self, scope: Scope<'_>) -> Result<String, String> {
         let encode = |value: &str| utf8_percent_encode(value, SEGMENT).to_string();
-        let rendered = render_node(&self.root, scope, encode).map_err(|error| error.to_string())?;
+        let root = self.root().map_err(|error| error.to_string())?;
+        let rendered = render_node(root, scope, encode).map_err(|error| error.to_string())?;
         match rendered {
             Value::String(path) if !path.starts_with('/') => {
                 Err("the request's path does not start with `/`".to_owned())
@@ -198,7 +243,7 @@ impl Serialize for Template {
 
 impl<'de> Deserialize<'de> for Template {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::parse(Value::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+        Value::deserialize(deserializer).map(Self::parse)
     }
 }
 
@@ -214,20 +259,42 @@ impl schemars::JsonSchema for Template {
     }
 }
 
-fn parse_node(source: &Value, reads: &mut Reads) -> Result<Node, InvalidTemplate> {
-    Ok(match source {
-        Value::String(text) => parse_text(text, reads)?,
-        Value::Array(items) => {
-            Node::Array(items.iter().map(|item| parse_node(item, reads)).collect::<Result<_, _>>()?)
-        }
-        Value::Object(fields) => Node::Object(
-            fields
-                .iter()
-                .map(|(key, value)| Ok((key.clone(), parse_node(value, reads)?)))
-                .collect::<Result<_, _>>()?,
-        ),
-        Value::Null | Value::Bool(_) | Value::Number(_) => Node::Literal(source.clone()),
-    })
+/// Collects what is read and what is wrong on the way.
+#[derive(Default)]
+struct Parser {
+    reads: Reads,
+    problems: Vec<(String, InvalidTemplate)>,
+}
+
+impl Parser {
+    /// Nothing if something in it is wrong.
+    fn node(&mut self, source: &Value, at: &str) -> Option<Node> {
+        Some(match source {
+            Value::String(text) => match parse_text(text, &mut self.reads) {
+                Ok(node) => node,
+                Err(problem) => {
+                    self.problems.push((at.to_owned(), problem));
+                    return None;
+                }
+            },
+            Value::Array(items) => {
+                let items = items.iter().enumerate();
+                let nodes: Vec<_> =
+                    items.map(|(n, item)| self.node(item, &format!("{at}.{n}"))).collect();
+                Node::Array(nodes.into_iter().collect::<Option<_>>()?)
+            }
+            Value::Object(fields) => {
+                let fields = fields.iter();
+                let nodes: Vec<_> = fields
+                    .map(|(key, value)| {
+                        Some((key.clone(), self.node(value, &format!("{at}.{key}"))?))
+                    })
+                    .collect();
+                Node::Object(nodes.into_iter().collect::<Option<_>>()?)
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => Node::Literal(source.clone()),
+        })
+    }
 }
 
 fn parse_text(text: &str, reads: &mut Reads) -> Result<Node, InvalidTemplate> {
@@ -330,15 +397,20 @@ mod tests {
 
     fn render(template: Value) -> Result<Value, String> {
         let charge = json!({ "id": "ch-1" });
-        let outputs = BTreeMap::from([("charge".parse().unwrap(), &charge)]);
+        let outputs = BTreeMap::from([("charge".parse().unwrap(), Cow::Borrowed(&charge))]);
         let input =
             json!({ "amount": 20, "to": { "z": 1, "a": 2 }, "name": "Ada", "items": [1, 2] });
-        let scope =
-            Scope { input: &input, outputs: &outputs, task_id: "order-1", workflow: "order" };
-        Template::parse(template)
-            .map_err(|error| error.to_string())?
-            .render(scope)
-            .map_err(|error| error.to_string())
+        let scope = Scope {
+            input: Some(&input),
+            outputs: Some(&outputs),
+            task: Some(("order-1", "order")),
+            ..Scope::default()
+        };
+        let template = Template::parse(template);
+        if let Some((_, problem)) = template.problems().first() {
+            return Err(problem.to_string());
+        }
+        template.render(scope).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -368,9 +440,8 @@ mod tests {
     #[test]
     fn a_value_in_a_path_stays_in_its_place() {
         let input = json!({ "id": "../../admin?all=1#x", "n": 7, "up": "..", "whole": "/a/b?c=d", "no": "x" });
-        let outputs = BTreeMap::new();
-        let scope = Scope { input: &input, outputs: &outputs, task_id: "t", workflow: "w" };
-        let path = |text: &str| Template::parse(json!(text)).unwrap().render_path(scope);
+        let scope = Scope { input: Some(&input), ..Scope::default() };
+        let path = |text: &str| Template::parse(json!(text)).render_path(scope);
         assert_eq!(
             path("/orders/${ input.id }/items?n=${ input.n }"),
             Ok("/orders/..%2F..%2Fadmin%3Fall%3D1%23x/items?n=7".to_owned())
@@ -400,13 +471,12 @@ mod tests {
     #[test]
     fn what_it_reads_is_known_before_it_runs() {
         let template =
-            Template::parse(json!({ "a": "${ steps.charge.output.id }", "b": ["${ input.x }"] }))
-                .unwrap();
+            Template::parse(json!({ "a": "${ steps.charge.output.id }", "b": ["${ input.x }"] }));
         let steps = BTreeSet::from(["charge".parse().unwrap()]);
-        assert_eq!(template.reads(), &Reads { input: true, steps });
-        let plain = Template::parse(json!({ "a": "${ task.id }", "b": 1 })).unwrap();
-        assert_eq!(plain.reads(), &Reads::default());
-        let nested = Template::parse(json!("${ [1].map(i, steps.charge.output.n + i) }")).unwrap();
+        assert_eq!(template.reads(), &Reads { names: BTreeSet::from(["input"]), steps });
+        let plain = Template::parse(json!({ "a": "${ task.id }", "b": 1 }));
+        assert!(!plain.reads().input() && plain.reads().steps.is_empty());
+        let nested = Template::parse(json!("${ [1].map(i, steps.charge.output.n + i) }"));
         assert_eq!(nested.reads().steps.len(), 1);
     }
 
@@ -419,7 +489,7 @@ mod tests {
             ),
             (
                 json!("${ inptu.x }"),
-                "expression `inptu.x`: unknown name `inptu`; there are `input`, `steps` and `task`",
+                "expression `inptu.x`: unknown name `inptu`; there are `input`, `steps`, `task`, and in their places `item`, `callback` and `event`",
             ),
             (
                 json!("${ steps.charge }"),

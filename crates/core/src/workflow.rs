@@ -1,7 +1,15 @@
 //! Workflows: versioned definitions, and the questions the engine asks of them.
 //!
 //! Steps form a graph: each names the steps it comes `after`, so sequence, parallel branches and
-//! joins are one thing. A step without `after` starts with the task.
+//! joins are one thing. A step without `after` starts with the task. What a step does is one of three:
+//!
+//! | a step with | |
+//! | --- | --- |
+//! | `agent` | asks an agent to call its remote service |
+//! | `wait` | waits, for a time or until one |
+//! | `workflow` | runs a task of its own |
+//!
+//! What is wrong with a definition beyond its syntax is found by [`Workflow::problems`].
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,49 +18,80 @@ use std::{
 };
 
 use indexmap::IndexMap;
+use jiff::Timestamp;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 
 use crate::{
     limits,
     messages::Action,
     names::{AgentName, StepName, WorkflowName},
     recovery::{Recovery, Then},
-    task::Task,
+    schema::InputSchema,
+    task::{Task, later},
     template::Template,
 };
 
+mod problems;
+
 /// Durations as people write them: `90s`, `15m`, `1d 12h`.
 pub(crate) mod friendly {
-    use super::{Deserialize, Duration};
+    use super::{Deserialize, Deserializer, Duration, Serializer};
 
-    pub(crate) fn serialize<S: serde::Serializer>(
-        duration: &Duration,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(&humantime::format_duration(*duration))
     }
 
-    pub(crate) fn deserialize<'de, D: serde::Deserializer<'de>>(
-        from: D,
-    ) -> Result<Duration, D::Error> {
-        let text = String::deserialize(from)?;
-        humantime::parse_duration(&text)
-            .map_err(|error| serde::de::Error::custom(format!("duration `{text}`: {error}")))
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        parse(&String::deserialize(from)?).map_err(serde::de::Error::custom)
+    }
+
+    pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+        humantime::parse_duration(text).map_err(|error| format!("duration `{text}`: {error}"))
+    }
+
+    /// The same, of a key that may be absent.
+    pub(crate) mod optional {
+        use super::{Deserialize, Deserializer, Duration, Serializer};
+
+        pub(crate) fn serialize<S: Serializer>(
+            duration: &Option<Duration>,
+            to: S,
+        ) -> Result<S::Ok, S::Error> {
+            match duration {
+                Some(duration) => super::serialize(duration, to),
+                None => to.serialize_none(),
+            }
+        }
+
+        pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+            from: D,
+        ) -> Result<Option<Duration>, D::Error> {
+            let text = Option::<String>::deserialize(from)?;
+            text.map(|text| super::parse(&text)).transpose().map_err(serde::de::Error::custom)
+        }
     }
 }
 
 /// A versioned definition. Immutable once published: a changed one gets a new version.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct Workflow {
     /// Its name.
     pub name: WorkflowName,
     /// Its version, counted from 1. A submission that names none gets the newest.
+    #[schemars(range(min = 1))]
     pub version: u32,
     /// For people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
+    /// The JSON Schema of the input, checked when a task is submitted; anything will do if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<InputSchema>,
+    /// The events that submit tasks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trigger: Option<Trigger>,
     /// How long a task may take as a whole, as `90s`, `15m`, `2h`, `1d`.
     #[serde(default = "default_task_within", with = "friendly")]
     #[schemars(with = "String")]
@@ -61,27 +100,109 @@ pub struct Workflow {
     /// again.
     #[serde(default)]
     pub overdue: Then,
+    /// How long a task and its documents are kept after its end; the deployment's retention if absent.
+    #[serde(default, with = "friendly::optional", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub retention: Option<Duration>,
     /// Whether the end of each task is also an event on the bus. Off unless wanted: each event costs
     /// as much as two writes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lifecycle_events: bool,
+    /// What holds for every step that does not say otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub defaults: Option<Defaults>,
     /// The steps by name, in the order in which people read them.
     pub steps: IndexMap<StepName, StepDefinition>,
+    /// What the task returns once all steps are done; nothing if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Template>,
 }
 
-/// One step of a workflow.
+/// Which events submit a task, and how.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Trigger {
+    /// The event's exact `source`.
+    #[schemars(length(min = 1, max = limits::EVENT_TEXT_CHARS_MAX))]
+    pub source: String,
+    /// Its exact `detail-type`.
+    #[schemars(length(min = 1, max = limits::EVENT_TEXT_CHARS_MAX))]
+    pub detail_type: String,
+    /// The task's id, from the `event`. Unless said, the event's own: then an event that is published
+    /// twice makes two tasks.
+    #[serde(default = "event_id")]
+    pub task_id: Template,
+    /// The task's input, from the `event`. Unless said, the event's detail.
+    #[serde(default = "event_detail")]
+    pub input: Template,
+}
+
+/// What holds for every step with an agent or a workflow that does not say otherwise.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Defaults {
+    /// How long one attempt may take.
+    #[serde(default, with = "friendly::optional", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub complete_within: Option<Duration>,
+    /// What is done when an attempt fails; a step may replace single keys of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<Recovery>,
+    /// The same for the undo of a step that has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undo: Option<UndoDefaults>,
+}
+
+/// What holds for every undo that does not say otherwise.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UndoDefaults {
+    /// How long one attempt may take.
+    #[serde(default, with = "friendly::optional", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub complete_within: Option<Duration>,
+    /// What is done when an attempt fails; in the end there is only an alert.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<Recovery>,
+}
+
+/// One step of a workflow: exactly one of `agent`, `wait` and `workflow`, and what goes with it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StepDefinition {
-    /// The logical agent that carries it out.
-    pub agent: AgentName,
-    /// The steps that must have completed before this one starts.
+    /// For people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// The steps that must have completed, or were skipped, before this one starts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<StepName>,
-    /// How long one attempt may take, its time in the agent's queue included.
-    #[serde(default = "default_step_within", with = "friendly")]
-    #[schemars(with = "String")]
-    pub complete_within: Duration,
+    /// An expression; if it is false, the step is skipped, and its output is null.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<Template>,
+    /// The step is done once for each item of a list, and its output is the list of what they
+    /// returned, in the order of the items.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub for_each: Option<ForEach>,
+    /// The logical agent that carries it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentName>,
+    /// What the agent asks of its remote service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<RequestTemplate>,
+    /// The call only begins the step: someone answers later, with the token in the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub callback: Option<Callback>,
+    /// Waits: a duration as `15m`, or a time as `2026-12-24T18:00:00Z`, or an expression for either.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait: Option<Template>,
+    /// Runs a task of its own: if that fails, so does the step, and undoing it is the step's undo.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow: Option<ChildWorkflow>,
+    /// How long one attempt may take, its time in the agent's queue included: `60s` for an agent, `1d`
+    /// for a workflow, unless said.
+    #[serde(default, with = "friendly::optional", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub complete_within: Option<Duration>,
     /// What is done when an attempt fails.
     #[serde(default)]
     pub recovery: Recovery,
@@ -94,11 +215,50 @@ pub struct StepDefinition {
     /// only driven forward.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub point_of_no_return: bool,
-    /// What the agent asks of its remote service.
-    pub request: RequestTemplate,
-    /// How it is undone; passed over if absent.
+    /// How it is undone; passed over if absent. A step with a workflow always has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undo: Option<UndoDefinition>,
+}
+
+/// The list that a step is done for each item of.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ForEach {
+    /// An expression for the list; the step's request, input and undo call an item of it `item`.
+    pub items: Template,
+    /// How many run at once.
+    #[serde(default = "ten")]
+    #[schemars(range(min = 1, max = limits::ITEMS_MAX))]
+    pub at_once: u32,
+}
+
+/// How a step is answered that its call only begins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Callback {
+    /// By when after the call the answer must come.
+    #[serde(with = "friendly")]
+    #[schemars(with = "String")]
+    pub within: Duration,
+    /// If said: a heartbeat must come this often, or the attempt counts as silent.
+    #[serde(default, with = "friendly::optional", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub heartbeat: Option<Duration>,
+}
+
+/// The task that a step runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChildWorkflow {
+    /// The workflow.
+    pub name: WorkflowName,
+    /// Which version of it; the newest if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub version: Option<u32>,
+    /// The task's input; null if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Template>,
 }
 
 /// The compensating action of a step. It must do no harm if the step has not run: a step that may
@@ -107,14 +267,15 @@ pub struct StepDefinition {
 #[serde(deny_unknown_fields)]
 pub struct UndoDefinition {
     /// How long one attempt may take, its time in the agent's queue included.
-    #[serde(default = "default_step_within", with = "friendly")]
-    #[schemars(with = "String")]
-    pub complete_within: Duration,
+    #[serde(default, with = "friendly::optional", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub complete_within: Option<Duration>,
     /// What is done when an attempt fails; in the end there is only an alert.
     #[serde(default)]
     pub recovery: Recovery,
-    /// What the agent asks of its remote service.
-    pub request: RequestTemplate,
+    /// What the agent asks of its remote service; only of a step with an agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<RequestTemplate>,
 }
 
 /// What doing a step and undoing it have in common.
@@ -124,25 +285,87 @@ pub struct ActionDefinition<'a> {
     pub complete_within: Duration,
     /// What is done when an attempt fails.
     pub recovery: &'a Recovery,
-    /// What the agent asks of its remote service.
-    pub request: &'a RequestTemplate,
+    /// What is done.
+    pub work: Work<'a>,
 }
+
+/// What is done at a step, or to undo it.
+#[derive(Debug, Clone, Copy)]
+pub enum Work<'a> {
+    /// An agent calls its remote service.
+    Call {
+        /// The agent.
+        agent: &'a AgentName,
+        /// What it asks.
+        request: &'a RequestTemplate,
+        /// How it is answered, if the call only begins it.
+        callback: Option<&'a Callback>,
+    },
+    /// A task of its own runs, or is undone.
+    Child(&'a ChildWorkflow),
+    /// Time passes.
+    Wait(&'a Template),
+}
+
+impl Work<'_> {
+    /// The templates that it is made from.
+    pub fn templates(&self) -> impl Iterator<Item = &Template> {
+        let (request, single) = match self {
+            Self::Call { request, .. } => (Some(request), None),
+            Self::Child(child) => (None, child.input.as_ref()),
+            Self::Wait(wait) => (None, Some(*wait)),
+        };
+        request.into_iter().flat_map(|request| request.templates()).chain(single)
+    }
+}
+
+static NO_RECOVERY: std::sync::LazyLock<Recovery> = std::sync::LazyLock::new(Recovery::default);
 
 impl StepDefinition {
     /// How the step is done, or undone; nothing if it has no undo.
     #[must_use]
     pub fn action(&self, action: Action) -> Option<ActionDefinition<'_>> {
-        let Self { complete_within, recovery, request, undo, .. } = self;
         match action {
-            Action::Do => {
-                Some(ActionDefinition { complete_within: *complete_within, recovery, request })
-            }
-            Action::Undo => {
-                undo.as_ref().map(|UndoDefinition { complete_within, recovery, request }| {
-                    ActionDefinition { complete_within: *complete_within, recovery, request }
-                })
-            }
+            Action::Do => Some(ActionDefinition {
+                complete_within: self.within(self.complete_within),
+                recovery: &self.recovery,
+                work: self.work()?,
+            }),
+            Action::Undo => self.undoing(),
         }
+    }
+
+    /// What is done; nothing in a definition that has [problems](Workflow::problems).
+    #[must_use]
+    pub fn work(&self) -> Option<Work<'_>> {
+        match (&self.agent, &self.request, &self.wait, &self.workflow) {
+            (Some(agent), Some(request), None, None) => {
+                Some(Work::Call { agent, request, callback: self.callback.as_ref() })
+            }
+            (None, None, Some(wait), None) => Some(Work::Wait(wait)),
+            (None, None, None, Some(child)) => Some(Work::Child(child)),
+            _ => None,
+        }
+    }
+
+    fn undoing(&self) -> Option<ActionDefinition<'_>> {
+        let undo = self.undo.as_ref();
+        let work = match self.work()? {
+            Work::Call { agent, .. } => {
+                Work::Call { agent, request: undo?.request.as_ref()?, callback: None }
+            }
+            Work::Child(child) => Work::Child(child),
+            Work::Wait(_) => return None,
+        };
+        let complete_within = self.within(undo.and_then(|undo| undo.complete_within));
+        let recovery = undo.map_or(&*NO_RECOVERY, |undo| &undo.recovery);
+        Some(ActionDefinition { complete_within, recovery, work })
+    }
+
+    fn within(&self, said: Option<Duration>) -> Duration {
+        let default =
+            if self.workflow.is_some() { default_task_within() } else { default_step_within() };
+        said.unwrap_or(default)
     }
 }
 
@@ -181,6 +404,18 @@ fn default_step_within() -> Duration {
     Duration::from_secs(60)
 }
 
+fn event_id() -> Template {
+    Template::parse("${ event.id }".into())
+}
+
+fn event_detail() -> Template {
+    Template::parse("${ event.detail }".into())
+}
+
+fn ten() -> u32 {
+    10
+}
+
 fn yes() -> bool {
     true
 }
@@ -214,6 +449,47 @@ impl RequestTemplate {
     }
 }
 
+impl Serialize for Workflow {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Workflow {
+    /// Reads a definition, its defaults spread over its steps.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut definition = Value::deserialize(deserializer)?;
+        spread_defaults(&mut definition);
+        Self::deserialize(definition).map_err(serde::de::Error::custom)
+    }
+}
+
+/// Lets each step begin with what holds for all, as a JSON merge patch (RFC 7396) of it.
+fn spread_defaults(definition: &mut Value) {
+    let Some(defaults) = definition.get("defaults").cloned() else { return };
+    let steps = definition.get_mut("steps").and_then(Value::as_object_mut);
+    for step in steps.into_iter().flat_map(|steps| steps.values_mut()) {
+        if step.get("wait").is_none() {
+            spread(&defaults, step);
+        }
+        if let (Some(defaults), Some(undo)) = (defaults.get("undo"), step.get_mut("undo")) {
+            spread(defaults, undo);
+        }
+    }
+}
+
+fn spread(defaults: &Value, over: &mut Value) {
+    let Some(over) = over.as_object_mut() else { return };
+    for key in ["complete_within", "recovery"] {
+        let Some(default) = defaults.get(key) else { continue };
+        let mut merged = default.clone();
+        if let Some(said) = over.get(key) {
+            json_patch::merge(&mut merged, said);
+        }
+        over.insert(key.to_owned(), merged);
+    }
+}
+
 impl Workflow {
     /// The steps that can start now: not started, and everything before them completed or skipped.
     pub fn ready<'a>(&'a self, task: &'a Task) -> impl Iterator<Item = &'a StepName> {
@@ -235,104 +511,15 @@ impl Workflow {
     /// The shortest time that any attempt may take: until then a new task cannot be past due.
     #[must_use]
     pub fn shortest_within(&self) -> Duration {
-        self.steps
-            .values()
-            .fold(self.complete_within, |least, step| least.min(step.complete_within))
-    }
-
-    /// Everything that is wrong with this definition beyond its syntax; empty if it can run.
-    #[must_use]
-    pub fn problems(&self) -> Vec<Problem> {
-        let mut found = Vec::new();
-        let mut say = |at: String, message: String| found.push(Problem { at, message });
-        if self.version == 0 {
-            say("version".into(), "versions count from 1".into());
-        }
-        check_within("complete_within", self.complete_within, limits::TASK_WITHIN_MAX, &mut say);
-        if self.steps.is_empty() {
-            say("steps".into(), "a workflow needs at least one step".into());
-        }
-        if self.steps.len() > limits::STEPS_MAX {
-            let count = self.steps.len();
-            say("steps".into(), format!("{count} steps; the limit is {}", limits::STEPS_MAX));
-        }
-        let before = self.ancestors();
-        for (name, step) in &self.steps {
-            self.check_step(name, step, &before, &mut say);
-        }
-        if let Some(cycle) = self.cycle() {
-            say("steps".into(), format!("these steps wait for each other: {cycle}"));
-        }
-        found.sort();
-        found
-    }
-
-    fn check_step(
-        &self,
-        name: &StepName,
-        step: &StepDefinition,
-        before: &BTreeMap<&StepName, BTreeSet<&StepName>>,
-        say: &mut impl FnMut(String, String),
-    ) {
-        let at = |key: &str| format!("steps.{name}.{key}");
-        for action in [Action::Do, Action::Undo] {
-            self.check_action(name, step, action, before, say);
-        }
-        if !step.idempotent && step.recovery.extended_wait.is_some() {
-            say(at("recovery"), "a step that is not idempotent is never repeated by itself".into());
-        }
-        let mut seen = BTreeSet::new();
-        for other in &step.after {
-            if !self.steps.contains_key(other) {
-                let known = self.steps.keys().map(StepName::as_str).collect::<Vec<_>>().join(", ");
-                say(at("after"), format!("there is no step `{other}`; there are {known}"));
-            }
-            if !seen.insert(other) {
-                say(at("after"), format!("`{other}` is named twice"));
-            }
-        }
-    }
-
-    fn check_action(
-        &self,
-        name: &StepName,
-        step: &StepDefinition,
-        action: Action,
-        before: &BTreeMap<&StepName, BTreeSet<&StepName>>,
-        say: &mut impl FnMut(String, String),
-    ) {
-        let Some(definition) = step.action(action) else { return };
-        let at = |key: &str| match action {
-            Action::Do => format!("steps.{name}.{key}"),
-            Action::Undo => format!("steps.{name}.undo.{key}"),
-        };
-        let within = definition.complete_within;
-        check_within(&at("complete_within"), within, limits::STEP_WITHIN_MAX, say);
-        for (key, message) in definition.recovery.problems(action) {
-            say(at(&format!("recovery.{key}")), message);
-        }
-        if !definition.request.path.source().is_string() {
-            say(at("request.path"), "must be a text that starts with `/`".into());
-        }
-        let reads = definition.request.templates().flat_map(|template| &template.reads().steps);
-        for read in reads.collect::<BTreeSet<_>>() {
-            let comes_before = before.get(name).is_some_and(|before| before.contains(read))
-                || (action == Action::Undo && read == name);
-            if !self.steps.contains_key(read) {
-                say(at("request"), format!("`steps.{read}.output`: there is no step `{read}`"));
-            } else if !comes_before {
-                say(
-                    at("request"),
-                    format!(
-                        "`steps.{read}.output`: step `{read}` does not come before this one; name it in `after`"
-                    ),
-                );
-            }
-        }
+        let actions = self.steps.values().filter_map(|step| step.action(Action::Do));
+        actions
+            .filter(|action| !matches!(action.work, Work::Wait(_)))
+            .fold(self.complete_within, |least, action| least.min(action.complete_within))
     }
 
     /// Every step that comes before each step, directly or not.
-    pub(crate) fn ancestors(&self) -> BTreeMap<&StepName, BTreeSet<&StepName>> {
+    #[must_use]
+    pub fn ancestors(&self) -> BTreeMap<&StepName, BTreeSet<&StepName>> {
         let mut ancestors: BTreeMap<_, _> =
             self.steps.keys().map(|name| (name, BTreeSet::new())).collect();
         loop {
@@ -355,38 +542,24 @@ impl Workflow {
             }
         }
     }
-
-    /// A cycle, as `a → b → a`.
-    fn cycle(&self) -> Option<String> {
-        let ancestors = self.ancestors();
-        let in_cycle = |name: &StepName| ancestors.get(name).is_some_and(|set| set.contains(name));
-        let start = self.steps.keys().find(|name| in_cycle(name))?;
-        let mut path = vec![start];
-        let mut at = start;
-        // Each step of the cycle comes after another step that `start` comes before or is.
-        while path.len() <= self.steps.len() {
-            let step = self.steps.get(at)?;
-            at = step.after.iter().find(|other| {
-                *other == start
-                    || (!path.contains(other)
-                        && ancestors.get(other).is_some_and(|before| before.contains(start)))
-            })?;
-            path.push(at);
-            if at == start {
-                break;
-            }
-        }
-        path.reverse();
-        Some(path.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" → "))
-    }
 }
 
-fn check_within(at: &str, given: Duration, max: Duration, say: &mut impl FnMut(String, String)) {
-    if given < limits::WITHIN_MIN || given > max {
-        let days = max.as_secs() / (24 * 3600);
-        let least = limits::WITHIN_MIN.as_millis();
-        say(at.to_owned(), format!("must be from {least}ms to {days}d"));
-    }
+/// The end of a wait that begins at `now`: after a duration, or at a time.
+///
+/// # Errors
+/// That it is neither, or too far away.
+pub fn wait_until(wait: &Value, now: Timestamp) -> Result<Timestamp, String> {
+    let text = wait.as_str().ok_or("must be a text: a duration as `15m`, or a time")?;
+    let until = match (friendly::parse(text), text.parse::<Timestamp>()) {
+        (Ok(duration), _) if duration > limits::WAIT_MAX => None,
+        (Ok(duration), _) => Some(later(now, duration)),
+        (Err(_), Ok(time)) => Some(time).filter(|time| *time <= later(now, limits::WAIT_MAX)),
+        (Err(_), Err(_)) => {
+            return Err("must be a duration as `15m`, or a time as `2026-12-24T18:00:00Z`".into());
+        }
+    };
+    let days = limits::WAIT_MAX.as_secs() / (24 * 3600);
+    until.ok_or(format!("a wait of more than {days}d"))
 }
 
 #[cfg(test)]
@@ -445,7 +618,7 @@ mod tests {
         assert_eq!(
             problems(steps),
             [
-                "steps.a.request: `steps.b.output`: step `b` does not come before this one; name it in `after`"
+                "steps.a.request.body: `steps.b.output`: step `b` does not come before this one; name it in `after`"
             ]
         );
     }
@@ -458,7 +631,7 @@ mod tests {
         assert_eq!(
             problems(json!({ "a": slow })),
             [
-                "steps.a.complete_within: must be from 100ms to 30d",
+                "steps.a.complete_within: must be from 100ms to 30days",
                 "steps.a.recovery.attempts: must be from 1 to 100",
             ]
         );

@@ -256,7 +256,10 @@ impl<'de> Visitor<'de> for Texts {
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Self, E> {
-        Template::parse(text.into()).map(|_| self).map_err(E::custom)
+        match Template::parse(text.into()).problems().first() {
+            None => Ok(self),
+            Some((_, problem)) => Err(E::custom(problem)),
+        }
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {

@@ -76,7 +76,7 @@ fn json_is_read_as_well() {
 fn a_country_code_is_no_boolean() {
     let body = "{ country: NO, gift: true }";
     let workflow = parse(Path::new("x"), &DEFINITION.replace("${ task.id }", body)).unwrap();
-    let body = workflow.steps["charge"].request.body.as_ref().unwrap().source();
+    let body = workflow.steps["charge"].request.as_ref().unwrap().body.as_ref().unwrap().source();
     assert_eq!(body["order"], serde_json::json!({ "country": "NO", "gift": true }));
 }
 

@@ -1,0 +1,144 @@
+//! The schema of a task's input: JSON Schema (<https://json-schema.org>, draft 2020-12 unless it names
+//! another), compiled when the definition is read.
+
+use std::{borrow::Cow, sync::Arc};
+
+use jsonschema::{PatternOptions, Validator};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+
+/// How many of an input's mistakes are named.
+const NAMED_MAX: usize = 5;
+
+/// What an input must be.
+#[derive(Debug, Clone)]
+pub struct InputSchema {
+    source: Value,
+    validator: Result<Arc<Validator>, String>,
+}
+
+impl InputSchema {
+    /// Compiles `source`. Schemas elsewhere are not fetched, and patterns take time in proportion to
+    /// the text they look at.
+    #[must_use]
+    pub fn new(source: Value) -> Self {
+        let options = jsonschema::options().with_pattern_options(PatternOptions::regex());
+        let validator = options.build(&source).map(Arc::new).map_err(|error| {
+            let at = error.instance_path().to_string();
+            if at.is_empty() { error.to_string() } else { format!("{at}: {error}") }
+        });
+        Self { source, validator }
+    }
+
+    /// The schema as it was written.
+    #[must_use]
+    pub fn source(&self) -> &Value {
+        &self.source
+    }
+
+    /// Why it is not a JSON Schema, if it is not.
+    #[must_use]
+    pub fn problem(&self) -> Option<&str> {
+        self.validator.as_ref().err().map(String::as_str)
+    }
+
+    /// Whether `input` is as it must be.
+    ///
+    /// # Errors
+    /// What is wrong with it: places, types and limits, and no values.
+    pub fn validate(&self, input: &Value) -> Result<(), String> {
+        let validator = self.validator.as_ref().map_err(Clone::clone)?;
+        let mut errors = validator.iter_errors(input);
+        let named: Vec<_> = errors
+            .by_ref()
+            .take(NAMED_MAX)
+            .map(|error| {
+                let at = error.instance_path().to_string();
+                format!("input{}: {}", at.replace('/', "."), error.masked_with("it"))
+            })
+            .collect();
+        if named.is_empty() {
+            return Ok(());
+        }
+        let more = errors.count();
+        let more = if more == 0 { String::new() } else { format!("; and {more} more") };
+        Err(format!("{}{more}", named.join("; ")))
+    }
+}
+
+impl PartialEq for InputSchema {
+    fn eq(&self, other: &Self) -> bool {
+        self.source == other.source
+    }
+}
+
+impl Serialize for InputSchema {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.source.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for InputSchema {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Value::deserialize(deserializer).map(Self::new)
+    }
+}
+
+impl schemars::JsonSchema for InputSchema {
+    fn schema_name() -> Cow<'static, str> {
+        "InputSchema".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "description": "A JSON Schema",
+            "type": ["object", "boolean"],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_wrong_with_an_input_is_said_without_its_values() {
+        let schema = InputSchema::new(json!({
+            "type": "object",
+            "required": ["amount"],
+            "properties": { "amount": { "type": "integer" }, "to": { "maxLength": 3 } },
+            "additionalProperties": false,
+        }));
+        assert_eq!(schema.problem(), None);
+        assert_eq!(schema.validate(&json!({ "amount": 1 })), Ok(()));
+        let wrong = schema.validate(&json!({ "amount": "secret", "to": "secret", "x": "secret" }));
+        assert_eq!(
+            wrong.unwrap_err(),
+            "input.amount: it is not of type \"integer\"; input.to: it is longer than 3 characters; \
+             input: Additional properties are not allowed ('x' was unexpected)"
+        );
+        assert_eq!(
+            schema.validate(&json!({})).unwrap_err(),
+            "input: \"amount\" is a required property"
+        );
+    }
+
+    #[test]
+    fn what_is_no_schema_is_said() {
+        for (schema, problem) in [
+            (json!({ "type": "objekt" }), "/type: \"objekt\" is not valid under any"),
+            (json!({ "$ref": "https://example.com/x.json" }), "Resource 'https://example.com"),
+            (json!({ "pattern": "(" }), "/pattern"),
+        ] {
+            let said = InputSchema::new(schema).problem().unwrap().to_owned();
+            assert!(said.starts_with(problem), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_takes_time_in_proportion() {
+        let schema = InputSchema::new(json!({ "pattern": "^(a+)+$" }));
+        assert!(schema.validate(&json!(format!("{}b", "a".repeat(50_000)))).is_err());
+    }
+}

@@ -1,0 +1,374 @@
+//! Everything that can be wrong with a definition beyond its syntax, each with the key it is about.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    Callback, Duration, ForEach, Problem, StepDefinition, Template, Trigger, Work, Workflow,
+    wait_until,
+};
+use crate::{limits, messages::Action, names::StepName, recovery::Recovery};
+
+/// The names that every expression of a step can begin with.
+const EVERYWHERE: [&str; 2] = ["input", "task"];
+
+impl Workflow {
+    /// Everything that is wrong with this definition beyond its syntax; empty if it can run.
+    #[must_use]
+    pub fn problems(&self) -> Vec<Problem> {
+        let mut checker = Checker { workflow: self, before: self.ancestors(), found: Vec::new() };
+        checker.check();
+        checker.found.sort();
+        checker.found.dedup();
+        checker.found
+    }
+
+    /// A cycle, as `a → b → a`.
+    fn cycle(&self) -> Option<String> {
+        let ancestors = self.ancestors();
+        let in_cycle = |name: &StepName| ancestors.get(name).is_some_and(|set| set.contains(name));
+        let start = self.steps.keys().find(|name| in_cycle(name))?;
+        let mut path = vec![start];
+        let mut at = start;
+        // Each step of the cycle comes after another step that `start` comes before or is.
+        while path.len() <= self.steps.len() {
+            let step = self.steps.get(at)?;
+            at = step.after.iter().find(|other| {
+                *other == start
+                    || (!path.contains(other)
+                        && ancestors.get(other).is_some_and(|before| before.contains(start)))
+            })?;
+            path.push(at);
+            if at == start {
+                break;
+            }
+        }
+        path.reverse();
+        Some(path.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" → "))
+    }
+}
+
+struct Checker<'a> {
+    workflow: &'a Workflow,
+    /// Every step that comes before each step.
+    before: BTreeMap<&'a StepName, BTreeSet<&'a StepName>>,
+    found: Vec<Problem>,
+}
+
+/// Where a template stands, and what its expressions may name there.
+struct Place<'p> {
+    at: String,
+    /// The step, if it is one's: it reads only those before it.
+    step: Option<&'p StepName>,
+    /// Whether it may read its own step's output: an undo may.
+    own: bool,
+    /// The names it can begin with beside [`EVERYWHERE`] and `steps`.
+    names: Vec<&'static str>,
+}
+
+impl Checker<'_> {
+    fn say(&mut self, at: impl Into<String>, message: impl Into<String>) {
+        self.found.push(Problem { at: at.into(), message: message.into() });
+    }
+
+    fn check(&mut self) {
+        let workflow = self.workflow;
+        if workflow.version == 0 {
+            self.say("version", "versions count from 1");
+        }
+        self.check_within("complete_within", workflow.complete_within, limits::TASK_WITHIN_MAX);
+        if let Some(retention) = workflow.retention {
+            let (min, max) = (limits::RETENTION_MIN, limits::RETENTION_MAX);
+            if !(min..=max).contains(&retention) {
+                let days = max.as_secs() / (24 * 3600);
+                self.say("retention", format!("must be from 1h to {days}d"));
+            }
+        }
+        if let Some(problem) = workflow.input.as_ref().and_then(|input| input.problem()) {
+            self.say("input", format!("not a JSON Schema: {problem}"));
+        }
+        if let Some(trigger) = &workflow.trigger {
+            self.check_trigger(trigger);
+        }
+        self.check_defaults();
+        if workflow.steps.is_empty() {
+            self.say("steps", "a workflow needs at least one step");
+        }
+        if workflow.steps.len() > limits::STEPS_MAX {
+            let count = workflow.steps.len();
+            self.say("steps", format!("{count} steps; the limit is {}", limits::STEPS_MAX));
+        }
+        for (name, step) in &workflow.steps {
+            self.check_step(name, step);
+        }
+        if let Some(cycle) = workflow.cycle() {
+            self.say("steps", format!("these steps wait for each other: {cycle}"));
+        }
+        if let Some(output) = &workflow.output {
+            let place = Place { at: "output".into(), step: None, own: false, names: vec![] };
+            self.check_template(output, &place);
+        }
+    }
+
+    fn check_trigger(&mut self, trigger: &Trigger) {
+        for (key, text) in [("source", &trigger.source), ("detail_type", &trigger.detail_type)] {
+            let max = limits::EVENT_TEXT_CHARS_MAX;
+            if !(1..=max).contains(&text.chars().count()) {
+                self.say(format!("trigger.{key}"), format!("must have from 1 to {max} characters"));
+            }
+        }
+        for (key, template) in [("task_id", &trigger.task_id), ("input", &trigger.input)] {
+            let at = format!("trigger.{key}");
+            self.check_syntax(template, &at);
+            let reads = template.reads();
+            let others = reads.names.iter().filter(|name| **name != "event").copied();
+            for name in others.chain((!reads.steps.is_empty()).then_some("steps")) {
+                self.say(at.clone(), format!("`{name}`: a trigger reads nothing but `event`"));
+            }
+        }
+    }
+
+    fn check_defaults(&mut self) {
+        let Some(defaults) = &self.workflow.defaults else { return };
+        let undo = defaults.undo.as_ref();
+        let both = [
+            ("", defaults.complete_within, &defaults.recovery, Action::Do),
+            (
+                "undo.",
+                undo.and_then(|undo| undo.complete_within),
+                undo.map_or(&None, |undo| &undo.recovery),
+                Action::Undo,
+            ),
+        ];
+        for (of, within, recovery, action) in both {
+            if let Some(within) = within {
+                let at = format!("defaults.{of}complete_within");
+                self.check_within(&at, within, limits::STEP_WITHIN_MAX);
+            }
+            if let Some(recovery) = recovery {
+                self.check_recovery(&format!("defaults.{of}recovery"), recovery, action);
+            }
+        }
+    }
+
+    fn check_step(&mut self, name: &StepName, step: &StepDefinition) {
+        let at = |key: &str| format!("steps.{name}.{key}");
+        self.check_after(name, step);
+        self.check_kind(name, step);
+        if let Some(when) = &step.when {
+            self.check_expression(when, &Place::of(name, at("when")));
+        }
+        if let Some(ForEach { items, at_once }) = &step.for_each {
+            self.check_expression(items, &Place::of(name, at("for_each.items")));
+            let max = limits::ITEMS_MAX;
+            if !(1..=max).contains(at_once) {
+                self.say(at("for_each.at_once"), format!("must be from 1 to {max}"));
+            }
+        }
+        if let Some(callback) = &step.callback {
+            self.check_callback(name, step, callback);
+        }
+        for action in [Action::Do, Action::Undo] {
+            self.check_action(name, step, action);
+        }
+        if !step.idempotent && step.recovery.extended_wait.is_some() {
+            self.say(at("recovery"), "a step that is not idempotent is never repeated by itself");
+        }
+    }
+
+    fn check_after(&mut self, name: &StepName, step: &StepDefinition) {
+        let mut seen = BTreeSet::new();
+        for other in &step.after {
+            if !self.workflow.steps.contains_key(other) {
+                let known: Vec<_> = self.workflow.steps.keys().map(StepName::as_str).collect();
+                let known = known.join(", ");
+                self.say(
+                    format!("steps.{name}.after"),
+                    format!("there is no step `{other}`; there are {known}"),
+                );
+            }
+            if !seen.insert(other) {
+                self.say(format!("steps.{name}.after"), format!("`{other}` is named twice"));
+            }
+        }
+    }
+
+    /// Whether a step says one thing to do, and only keys that go with it.
+    fn check_kind(&mut self, name: &StepName, step: &StepDefinition) {
+        let at = |key: &str| format!("steps.{name}.{key}");
+        let kinds = [
+            ("agent", step.agent.is_some()),
+            ("wait", step.wait.is_some()),
+            ("workflow", step.workflow.is_some()),
+        ];
+        let said: Vec<_> = kinds.iter().filter(|(_, said)| *said).map(|(kind, _)| *kind).collect();
+        let kind = match said.as_slice() {
+            [kind] => *kind,
+            [] => {
+                let message = "says nothing to do: it needs an `agent`, a `wait` or a `workflow`";
+                return self.say(format!("steps.{name}"), message);
+            }
+            several => {
+                let several = several.join("` and `");
+                let message = format!("`{several}`: a step does one thing; make it several steps");
+                return self.say(format!("steps.{name}"), message);
+            }
+        };
+        if kind == "agent" && step.request.is_none() {
+            self.say(format!("steps.{name}"), "an `agent` needs a `request`");
+        }
+        let undo_request = step.undo.as_ref().map(|undo| undo.request.is_some());
+        if kind == "agent" && undo_request == Some(false) {
+            self.say(at("undo"), "the undo of a step with an `agent` needs a `request`");
+        }
+        let calls = ["agent"].as_slice();
+        let both = ["agent", "workflow"].as_slice();
+        let keys = [
+            ("request", step.request.is_some(), calls),
+            ("callback", step.callback.is_some(), calls),
+            ("idempotent", !step.idempotent, calls),
+            ("undo.request", undo_request == Some(true), calls),
+            ("for_each", step.for_each.is_some(), both),
+            ("complete_within", step.complete_within.is_some(), both),
+            ("recovery", step.recovery != Recovery::default(), both),
+            ("point_of_no_return", step.point_of_no_return, both),
+            ("undo", step.undo.is_some(), both),
+        ];
+        for (key, _, with) in keys.iter().filter(|(_, said, with)| *said && !with.contains(&kind)) {
+            let with = with.join("` or `");
+            self.say(at(key), format!("goes with `{with}`, not with `{kind}`"));
+        }
+    }
+
+    fn check_callback(&mut self, name: &StepName, step: &StepDefinition, callback: &Callback) {
+        let at = |key: &str| format!("steps.{name}.callback.{key}");
+        let Callback { within, heartbeat } = callback;
+        self.check_within(&at("within"), *within, limits::STEP_WITHIN_MAX);
+        if let Some(heartbeat) = heartbeat {
+            self.check_within(&at("heartbeat"), *heartbeat, *within);
+        }
+        let mut templates = step.request.iter().flat_map(|request| request.templates());
+        if !templates.any(|template| template.reads().names.contains("callback")) {
+            let message = "nobody could answer: the request does not hand out `callback.token`";
+            self.say(format!("steps.{name}.callback"), message);
+        }
+    }
+
+    fn check_action(&mut self, name: &StepName, step: &StepDefinition, action: Action) {
+        let Some(definition) = step.action(action) else { return };
+        let at = |key: &str| match action {
+            Action::Do => format!("steps.{name}.{key}"),
+            Action::Undo => format!("steps.{name}.undo.{key}"),
+        };
+        let within = definition.complete_within;
+        self.check_within(&at("complete_within"), within, limits::STEP_WITHIN_MAX);
+        self.check_recovery(&at("recovery"), definition.recovery, action);
+        let mut names = Vec::new();
+        names.extend(step.for_each.is_some().then_some("item"));
+        names.extend((action == Action::Do && step.callback.is_some()).then_some("callback"));
+        let own = action == Action::Undo;
+        let place = |key: &str| Place { at: at(key), step: Some(name), own, names: names.clone() };
+        match definition.work {
+            Work::Call { request, .. } => {
+                if !request.path.source().is_string() {
+                    self.say(at("request.path"), "must be a text that starts with `/`");
+                }
+                self.check_template(&request.path, &place("request.path"));
+                if let Some(body) = &request.body {
+                    self.check_template(body, &place("request.body"));
+                }
+            }
+            Work::Child(child) if action == Action::Do => {
+                if child.version == Some(0) {
+                    self.say(at("workflow.version"), "versions count from 1");
+                }
+                if let Some(input) = &child.input {
+                    self.check_template(input, &place("workflow.input"));
+                }
+            }
+            Work::Child(_) => {}
+            Work::Wait(wait) => {
+                self.check_template(wait, &place("wait"));
+                let said = wait.as_literal().map(|said| wait_until(said, jiff::Timestamp::MAX));
+                if let Some(Err(message)) = said {
+                    self.say(at("wait"), message);
+                }
+            }
+        }
+    }
+
+    fn check_expression(&mut self, template: &Template, place: &Place<'_>) {
+        if template.problems().is_empty() && !template.is_expression() {
+            self.say(place.at.clone(), "must be one expression, as `${ input.items }`");
+        }
+        self.check_template(template, place);
+    }
+
+    fn check_template(&mut self, template: &Template, place: &Place<'_>) {
+        self.check_syntax(template, &place.at);
+        for name in &template.reads().names {
+            if EVERYWHERE.contains(name) || place.names.contains(name) {
+                continue;
+            }
+            let only = match *name {
+                "item" => "of a step with `for_each`, in its request, input and undo",
+                "callback" => "of a step with `callback`, in its request",
+                _ => "of a `trigger`",
+            };
+            self.say(place.at.clone(), format!("`{name}`: there is one only {only}"));
+        }
+        for read in &template.reads().steps {
+            self.check_read(read, place);
+        }
+    }
+
+    fn check_read(&mut self, read: &StepName, place: &Place<'_>) {
+        let at = place.at.clone();
+        if !self.workflow.steps.contains_key(read) {
+            return self.say(at, format!("`steps.{read}.output`: there is no step `{read}`"));
+        }
+        let Some(step) = place.step else { return };
+        let comes_before = self.before.get(step).is_some_and(|before| before.contains(read));
+        if !comes_before && !(place.own && read == step) {
+            self.say(
+                at,
+                format!(
+                    "`steps.{read}.output`: step `{read}` does not come before this one; name it in `after`"
+                ),
+            );
+        }
+    }
+
+    fn check_syntax(&mut self, template: &Template, at: &str) {
+        for (inside, problem) in template.problems() {
+            self.say(format!("{at}{inside}"), problem.to_string());
+        }
+    }
+
+    fn check_within(&mut self, at: &str, given: Duration, max: Duration) {
+        if given < limits::WITHIN_MIN || given > max {
+            let least = limits::WITHIN_MIN.as_millis();
+            let max = humantime::format_duration(max);
+            self.say(at, format!("must be from {least}ms to {max}"));
+        }
+    }
+
+    /// What a step has from the defaults is said of the defaults.
+    fn check_recovery(&mut self, at: &str, recovery: &Recovery, action: Action) {
+        for (key, message) in recovery.problems(action) {
+            let rest = at.strip_prefix("steps.").and_then(|rest| rest.split_once('.'));
+            let default = rest.map(|(_, of)| format!("defaults.{of}.{key}"));
+            let is_known =
+                |known: &Problem| Some(&known.at) == default.as_ref() && known.message == message;
+            if !self.found.iter().any(is_known) {
+                self.say(format!("{at}.{key}"), message);
+            }
+        }
+    }
+}
+
+impl<'p> Place<'p> {
+    /// What is decided before the step begins.
+    fn of(step: &'p StepName, at: String) -> Self {
+        Self { at, step: Some(step), own: false, names: Vec::new() }
+    }
+}
