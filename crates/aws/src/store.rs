@@ -113,10 +113,10 @@ impl DynamoStore {
         Ok(tasks)
     }
 
-    /// Seconds since the epoch at which everything of a task that is to be done by `complete_by` may
-    /// go.
-    fn expires_at(&self, complete_by: Timestamp) -> AttributeValue {
-        number(later(complete_by, self.retention).as_second())
+    /// Seconds since the epoch at which what is kept so long may go.
+    fn expires_at(&self, kept: Kept) -> AttributeValue {
+        let retention = kept.retention_s.map_or(self.retention, Duration::from_secs);
+        number(later(kept.from, retention).as_second())
     }
 
     fn task_item(&self, task: &Task) -> Result<Item, PortError> {
@@ -127,18 +127,18 @@ impl DynamoStore {
             let shard = shard_of(&task.task_id, self.shards);
             item.insert("shard".to_owned(), number(i64::from(shard)));
         } else {
-            item.insert("expires_at".to_owned(), self.expires_at(task.complete_by));
+            item.insert("expires_at".to_owned(), self.expires_at(Kept::with(task)));
         }
         Ok(item)
     }
 
-    fn document_item(&self, id: &TaskId, complete_by: Timestamp, document: &Document) -> Item {
+    fn document_item(&self, id: &TaskId, kept: Kept, document: &Document) -> Item {
         HashMap::from([
             ("task_id".to_owned(), text(id.as_str())),
             ("document".to_owned(), text(&document.key.to_string())),
             ("at".to_owned(), number(document.at.as_millisecond())),
             ("body".to_owned(), text(&document.body.to_string())),
-            ("expires_at".to_owned(), self.expires_at(complete_by)),
+            ("expires_at".to_owned(), self.expires_at(kept)),
         ])
     }
 
@@ -198,7 +198,7 @@ impl StateStore for DynamoStore {
             .transact_write_items()
             .transact_items(put(
                 &self.documents,
-                self.document_item(id, task.complete_by, submitted),
+                self.document_item(id, Kept::with(task), submitted),
             )?)
             .transact_items(put(&self.tasks, self.task_item(task)?)?);
         match request.send().await {
@@ -232,7 +232,7 @@ impl StateStore for DynamoStore {
     async fn put_document(
         &self,
         id: &TaskId,
-        complete_by: Timestamp,
+        kept: Kept,
         document: &Document,
     ) -> Result<Put, PortError> {
         let operation = format!("write {} of {id}", document.key);
@@ -240,7 +240,7 @@ impl StateStore for DynamoStore {
             .client
             .put_item()
             .table_name(&self.documents)
-            .set_item(Some(self.document_item(id, complete_by, document)))
+            .set_item(Some(self.document_item(id, kept, document)))
             .condition_expression("attribute_not_exists(task_id)");
         match put_if(request, &operation).await? {
             ConditionalPut::Done => Ok(Put::Stored),

@@ -10,19 +10,20 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    command::CommandId,
     effects::Effect,
+    forward,
     limits,
-    messages::{Action, Outcome, StepReply, Wake, WakeCause},
-    names::StepName,
+    messages::{Action, Answer, ChildOutcome, Outcome, StepReply, Wake, WakeCause},
+    names::{Part, StepName},
     ports::{Attempt, Document, DocumentKey},
     recovery::{Then, Verdict, seed},
-    request::{input_key, request, too_large},
+    request::{request, too_large},
     task::{ProcessState, Progress, StepRecord, StepState, Task, later},
     tell::ending,
-    transition::{Context, Documents, Transition},
+    transition::{Context, Transition},
     undo::{self, PointOfNoReturn},
-    workflow::Workflow,
+    values::{Desk, NoValue, Sources},
+    workflow::{Callback, Work, Workflow},
 };
 
 /// Why a running attempt is given up.
@@ -30,14 +31,15 @@ const NO_REPLY: &str = "no reply by complete-by";
 
 /// A change in the making.
 pub(crate) struct Change<'a> {
-    workflow: &'a Workflow,
-    context: Context<'a>,
+    pub(crate) workflow: &'a Workflow,
+    pub(crate) context: Context<'a>,
+    desk: &'a Desk<'a>,
     pub(crate) task: Task,
-    /// What to send to agents.
-    pub(crate) send: Vec<(StepName, Action)>,
+    /// What to ask for.
+    pub(crate) send: Vec<(Part, Action)>,
+    /// What was to be begun and cannot be, and why.
+    pub(crate) impossible: Vec<(Part, Action, String)>,
     pub(crate) documents: Vec<Document>,
-    /// A merge patch for the input, and the command that brought it.
-    pub(crate) edit: Option<(CommandId, Value)>,
     /// Told whatever else happens.
     pub(crate) tell: Vec<Effect>,
     /// After how long the scheduler must be woken.
@@ -53,14 +55,20 @@ pub(crate) struct Change<'a> {
 }
 
 impl<'a> Change<'a> {
-    pub(crate) fn of(workflow: &'a Workflow, task: &Task, context: Context<'a>) -> Box<Self> {
+    pub(crate) fn of(
+        workflow: &'a Workflow,
+        task: &Task,
+        context: Context<'a>,
+        desk: &'a Desk<'a>,
+    ) -> Box<Self> {
         Box::new(Self {
             workflow,
             context,
+            desk,
             task: task.clone(),
             send: Vec::new(),
+            impossible: Vec::new(),
             documents: Vec::new(),
-            edit: None,
             tell: Vec::new(),
             wakes: BTreeSet::new(),
             wake_cause: WakeCause::Waited,
@@ -70,15 +78,20 @@ impl<'a> Change<'a> {
         })
     }
 
+    /// Where the values of its expressions come from.
+    pub(crate) fn sources(&self) -> Sources<'_> {
+        let Self { workflow, task, documents, desk, .. } = self;
+        Sources { workflow, task, made: documents, desk }
+    }
+
     /// Records an agent's answer, and goes on with what it allows.
     pub(crate) fn record(&mut self, reply: &StepReply) {
         let attempt =
             Attempt { step: reply.step.clone(), action: reply.action, number: reply.attempt };
         match &reply.outcome {
-            Outcome::Completed { output } => match too_large("output", output) {
-                None => self.complete(attempt, output),
-                // It has run, and what it returned cannot be kept.
-                Some(reason) => self.fail(attempt, &reason, true),
+            Outcome::Completed { output } => match self.callback(&attempt) {
+                Some(callback) => self.hand_out(attempt, callback),
+                None => self.keep(attempt, output),
             },
             Outcome::Failed { reason, may_have_run } => self.fail(attempt, reason, *may_have_run),
             Outcome::Deferred { reason, retry_after_ms, may_have_run } => {
@@ -87,6 +100,76 @@ impl<'a> Change<'a> {
             }
         }
         self.advance();
+    }
+
+    /// Records the answer of someone who was handed a token.
+    pub(crate) fn answer(&mut self, attempt: Attempt, answer: &Answer) {
+        match answer {
+            Answer::Completed { output } => self.keep(attempt, output),
+            Answer::Failed { reason } => self.fail(attempt, reason, true),
+            Answer::Heartbeat => self.extend(&attempt),
+        }
+        self.advance();
+    }
+
+    /// Records how the task of a step ended.
+    pub(crate) fn child_ended(&mut self, attempt: Attempt, outcome: &ChildOutcome) {
+        let undoing = attempt.action == Action::Undo;
+        match outcome {
+            ChildOutcome::Processed { output } => self.keep(attempt, output),
+            ChildOutcome::Undone { .. } | ChildOutcome::Refused { .. } if undoing => {
+                self.complete(attempt, &Value::Null);
+            }
+            ChildOutcome::Undone { reason } => {
+                self.fail(attempt, &format!("its task was undone: {reason}"), false);
+            }
+            ChildOutcome::Refused { reason } => {
+                self.fail(attempt, &format!("its task was refused: {reason}"), false);
+            }
+            ChildOutcome::Error { reason } => {
+                self.fail(attempt, &format!("its task is in Error: {reason}"), true);
+            }
+        }
+        self.advance();
+    }
+
+    fn callback(&self, attempt: &Attempt) -> Option<&'a Callback> {
+        let step = self.workflow.steps.get(&attempt.step.step)?;
+        step.callback.as_ref().filter(|_| attempt.action == Action::Do)
+    }
+
+    /// The call has begun the step, and someone else is to answer. Of a task that is being undone
+    /// nobody's answer is waited for.
+    fn hand_out(&mut self, attempt: Attempt, callback: &Callback) {
+        if self.task.process_state == ProcessState::Undoing {
+            return self.fail(attempt, "begun, and given up", true);
+        }
+        let answer_by = later(self.context.now, callback.within);
+        let complete_by = heard_by(self.context.now, callback, answer_by);
+        if let Some(progress) = self.task.progress_mut(&attempt.step, attempt.action) {
+            let attempt = attempt.number;
+            progress.state = StepState::HandedOut { attempt, complete_by, answer_by };
+            progress.error = None;
+        }
+    }
+
+    fn extend(&mut self, attempt: &Attempt) {
+        let Some(callback) = self.callback(attempt) else { return };
+        let now = self.context.now;
+        if let Some(progress) = self.task.progress_mut(&attempt.step, attempt.action)
+            && let StepState::HandedOut { complete_by, answer_by, .. } = &mut progress.state
+        {
+            *complete_by = heard_by(now, callback, *answer_by);
+        }
+    }
+
+    /// Completes an attempt, if what it returned can be kept.
+    fn keep(&mut self, attempt: Attempt, output: &Value) {
+        match too_large("output", output) {
+            None => self.complete(attempt, output),
+            // It has run.
+            Some(reason) => self.fail(attempt, &reason, true),
+        }
     }
 
     pub(crate) fn complete(&mut self, attempt: Attempt, output: &Value) {
@@ -109,7 +192,7 @@ impl<'a> Change<'a> {
     /// The remote service is known to be down and was left alone: no failure is counted.
     fn defer(&mut self, attempt: Attempt, reason: &str, pause: Duration, may_have_run: bool) {
         let repeatable = attempt.action == Action::Undo
-            || self.workflow.steps.get(&attempt.step).is_none_or(|step| step.idempotent);
+            || self.workflow.steps.get(&attempt.step.step).is_none_or(|step| step.idempotent);
         if may_have_run && !repeatable {
             return self.fail(attempt, reason, may_have_run);
         }
@@ -118,7 +201,9 @@ impl<'a> Change<'a> {
         if let Some(progress) = self.task.progress_mut(&attempt.step, attempt.action) {
             let complete_by = match progress.state {
                 StepState::Running { complete_by, .. } => Some(complete_by),
-                StepState::Waiting { .. }
+                StepState::HandedOut { .. }
+                | StepState::Each
+                | StepState::Waiting { .. }
                 | StepState::Completed { .. }
                 | StepState::Failed { .. }
                 | StepState::Skipped { .. } => None,
@@ -160,7 +245,7 @@ impl<'a> Change<'a> {
     fn verdict(&self, attempt: &Attempt) -> Verdict {
         let Attempt { step, action, number } = attempt;
         let then = Verdict::Finally(self.then(attempt));
-        let Some(definition) = self.workflow.steps.get(step) else { return then };
+        let Some(definition) = self.workflow.steps.get(&step.step) else { return then };
         let Some(policy) = definition.action(*action) else { return then };
         let unrepeatable = *action == Action::Do && !definition.idempotent;
         if unrepeatable || self.is_given_up(attempt) {
@@ -171,7 +256,7 @@ impl<'a> Change<'a> {
     }
 
     fn then(&self, attempt: &Attempt) -> Then {
-        let definition = self.workflow.steps.get(&attempt.step);
+        let definition = self.workflow.steps.get(&attempt.step.step);
         let policy = definition.and_then(|step| step.action(attempt.action));
         policy.map_or(Then::Alert, |policy| policy.recovery.then)
     }
@@ -244,13 +329,42 @@ impl<'a> Change<'a> {
         self.task.process_state = ProcessState::Undoing;
         self.task.undo_reason = Some(limits::shorten(reason, limits::ERROR_CHARS_MAX));
         self.task.complete_by = later(self.context.now, self.workflow.complete_within);
-        for record in self.task.steps.values_mut() {
-            if let StepState::Waiting { attempt, complete_by, .. } = record.run.state {
-                record.run.state = match complete_by {
-                    Some(complete_by) if complete_by > self.context.now => {
+        self.give_up_forward();
+    }
+
+    /// Nothing more is tried forward. An agent at work is waited for, and so is one that may still act
+    /// on an attempt that was deferred; a task that runs for a step is undone where it stands, and
+    /// nobody's answer is waited for, but for the point of no return.
+    fn give_up_forward(&mut self) {
+        let (workflow, now) = (self.workflow, self.context.now);
+        for (name, record) in &mut self.task.steps {
+            let Some(step) = workflow.steps.get(name) else { continue };
+            let runs_task = matches!(step.work(), Some(Work::Child(_)));
+            let only_waits = matches!(step.work(), Some(Work::Wait(_)));
+            for StepRecord { run, .. } in record.parts_mut() {
+                run.state = match run.state {
+                    StepState::Waiting { attempt, .. } if only_waits => {
+                        StepState::Skipped { attempt }
+                    }
+                    StepState::Waiting { attempt, complete_by: Some(complete_by), .. }
+                        if complete_by > now =>
+                    {
                         StepState::Running { attempt, complete_by }
                     }
-                    Some(_) | None => StepState::Failed { attempt },
+                    StepState::Waiting { attempt, .. } => StepState::Failed { attempt },
+                    StepState::HandedOut { attempt, .. } | StepState::Running { attempt, .. }
+                        if !step.point_of_no_return
+                            && (runs_task || !run.state.is_running()) =>
+                    {
+                        run.may_have_run = true;
+                        StepState::Failed { attempt }
+                    }
+                    StepState::Running { .. }
+                    | StepState::HandedOut { .. }
+                    | StepState::Each
+                    | StepState::Completed { .. }
+                    | StepState::Failed { .. }
+                    | StepState::Skipped { .. } => continue,
                 };
             }
         }
@@ -285,16 +399,7 @@ impl<'a> Change<'a> {
             return;
         }
         match self.task.process_state {
-            ProcessState::Pending | ProcessState::Processing => {
-                let ready: Vec<_> = self.workflow.ready(&self.task).cloned().collect();
-                self.start(Action::Do, ready);
-                if !self.send.is_empty() {
-                    self.task.process_state = ProcessState::Processing;
-                }
-                if self.workflow.is_complete(&self.task) {
-                    self.task.process_state = ProcessState::Processed;
-                }
-            }
+            ProcessState::Pending | ProcessState::Processing => forward::advance(self),
             ProcessState::Undoing => {
                 match undo::point_of_no_return(self.workflow, &self.task) {
                     PointOfNoReturn::Running => return,
@@ -304,7 +409,12 @@ impl<'a> Change<'a> {
                     }
                     PointOfNoReturn::Ahead => {}
                 }
-                self.start(Action::Undo, undo::ready(self.workflow, &self.task));
+                if self.context.now < self.task.complete_by {
+                    let ready = undo::ready(self.workflow, &self.task);
+                    for part in ready.into_iter().chain(self.waited(Action::Undo)) {
+                        self.start(part, Action::Undo);
+                    }
+                }
                 if undo::is_done(self.workflow, &self.task) {
                     self.task.process_state = ProcessState::Undone;
                 }
@@ -313,34 +423,29 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Starts `ready`, and what has waited long enough.
-    fn start(&mut self, action: Action, ready: Vec<StepName>) {
+    /// What has waited long enough.
+    pub(crate) fn waited(&self, action: Action) -> Vec<Part> {
+        let soon = later(self.context.now, self.early);
+        let waited = |progress: &Progress| progress.state.waits_until().is_some_and(|until| until <= soon);
+        let waited = self.task.actions().filter(|(_, of, p)| *of == action && waited(p));
+        waited.map(|(part, ..)| part).collect()
+    }
+
+    /// Begins the next attempt at doing or undoing a part.
+    pub(crate) fn start(&mut self, part: Part, action: Action) {
         let now = self.context.now;
-        if now >= self.task.complete_by {
-            return;
+        let definition = self.workflow.steps.get(&part.step).and_then(|step| step.action(action));
+        let Some(definition) = definition else { return };
+        let complete_by = later(now, definition.complete_within).min(self.task.complete_by);
+        let input = self.task.input.clone();
+        let Some(progress) = begun(&mut self.task, &part, action, now) else { return };
+        let attempt = progress.state.attempt() + 1;
+        if attempt == 1 {
+            progress.input = input;
         }
-        let soon = later(now, self.early);
-        let waited = |progress: &Progress| matches!(progress.state, StepState::Waiting { until, .. } if until <= soon);
-        let waited: Vec<_> = self
-            .task
-            .actions()
-            .filter(|(_, of, progress)| *of == action && waited(progress))
-            .map(|(name, ..)| name.clone())
-            .collect();
-        for name in ready.into_iter().chain(waited) {
-            let definition = self.workflow.steps.get(&name).and_then(|step| step.action(action));
-            let Some(definition) = definition else { continue };
-            let complete_by = later(now, definition.complete_within).min(self.task.complete_by);
-            let input = self.task.input.clone();
-            let progress = begun(&mut self.task, &name, action, now);
-            let attempt = progress.state.attempt() + 1;
-            if attempt == 1 {
-                progress.input = input;
-            }
-            progress.state = StepState::Running { attempt, complete_by };
-            self.task.locked_by = Some(self.context.actor.to_owned());
-            self.send.push((name, action));
-        }
+        progress.state = StepState::Running { attempt, complete_by };
+        self.task.locked_by = Some(self.context.actor.to_owned());
+        self.send.push((part, action));
     }
 
     /// Has the scheduler woken once `pause` is over. What waits longer than a queue can hold a
@@ -349,6 +454,12 @@ impl<'a> Change<'a> {
         if pause <= limits::QUEUE_DELAY_MAX {
             self.wakes.insert(pause);
         }
+    }
+
+    /// Has the scheduler woken at `time`.
+    pub(crate) fn wake_at(&mut self, time: Timestamp) {
+        let pause = time.duration_since(self.context.now);
+        self.wake_after(Duration::try_from(pause).unwrap_or_default());
     }
 
     /// Has the scheduler woken when each wait is over.
@@ -360,51 +471,29 @@ impl<'a> Change<'a> {
     /// The supervisor starts nothing itself: it asks the scheduler, if there is anything to start.
     pub(crate) fn ask_for_recovery(&mut self) {
         self.wake_cause = WakeCause::Recovery;
-        let mut trial = Self::of(self.workflow, &self.task, self.context);
+        let mut trial = Self::of(self.workflow, &self.task, self.context, self.desk);
         trial.advance();
         if trial.task != self.task {
             self.wakes.insert(Duration::ZERO);
         }
     }
 
-    /// Makes the edited input, if there is one.
-    ///
-    /// # Errors
-    /// Why it cannot be kept.
-    pub(crate) fn edit_input(
-        &mut self,
-        before: &Task,
-        documents: &Documents,
-    ) -> Result<(), String> {
-        let Some((id, patch)) = self.edit.take() else { return Ok(()) };
-        let mut body = documents.get(&input_key(before.input.as_ref())).cloned();
-        let input = body.as_mut().and_then(|body| body.get_mut("input")).map(Value::take);
-        let mut input = input.unwrap_or_default();
-        json_patch::merge(&mut input, &patch);
-        if let Some(reason) = too_large("edited input", &input) {
-            return Err(reason);
-        }
-        let (key, at) = (DocumentKey::Input(id), self.context.now);
-        self.documents.push(Document { key, at, body: json!({ "input": input }) });
-        Ok(())
-    }
-
     /// Makes the requests of what starts.
-    pub(crate) fn render(&mut self, before: &Task, documents: &Documents) -> Vec<Effect> {
-        let mut at_hand = documents.clone();
-        at_hand.extend(self.documents.iter().map(|made| (made.key.clone(), made.body.clone())));
+    pub(crate) fn render(&mut self, before: &Task) -> Vec<Effect> {
         let send = std::mem::take(&mut self.send);
-        let (mut requests, mut impossible) = (Vec::new(), Vec::new());
-        for (step, action) in &send {
-            match request(self.workflow, &self.task, &at_hand, step, *action) {
-                Ok(request) => requests.push(Effect::Request(request)),
-                Err(reason) => impossible.push((step.clone(), *action, reason)),
+        let mut impossible = std::mem::take(&mut self.impossible);
+        let mut requests = Vec::new();
+        for (part, action) in &send {
+            match request(self.sources(), part, *action) {
+                Ok(request) => requests.push(request),
+                Err(NoValue::Because(reason)) => impossible.push((part.clone(), *action, reason)),
+                Err(NoValue::Wanted) => {}
             }
         }
         if impossible.is_empty() {
             return requests;
         }
-        self.withdraw(before, &send, &impossible);
+        self.withdraw(before, &send, impossible);
         Vec::new()
     }
 
@@ -413,28 +502,38 @@ impl<'a> Change<'a> {
     fn withdraw(
         &mut self,
         before: &Task,
-        send: &[(StepName, Action)],
-        impossible: &[(StepName, Action, String)],
+        send: &[(Part, Action)],
+        impossible: Vec<(Part, Action, String)>,
     ) {
-        for (step, action) in send {
-            if impossible.iter().any(|(failed, of, _)| failed == step && of == action) {
+        for (part, action) in send {
+            if impossible.iter().any(|(failed, of, _)| failed == part && of == action) {
                 continue;
             }
-            let old = before.steps.get(step);
-            match (action, old, self.task.steps.get_mut(step)) {
+            let old = before.record(part);
+            let not_begun = Progress::new(StepState::waiting(0, self.context.now));
+            match (action, old, self.task.record_mut(part)) {
                 (Action::Do, Some(old), Some(record)) => record.run = old.run.clone(),
-                (Action::Do, None, _) => drop(self.task.steps.remove(step)),
+                (Action::Do, None, Some(record)) if part.item.is_some() => record.run = not_begun,
+                (Action::Do, None, _) => drop(self.task.steps.remove(&part.step)),
                 (Action::Undo, _, Some(record)) => record.undo = old.and_then(|r| r.undo.clone()),
                 (_, _, None) => {}
             }
         }
         for (step, action, reason) in impossible {
-            let number = self.task.progress(step, *action).map_or(1, |p| p.state.attempt());
-            let attempt = Attempt { step: step.clone(), action: *action, number };
-            self.fail(attempt, reason, false);
+            let number = self.task.progress(&step, action).map_or(1, |p| p.state.attempt());
+            self.fail(Attempt { step, action, number }, &reason, false);
         }
         // What an undo reads is not at hand yet: the scheduler goes on from here.
         self.wakes.insert(Duration::ZERO);
+    }
+
+    /// Takes back the end of a task, and gives it as much time as it had at first.
+    pub(crate) fn reopen(&mut self) {
+        let complete_by = later(self.context.now, self.workflow.complete_within);
+        self.task.complete_by = self.task.complete_by.max(complete_by);
+        self.task.error = None;
+        self.task.ended_at = None;
+        self.ends_again = true;
     }
 
     /// Draws the conclusions that hold for every change: the end of a task, when it is due, and who
@@ -472,10 +571,10 @@ impl<'a> Change<'a> {
         };
         let mut effects = requests;
         if ended {
-            effects.extend(ending(task, self.workflow));
+            effects.extend(ending(self.sources()));
         }
         effects.extend(self.tell);
-        let (task_id, cause) = (&task.task_id, self.wake_cause);
+        let (task_id, cause) = (&self.task.task_id, self.wake_cause);
         let wake = |after: Duration| Effect::Wake {
             wake: Wake { task_id: task_id.clone(), cause },
             after,
@@ -485,33 +584,36 @@ impl<'a> Change<'a> {
     }
 }
 
-/// How far doing or undoing a step has come; it begins if it has not.
+/// By when a heartbeat or the answer must be heard.
+fn heard_by(now: Timestamp, callback: &Callback, answer_by: Timestamp) -> Timestamp {
+    callback.heartbeat.map_or(answer_by, |heartbeat| later(now, heartbeat).min(answer_by))
+}
+
+/// How far doing or undoing a part has come; it begins if it has not. Nothing if there is no such
+/// part: of the items of a step the scheduler begins one after the other.
 pub(crate) fn begun<'t>(
     task: &'t mut Task,
-    step: &StepName,
+    part: &Part,
     action: Action,
     now: Timestamp,
-) -> &'t mut Progress {
+) -> Option<&'t mut Progress> {
     let nothing = StepState::waiting(0, now);
-    let record = task.steps.entry(step.clone()).or_insert_with(|| StepRecord::new(nothing.clone()));
-    match action {
+    if part.item.is_none() {
+        task.steps.entry(part.step.clone()).or_insert_with(|| StepRecord::new(nothing.clone()));
+    }
+    let record = task.record_mut(part)?;
+    Some(match action {
         Action::Do => &mut record.run,
         Action::Undo => record.undo.get_or_insert_with(|| Progress::new(nothing)),
-    }
+    })
 }
 
 /// How much longer each waiting step, or undo, waits.
 pub(crate) fn waits(task: &Task, now: Timestamp) -> impl Iterator<Item = Duration> {
     let direction = task.direction();
-    task.actions().filter(move |(_, action, _)| *action == direction).filter_map(
-        move |(_, _, progress)| match progress.state {
-            StepState::Waiting { until, .. } => {
-                Some(Duration::try_from(until.duration_since(now)).unwrap_or_default())
-            }
-            StepState::Running { .. }
-            | StepState::Completed { .. }
-            | StepState::Failed { .. }
-            | StepState::Skipped { .. } => None,
-        },
-    )
+    let waiting = task.actions().filter(move |(_, action, _)| *action == direction);
+    waiting.filter_map(move |(_, _, progress)| {
+        let until = progress.state.waits_until()?;
+        Some(Duration::try_from(until.duration_since(now)).unwrap_or_default())
+    })
 }

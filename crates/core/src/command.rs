@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::names::{StepName, TaskId};
+use crate::names::{Part, TaskId};
 
 pub use crate::names::CommandId;
 
@@ -34,9 +34,9 @@ pub enum Order {
     /// Try a failed step again, with its attempts renewed, or a waiting one at once. Of a task that
     /// failed while it was undone, this is the failed undo.
     Resubmit {
-        /// Which step; all that failed or wait if absent.
+        /// Which step, or item of it; all that failed or wait if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        step: Option<StepName>,
+        step: Option<Part>,
         /// A JSON merge patch (RFC 7396) for the task's input, for this step and those after it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         input: Option<Value>,
@@ -46,18 +46,18 @@ pub enum Order {
     },
     /// Go on without a step, or without its undo.
     Skip {
-        /// Which step; the only one that failed if absent.
+        /// Which step, or item of it; the only one that failed if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        step: Option<StepName>,
+        step: Option<Part>,
         /// The operator has seen that no attempt took effect.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         did_not_run: bool,
     },
     /// Take a step, or its undo, as done by hand.
     Complete {
-        /// Which step; the only one that failed if absent.
+        /// Which step, or item of it; the only one that failed if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        step: Option<StepName>,
+        step: Option<Part>,
         /// What later steps read as its output.
         #[serde(default)]
         output: Value,
@@ -75,10 +75,10 @@ pub enum Order {
 impl Order {
     /// As people say it: `resubmit charge`. `steps` are those that it turned out to be about.
     #[must_use]
-    pub fn describe(&self, steps: &[StepName]) -> String {
-        let of = |name: &str, step: &Option<StepName>| {
+    pub fn describe(&self, steps: &[Part]) -> String {
+        let of = |name: &str, step: &Option<Part>| {
             let steps = if steps.is_empty() { step.as_slice() } else { steps };
-            let names: Vec<_> = steps.iter().map(StepName::as_str).collect();
+            let names: Vec<_> = steps.iter().map(Part::to_string).collect();
             format!("{name} {}", names.join(", ")).trim_end().to_owned()
         };
         match self {

@@ -10,7 +10,8 @@
 //!             └─ task c ── load ─ panics ────────┘ (only its own fail)       └─ try again
 //! ```
 
-use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet}, panic::AssertUnwindSafe, sync::Arc};
 
 use futures_util::{FutureExt, StreamExt, future::join_all, stream};
 use jiff::Timestamp;
@@ -22,10 +23,11 @@ use crate::{
     metrics,
     names::TaskId,
     ports::{
-        Attempt, Clock, Definitions, DocumentKey, PortError, Ports, Put, Saved, StateStore, chain,
+        Attempt, Clock, Definitions, DocumentKey, Kept, PortError, Ports, Put, Saved, StateStore,
+        chain,
     },
     task::{ProcessState, Task},
-    transition::{Context, Documents, Event, Transition, needs, transition},
+    transition::{Context, Documents, Event, Transition, Wanted, transition},
     workflow::Workflow,
 };
 
@@ -240,13 +242,14 @@ async fn fold<P: Ports>(
             redelivered: *redelivered,
             timing: ports.timing(),
         };
-        let wanted = needs(workflow, &fold.task, event, context);
-        let missing: Vec<_> = wanted.into_iter().filter(|key| !at_hand.contains_key(key)).collect();
-        if !missing.is_empty() {
-            let read = ports.store().documents(task_id, &missing).await?;
-            at_hand.extend(read.into_iter().map(|document| (document.key, document.body)));
-        }
-        let (effects, result) = match transition(workflow, &fold.task, &at_hand, event, context) {
+        // Each round brings documents that were not at hand, and there are not many.
+        let decided = loop {
+            match transition(workflow, &fold.task, &at_hand, event, context) {
+                Ok(decided) => break decided,
+                Err(Wanted(keys)) => fetch(ports, task_id, keys, &mut at_hand).await?,
+            }
+        };
+        let (effects, result) = match decided {
             Transition::Apply { task: mut next, documents, effects } => {
                 next.revision = task.revision + 1;
                 next.saved_by = Some(ports.instance().to_owned());
@@ -275,6 +278,20 @@ async fn fold<P: Ports>(
     Ok(fold)
 }
 
+/// Reads documents; one that does not exist is null.
+async fn fetch<P: Ports>(
+    ports: &P,
+    task_id: &TaskId,
+    keys: BTreeSet<DocumentKey>,
+    at_hand: &mut Documents,
+) -> Result<(), PortError> {
+    let keys: Vec<_> = keys.into_iter().collect();
+    let read = ports.store().documents(task_id, &keys).await?;
+    at_hand.extend(keys.into_iter().map(|key| (key, serde_json::Value::Null)));
+    at_hand.extend(read.into_iter().map(|document| (document.key, document.body)));
+    Ok(())
+}
+
 enum Written {
     Saved,
     Conflict(Option<Box<Task>>),
@@ -283,9 +300,8 @@ enum Written {
 
 /// Documents first, then the save that refers to them.
 async fn write<P: Ports>(ports: &P, fold: &Fold) -> Result<Written, PortError> {
-    let (id, complete_by) = (&fold.task.task_id, fold.task.complete_by);
-    let puts =
-        fold.documents.iter().map(|document| ports.store().put_document(id, complete_by, document));
+    let (id, kept) = (&fold.task.task_id, Kept::with(&fold.task));
+    let puts = fold.documents.iter().map(|document| ports.store().put_document(id, kept, document));
     let puts = join_all(puts).await;
     for (document, put) in fold.documents.iter().zip(puts) {
         match put? {
@@ -297,6 +313,7 @@ async fn write<P: Ports>(ports: &P, fold: &Fold) -> Result<Written, PortError> {
                 // Nothing is decided by why an attempt failed: the first reason written stays. And a
                 // command edits the input once.
                 DocumentKey::Output(_)
+                | DocumentKey::Result(_)
                 | DocumentKey::Failure(_)
                 | DocumentKey::Deferral(_)
                 | DocumentKey::Claim(_)
@@ -351,7 +368,7 @@ impl Line {
     fn of(before: &Task, after: &Task, event: &Event) -> Self {
         let (step, attempt) =
             event.step().map_or((None, 0), |(step, attempt)| (Some(step), attempt));
-        let state = |task: &Task| match step.and_then(|step| task.steps.get(step)) {
+        let state = |task: &Task| match step.and_then(|step| task.record(step)) {
             Some(record) => record.name().to_owned(),
             None => task.process_state.to_string(),
         };

@@ -12,7 +12,9 @@ use serde::Serialize;
 use crate::{
     events::BusEvent,
     limits,
-    messages::{SchedulerMessage, StatusNotice, StepReply, StepRequest, Wake},
+    messages::{
+        Ask, ChildEnded, SchedulerMessage, StatusNotice, StepReply, StepRequest, Submission, Wake,
+    },
     ports::{Channel, EventBus, Outgoing, PortError, Ports, Queue, chain},
 };
 
@@ -21,6 +23,12 @@ use crate::{
 pub enum Effect {
     /// Send a step to its agent.
     Request(StepRequest),
+    /// Submit the task of a step, or ask for it.
+    Submit(Submission),
+    /// Ask the scheduler for the task of a step.
+    Ask(Ask),
+    /// Tell a task how the task of its step ended.
+    ChildEnded(ChildEnded),
     /// Send an agent's answer to the scheduler.
     Reply(StepReply),
     /// Ask the scheduler to look at a task.
@@ -64,6 +72,9 @@ impl Send {
         match &self.effect {
             Effect::Publish(event) => event.is_task_alert().then_some(event.metadata.at),
             Effect::Request(_)
+            | Effect::Submit(_)
+            | Effect::Ask(_)
+            | Effect::ChildEnded(_)
             | Effect::Reply(_)
             | Effect::Wake { .. }
             | Effect::Notice { .. }
@@ -128,6 +139,11 @@ fn message(effect: Effect, traceparent: Option<String>) -> Message {
         Effect::Publish(event) => return Message::OnBus(event),
         Effect::Request(request) => {
             outgoing(Queue::Agent(request.agent.clone()), &request, traceparent)
+        }
+        Effect::Submit(submission) => outgoing(Queue::Submissions, &submission, traceparent),
+        Effect::Ask(ask) => outgoing(Queue::Scheduler, &SchedulerMessage::Ask(ask), traceparent),
+        Effect::ChildEnded(ended) => {
+            outgoing(Queue::Scheduler, &SchedulerMessage::ChildEnded(ended), traceparent)
         }
         Effect::Reply(reply) => {
             outgoing(Queue::Scheduler, &SchedulerMessage::Reply(reply), traceparent)

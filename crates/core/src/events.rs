@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::{
     command::CommandId,
-    names::{AgentName, StepName, TaskId, WorkflowName},
+    names::{AgentName, Part, TaskId, WorkflowName},
     task::ProcessState,
 };
 
@@ -119,7 +119,7 @@ pub struct TaskTrouble {
     /// Its workflow.
     pub workflow: WorkflowName,
     /// The steps that failed, or those that are left to undo.
-    pub steps: Vec<StepName>,
+    pub steps: Vec<Part>,
     /// Why.
     pub reason: String,
 }

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::{
     command::{Command, CommandId},
-    names::{AgentName, StepName, TaskId, WorkflowName},
+    names::{AgentName, CallbackToken, Part, TaskId, WorkflowName},
     workflow::Method,
 };
 
@@ -40,6 +40,30 @@ pub struct Submission {
     /// URL of the client's own queue for [`StatusNotice`]s; must be on the allow-list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<String>,
+    /// Whose step the task is, if it runs for another task; written by the scheduler only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Parent>,
+    /// Whether the task is to be undone, or never to be done; written by the scheduler only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub undo: bool,
+}
+
+/// The task, and its step, that another task runs for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Parent {
+    /// The task.
+    pub task_id: TaskId,
+    /// Its step.
+    pub step: Part,
+    /// How many tasks it runs for itself, one for the other: 0 for a client's own.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub depth: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// What the scheduler hears.
@@ -52,6 +76,89 @@ pub enum SchedulerMessage {
     Reply(StepReply),
     /// An operator asks for something.
     Command(Command),
+    /// Someone answers a step that was handed out.
+    Callback(CallbackAnswer),
+    /// A task asks for the task of its step: to be done, or undone.
+    Ask(Ask),
+    /// A task that runs for another has ended.
+    ChildEnded(ChildEnded),
+}
+
+/// An answer to a step that its call only began, from whoever has the token.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CallbackAnswer {
+    /// What the step's request handed out.
+    pub token: CallbackToken,
+    /// The answer.
+    #[serde(flatten)]
+    pub answer: Answer,
+}
+
+/// What an answer says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub enum Answer {
+    /// The step is done.
+    Completed {
+        /// What the step returns.
+        #[serde(default)]
+        output: Value,
+    },
+    /// The step cannot be done.
+    Failed {
+        /// Why, for people.
+        reason: String,
+    },
+    /// It takes longer: the answer is still to come.
+    Heartbeat,
+}
+
+/// A task asks for the task that runs for one of its steps.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Ask {
+    /// The task that runs for the other.
+    pub task_id: TaskId,
+    /// Whether it is to be done or undone.
+    pub action: Action,
+}
+
+/// A task that ran for a step of another has ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ChildEnded {
+    /// The task that it ran for.
+    pub task_id: TaskId,
+    /// That task's step.
+    pub step: Part,
+    /// How it ended.
+    pub outcome: ChildOutcome,
+}
+
+/// How a task ended that ran for another.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum ChildOutcome {
+    /// It is done.
+    Processed {
+        /// What it returned.
+        #[serde(default)]
+        output: Value,
+    },
+    /// Nothing of it stands.
+    Undone {
+        /// Why, for people.
+        reason: String,
+    },
+    /// It can go no further by itself; its own alert is out.
+    Error {
+        /// Why, for people.
+        reason: String,
+    },
+    /// It was never recorded.
+    Refused {
+        /// Why, for people.
+        reason: String,
+    },
 }
 
 /// Which way a step goes: it is done, or what it did is undone.
@@ -116,8 +223,8 @@ pub enum WakeCause {
 pub struct StepRequest {
     /// The task.
     pub task_id: TaskId,
-    /// Its step.
-    pub step: StepName,
+    /// Its step, or one item of it: goes back unchanged.
+    pub step: Part,
     /// Whether the step is done or undone: goes back unchanged.
     #[serde(default)]
     pub action: Action,
@@ -148,8 +255,8 @@ pub struct StepRequest {
 pub struct StepReply {
     /// The task.
     pub task_id: TaskId,
-    /// Its step.
-    pub step: StepName,
+    /// Its step, or one item of it.
+    pub step: Part,
     /// What was asked for.
     #[serde(default)]
     pub action: Action,
@@ -212,6 +319,9 @@ pub struct StatusNotice {
     /// Why, if it went wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// What the task returned, if its workflow says what.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
 }
 
 /// What a [`StatusNotice`] tells.
@@ -236,7 +346,7 @@ pub enum NoticeStatus {
 #[must_use]
 pub fn idempotency_key(
     task_id: &TaskId,
-    step: &StepName,
+    step: &Part,
     action: Action,
     edit: Option<&CommandId>,
 ) -> String {

@@ -1,7 +1,7 @@
 //! What an operator's command makes of a task, or why it is refused. Each is put on the task's
 //! record with who asked and why, and told as an event; so is a refused one.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     change::{Change, begun},
@@ -10,54 +10,41 @@ use crate::{
     events::{BusEvent, Happened},
     limits::{self, shorten},
     messages::Action,
-    names::StepName,
-    ports::Attempt,
+    names::Part,
+    ports::{Attempt, Document, DocumentKey},
     request::too_large,
     task::{ProcessState, StepState, Task, later},
-    transition::Context,
     undo::{self, PointOfNoReturn},
-    workflow::Workflow,
 };
 
 /// Why a command is refused.
 type Refused = String;
 
-/// Carries out a command, or puts on record why it was refused.
+/// Carries out a command, or puts on record why it was refused. `change` makes one that changes
+/// nothing yet.
 pub(crate) fn operate<'a>(
-    workflow: &'a Workflow,
-    task: &Task,
     command: &Command,
-    context: Context<'a>,
+    change: impl Fn() -> Box<Change<'a>>,
 ) -> Box<Change<'a>> {
-    let mut change = Change::of(workflow, task, context);
-    let mut operator = Operator { change: &mut change, workflow, context, steps: Vec::new() };
-    if let Err(reason) = operator.obey(command) {
-        return refuse(workflow, task, command, context, &reason);
-    }
+    let mut changed = change();
+    let mut operator = Operator { change: &mut changed, steps: Vec::new() };
+    let refused = operator.obey(command).err();
     let steps = operator.steps;
-    put_on_record(&mut change, command, &steps, None, context);
-    change
-}
-
-/// Changes nothing, and puts on record why.
-pub(crate) fn refuse<'a>(
-    workflow: &'a Workflow,
-    task: &Task,
-    command: &Command,
-    context: Context<'a>,
-    reason: &str,
-) -> Box<Change<'a>> {
-    let mut change = Change::of(workflow, task, context);
-    put_on_record(&mut change, command, &[], Some(reason), context);
-    change
+    match refused {
+        None => put_on_record(&mut changed, command, &steps, None),
+        Some(reason) => {
+            changed = change();
+            put_on_record(&mut changed, command, &[], Some(&reason));
+        }
+    }
+    changed
 }
 
 fn put_on_record(
     change: &mut Change<'_>,
     command: &Command,
-    steps: &[StepName],
+    steps: &[Part],
     refused: Option<&str>,
-    context: Context<'_>,
 ) {
     let short = |text: &str| shorten(text, limits::COMMAND_TEXT_CHARS_MAX);
     let record = CommandRecord {
@@ -65,7 +52,7 @@ fn put_on_record(
         command: short(&command.order.describe(steps)),
         by: short(&command.by),
         why: short(&command.why),
-        at: context.now,
+        at: change.context.now,
         refused: refused.map(short),
     };
     change.tell.push(told(&change.task, &record));
@@ -92,10 +79,8 @@ pub(crate) fn told(task: &Task, record: &CommandRecord) -> Effect {
 
 struct Operator<'c, 'a> {
     change: &'c mut Change<'a>,
-    workflow: &'a Workflow,
-    context: Context<'a>,
     /// The steps that the command turned out to be about.
-    steps: Vec<StepName>,
+    steps: Vec<Part>,
 }
 
 impl Operator<'_, '_> {
@@ -131,7 +116,7 @@ impl Operator<'_, '_> {
 
     fn resubmit(
         &mut self,
-        only: Option<&StepName>,
+        only: Option<&Part>,
         did_not_run: bool,
         edited: bool,
     ) -> Result<(), Refused> {
@@ -147,9 +132,9 @@ impl Operator<'_, '_> {
             .filter(|(name, action, progress)| {
                 *action == direction
                     && may_go(&progress.state)
-                    && only.is_none_or(|only| only == *name)
+                    && only.is_none_or(|only| is_meant(only, name))
             })
-            .map(|(name, ..)| name.clone())
+            .map(|(name, ..)| name)
             .collect();
         if let (Some(step), true) = (only, steps.is_empty()) {
             let state = self.stands(step, direction)?.map_or("not started", StepState::name);
@@ -168,12 +153,12 @@ impl Operator<'_, '_> {
 
     fn try_again(
         &mut self,
-        step: &StepName,
+        step: &Part,
         action: Action,
         did_not_run: bool,
         edited: bool,
     ) -> Result<(), Refused> {
-        let idempotent = self.workflow.steps.get(step).is_none_or(|step| step.idempotent);
+        let idempotent = self.change.workflow.steps.get(&step.step).is_none_or(|step| step.idempotent);
         let Some(progress) = self.change.task.progress_mut(step, action) else { return Ok(()) };
         progress.may_have_run &= !did_not_run;
         // Another content needs another idempotency key, by which no service knows the first call.
@@ -185,7 +170,7 @@ impl Operator<'_, '_> {
             ));
         }
         let attempt = progress.state.attempt();
-        progress.state = StepState::waiting(attempt, self.context.now);
+        progress.state = StepState::waiting(attempt, self.change.context.now);
         progress.failure_count = 0;
         progress.error = None;
         Ok(())
@@ -196,7 +181,21 @@ impl Operator<'_, '_> {
         if let Some(reason) = too_large("edit of the input", patch) {
             return Err(reason);
         }
-        let id = &command.command_id;
+        // What is not at hand is asked for, and this is asked again.
+        let Ok(input) = self.change.sources().input(self.change.task.input.as_ref()) else {
+            return Ok(());
+        };
+        let mut input = input.clone();
+        json_patch::merge(&mut input, patch);
+        if let Some(reason) = too_large("edited input", &input) {
+            return Err(reason);
+        }
+        if let Some(schema) = &self.change.workflow.input {
+            schema.validate(&input)?;
+        }
+        let (id, at) = (command.command_id.clone(), self.change.context.now);
+        let (key, body) = (DocumentKey::Input(id.clone()), json!({ "input": input }));
+        self.change.documents.push(Document { key, at, body });
         let task = &mut self.change.task;
         let direction = task.direction();
         task.input = Some(id.clone());
@@ -205,13 +204,14 @@ impl Operator<'_, '_> {
                 progress.input = Some(id.clone());
             }
         }
-        self.change.edit = Some((id.clone(), patch.clone()));
         Ok(())
     }
 
-    fn skip(&mut self, step: Option<&StepName>, did_not_run: bool) -> Result<(), Refused> {
+    fn skip(&mut self, step: Option<&Part>, did_not_run: bool) -> Result<(), Refused> {
         let (step, direction) = self.by_hand(step)?;
-        let progress = begun(&mut self.change.task, &step, direction, self.context.now);
+        let now = self.change.context.now;
+        let progress = begun(&mut self.change.task, &step, direction, now);
+        let progress = progress.ok_or_else(|| not_begun(&step))?;
         progress.state = StepState::Skipped { attempt: progress.state.attempt() };
         progress.may_have_run &= !did_not_run;
         self.steps.push(step);
@@ -219,12 +219,18 @@ impl Operator<'_, '_> {
         Ok(())
     }
 
-    fn complete(&mut self, step: Option<&StepName>, output: &Value) -> Result<(), Refused> {
+    fn complete(&mut self, step: Option<&Part>, output: &Value) -> Result<(), Refused> {
         let (step, action) = self.by_hand(step)?;
         if let Some(reason) = too_large("output", output) {
             return Err(reason);
         }
-        let progress = begun(&mut self.change.task, &step, action, self.context.now);
+        let definition = self.change.workflow.steps.get(&step.step);
+        if step.item.is_none() && definition.is_some_and(|step| step.for_each.is_some()) {
+            return Err(format!("step {step} goes item by item: complete those, as {step}[0]"));
+        }
+        let now = self.change.context.now;
+        let progress = begun(&mut self.change.task, &step, action, now);
+        let progress = progress.ok_or_else(|| not_begun(&step))?;
         // An attempt of its own: whatever an agent still says is about an earlier one.
         let number = progress.state.attempt() + 1;
         self.steps.push(step.clone());
@@ -234,22 +240,27 @@ impl Operator<'_, '_> {
     }
 
     /// The step that an operator settles by hand: named, or the only one that failed.
-    fn by_hand(&self, named: Option<&StepName>) -> Result<(StepName, Action), Refused> {
+    fn by_hand(&self, named: Option<&Part>) -> Result<(Part, Action), Refused> {
         self.is_open()?;
         let direction = self.change.task.direction();
-        let Some(step) = named else {
+        let whole = named.filter(|step| self.has_items(step));
+        let Some(step) = named.filter(|_| whole.is_none()) else {
             let failed: Vec<_> = self
                 .change
                 .task
                 .actions()
-                .filter(|(_, action, progress)| *action == direction && progress.state.is_failed())
-                .map(|(name, ..)| name.clone())
+                .filter(|(name, action, progress)| {
+                    *action == direction
+                        && progress.state.is_failed()
+                        && whole.is_none_or(|whole| is_meant(whole, name))
+                })
+                .map(|(name, ..)| name)
                 .collect();
             return match failed.as_slice() {
                 [step] => Ok((step.clone(), direction)),
                 [] => Err("no step failed: name one".to_owned()),
                 several => {
-                    let names: Vec<_> = several.iter().map(StepName::as_str).collect();
+                    let names: Vec<_> = several.iter().map(Part::to_string).collect();
                     Err(format!("several steps failed, name one: {}", names.join(", ")))
                 }
             };
@@ -260,6 +271,8 @@ impl Operator<'_, '_> {
             }
             Some(
                 state @ (StepState::Running { .. }
+                | StepState::HandedOut { .. }
+                | StepState::Each
                 | StepState::Completed { .. }
                 | StepState::Skipped { .. }),
             ) => Err(format!("step {step} is {}", state.name())),
@@ -267,13 +280,15 @@ impl Operator<'_, '_> {
     }
 
     /// Where a step stands in the direction in which the task goes; nowhere if it has not begun.
-    fn stands(&self, step: &StepName, direction: Action) -> Result<Option<&StepState>, Refused> {
-        if !self.workflow.steps.contains_key(step) {
-            return Err(format!("the workflow has no step {step}"));
+    fn stands(&self, step: &Part, direction: Action) -> Result<Option<&StepState>, Refused> {
+        let definition = self.change.workflow.steps.get(&step.step);
+        let definition = definition.ok_or_else(|| format!("the workflow has no step {step}"))?;
+        if step.item.is_some() && definition.for_each.is_none() {
+            return Err(format!("step {} has no items", step.step));
         }
         let task = &self.change.task;
         let progress = task.progress(step, direction);
-        let is_left = || undo::left(self.workflow, task).contains(step);
+        let is_left = || undo::left(self.change.workflow, task).contains(step);
         if direction == Action::Undo && progress.is_none() && !is_left() {
             return Err(format!("step {step} is not to be undone"));
         }
@@ -293,10 +308,10 @@ impl Operator<'_, '_> {
             | ProcessState::Processed
             | ProcessState::Error => {}
         }
-        if let PointOfNoReturn::Passed(step) = undo::point_of_no_return(self.workflow, task) {
+        if let PointOfNoReturn::Passed(step) = undo::point_of_no_return(self.change.workflow, task) {
             return Err(format!("past the point of no return, step {step}"));
         }
-        self.reopen();
+        self.change.reopen();
         self.change.begin_undo(&format!("asked for by {}: {}", command.by, command.why));
         Ok(())
     }
@@ -312,7 +327,7 @@ impl Operator<'_, '_> {
         if self.change.task.paused_at.is_some() {
             return Err("the task is paused".to_owned());
         }
-        self.change.task.paused_at = Some(self.context.now);
+        self.change.task.paused_at = Some(self.change.context.now);
         Ok(())
     }
 
@@ -321,7 +336,7 @@ impl Operator<'_, '_> {
         let Some(paused_at) = self.change.task.paused_at.take() else {
             return Err("the task is not paused".to_owned());
         };
-        let paused = self.context.now.duration_since(paused_at);
+        let paused = self.change.context.now.duration_since(paused_at);
         let task = &mut self.change.task;
         task.complete_by = later(task.complete_by, paused.try_into().unwrap_or_default());
         self.change.wake_waiting();
@@ -342,22 +357,27 @@ impl Operator<'_, '_> {
         if task.process_state != ProcessState::Error || stuck {
             return;
         }
-        self.reopen();
+        self.change.reopen();
         self.change.task.process_state = match direction {
             Action::Do => ProcessState::Processing,
             Action::Undo => ProcessState::Undoing,
         };
     }
 
-    /// Takes back the end of a task, and gives it as much time as it had at first.
-    fn reopen(&mut self) {
-        let task = &mut self.change.task;
-        let complete_by = later(self.context.now, self.workflow.complete_within);
-        task.complete_by = task.complete_by.max(complete_by);
-        task.error = None;
-        task.ended_at = None;
-        self.change.ends_again = true;
+    /// Whether it is a step that has begun and goes item by item.
+    fn has_items(&self, step: &Part) -> bool {
+        let record = self.change.task.steps.get(&step.step);
+        step.item.is_none() && record.is_some_and(|record| record.items.is_some())
     }
+}
+
+/// Whether who names `named` means `part`: itself, or an item of the step.
+fn is_meant(named: &Part, part: &Part) -> bool {
+    named == part || (named.item.is_none() && named.step == part.step)
+}
+
+fn not_begun(step: &Part) -> Refused {
+    format!("item {step} has not begun")
 }
 
 #[cfg(test)]
@@ -367,7 +387,8 @@ mod tests {
         messages::{Outcome, StepReply},
         ports::Timing,
         submission::{accept, parse},
-        transition::{Documents, Event, Transition, needs, transition},
+        transition::{Context, Documents, Event, Transition, transition},
+        workflow::Workflow,
     };
     use serde_json::json;
     use std::time::Duration;
@@ -377,9 +398,7 @@ mod tests {
         let timing = Timing { pickup_within: Duration::ZERO, clock_skew: Duration::ZERO };
         let now = jiff::Timestamp::UNIX_EPOCH;
         let context = Context { now, actor: "test", redelivered: false, timing };
-        let wanted = needs(workflow, task, event, context);
-        assert!(wanted.iter().all(|key| documents.contains_key(key)), "{wanted:?}");
-        match transition(workflow, task, documents, event, context) {
+        match transition(workflow, task, documents, event, context).unwrap() {
             Transition::Apply { task: next, documents: made, .. } => {
                 *task = *next;
                 documents.extend(made.into_iter().map(|document| (document.key, document.body)));

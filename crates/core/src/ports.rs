@@ -12,7 +12,7 @@ use crate::{
     command::CommandId,
     events::BusEvent,
     messages::Action,
-    names::{AgentName, StepName, TaskId, WorkflowName},
+    names::{AgentName, Part, TaskId, WorkflowName},
     task::Task,
     workflow::Workflow,
 };
@@ -50,6 +50,8 @@ pub enum DocumentKey {
     Submission,
     /// The input as an operator edited it.
     Input(CommandId),
+    /// What the task returned, by the edit of the input that it was made from.
+    Result(Option<CommandId>),
     /// What an attempt at a step returned.
     Output(Attempt),
     /// Why an attempt at a step failed.
@@ -63,8 +65,8 @@ pub enum DocumentKey {
 /// An attempt at doing or undoing a step.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Attempt {
-    /// The step.
-    pub step: StepName,
+    /// The step, or one item of it.
+    pub step: Part,
     /// Whether it was done or undone.
     pub action: Action,
     /// Which attempt.
@@ -86,6 +88,8 @@ impl fmt::Display for DocumentKey {
         match self {
             Self::Submission => f.write_str("submission"),
             Self::Input(id) => write!(f, "input/{id}"),
+            Self::Result(None) => f.write_str("result"),
+            Self::Result(Some(id)) => write!(f, "result/{id}"),
             Self::Output(attempt) => attempt.key(f, "output"),
             Self::Failure(attempt) => attempt.key(f, "failure"),
             Self::Deferral(attempt) => attempt.key(f, "deferral"),
@@ -107,6 +111,8 @@ impl FromStr for DocumentKey {
         let parts: Vec<_> = text.split('/').collect();
         match parts.as_slice() {
             ["submission"] => Ok(Self::Submission),
+            ["result"] => Ok(Self::Result(None)),
+            ["result", id] => Ok(Self::Result(Some(id.parse().map_err(|_| invalid())?))),
             ["input", id] => Ok(Self::Input(id.parse().map_err(|_| invalid())?)),
             [of @ ("step" | "undo"), step, number, kind] => {
                 let action = if *of == "step" { Action::Do } else { Action::Undo };
@@ -135,6 +141,23 @@ pub struct Document {
     pub at: Timestamp,
     /// Its content.
     pub body: Value,
+}
+
+/// How long a document is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kept {
+    /// From when on: the task's complete-by, or an earlier one.
+    pub from: Timestamp,
+    /// For how long; the deployment's retention time if absent.
+    pub retention_s: Option<u64>,
+}
+
+impl Kept {
+    /// As long as `task`.
+    #[must_use]
+    pub fn with(task: &Task) -> Self {
+        Self { from: task.complete_by, retention_s: task.retention_s }
+    }
 }
 
 /// What came of recording a new task.
@@ -199,12 +222,11 @@ pub trait StateStore: Send + Sync {
     /// stored.
     fn save(&self, task: &Task) -> impl Future<Output = Result<Saved, PortError>> + Send;
 
-    /// Writes a document of the task `id`, unless it is there already. `complete_by` is the task's, or
-    /// an earlier one: documents are kept from then on for the retention time.
+    /// Writes a document of the task `id`, unless it is there already.
     fn put_document(
         &self,
         id: &TaskId,
-        complete_by: Timestamp,
+        kept: Kept,
         document: &Document,
     ) -> impl Future<Output = Result<Put, PortError>> + Send;
 
@@ -321,6 +343,8 @@ pub trait Definitions: Send + Sync {
 pub enum Queue {
     /// The scheduler's.
     Scheduler,
+    /// Where submissions come in.
+    Submissions,
     /// A logical agent's.
     Agent(AgentName),
     /// A client's own, by URL.

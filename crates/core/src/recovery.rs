@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     limits,
     messages::Action,
-    names::{StepName, TaskId},
+    names::{Part, TaskId},
     workflow::friendly,
 };
 
@@ -186,7 +186,7 @@ impl Backoff {
 
 /// A number that differs between tasks and attempts, and is the same whenever it is asked for.
 #[must_use]
-pub fn seed(task_id: &TaskId, step: &StepName, action: Action, attempt: u32) -> u32 {
+pub fn seed(task_id: &TaskId, step: &Part, action: Action, attempt: u32) -> u32 {
     let text = format!("{task_id}/{step}/{}/{attempt}", action.name());
     // FNV-1a leaves texts that end alike close to each other; the last lines (of MurmurHash3's
     // finaliser) spread them.
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn seeds_are_spread_evenly_over_tasks() {
-        let step: StepName = "charge".parse().unwrap();
+        let step: Part = "charge".parse().unwrap();
         let mut tenths = [0_u32; 10];
         for n in 0..10_000 {
             let task = format!("order-{n}").parse().unwrap();

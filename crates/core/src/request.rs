@@ -1,116 +1,123 @@
-//! The request of a step, made from its template and the documents at hand.
-
-use std::borrow::Cow;
+//! What is asked of an agent, or of another task: made from a step's templates and the values at hand.
 
 use serde_json::Value;
 
 use crate::{
-    command::CommandId,
+    effects::Effect,
     limits,
-    messages::{Action, StepRequest, idempotency_key},
-    names::StepName,
-    ports::{Attempt, DocumentKey},
+    messages::{Action, Parent, StepRequest, Submission, idempotency_key},
+    names::{AgentName, Part, TaskId},
     task::{StepState, Task},
-    template::Scope,
-    transition::Documents,
-    workflow::{Work, Workflow},
+    values::{NoValue, Sources},
+    workflow::{ChildWorkflow, RequestTemplate, Work},
 };
 
-/// The document that holds the input, as submitted or as an operator edited it.
-pub(crate) fn input_key(edit: Option<&CommandId>) -> DocumentKey {
-    edit.map_or(DocumentKey::Submission, |id| DocumentKey::Input(id.clone()))
-}
-
-/// The key of what `step` returned, if it completed.
-pub(crate) fn output_key(task: &Task, step: &StepName) -> Option<DocumentKey> {
-    match task.steps.get(step)?.run.state {
-        StepState::Completed { attempt: number } => {
-            Some(DocumentKey::Output(Attempt { step: step.clone(), action: Action::Do, number }))
-        }
-        StepState::Running { .. }
-        | StepState::Waiting { .. }
-        | StepState::Failed { .. }
-        | StepState::Skipped { .. } => None,
-    }
-}
-
-/// The documents that the request of `step` is made from.
-pub(crate) fn reads(
-    workflow: &Workflow,
-    task: &Task,
-    step: &StepName,
-    action: Action,
-) -> Vec<DocumentKey> {
-    let definition = workflow.steps.get(step).and_then(|step| step.action(action));
-    let templates = definition.iter().flat_map(|definition| definition.work.templates());
-    let edit = task.progress(step, action).and_then(|progress| progress.input.as_ref());
-    let mut keys = Vec::new();
-    for reads in templates.map(crate::template::Template::reads) {
-        keys.extend(reads.steps.iter().filter_map(|step| output_key(task, step)));
-        keys.extend(reads.input().then(|| input_key(edit)));
-    }
-    keys
-}
-
-/// The request of a running step, or why it cannot be made.
+/// What asks for a running part of a step to be done, or undone; or why that cannot be asked.
 pub(crate) fn request(
-    workflow: &Workflow,
-    task: &Task,
-    documents: &Documents,
-    step: &StepName,
+    sources: Sources<'_>,
+    part: &Part,
     action: Action,
-) -> Result<StepRequest, String> {
-    let definition = workflow.steps.get(step).ok_or("the workflow has no such step")?;
-    let work = definition.action(action).ok_or("the step has no undo")?.work;
-    let Work::Call { agent, request: template, .. } = work else {
-        return Err("not a call".to_owned());
-    };
-    let progress = task.progress(step, action);
-    let Some((StepState::Running { attempt, complete_by }, edit)) =
-        progress.map(|progress| (progress.state.clone(), progress.input.as_ref()))
-    else {
-        return Err("the step is not running".to_owned());
-    };
-    let outputs = task
-        .steps
-        .iter()
-        .filter_map(|(name, record)| {
-            if matches!(record.run.state, StepState::Skipped { .. }) {
-                return Some((name.clone(), Cow::Owned(Value::Null)));
-            }
-            Some((name.clone(), Cow::Borrowed(documents.get(&output_key(task, name)?)?)))
-        })
-        .collect();
-    let input = documents.get(&input_key(edit));
-    let scope = Scope {
-        input: Some(input.and_then(|document| document.get("input")).unwrap_or(&Value::Null)),
-        outputs: Some(&outputs),
-        task: Some((task.task_id.as_str(), task.workflow.as_str())),
-        ..Scope::default()
-    };
-    let body = template.body.as_ref().map(|body| body.render(scope)).transpose();
-    let request = StepRequest {
-        task_id: task.task_id.clone(),
-        step: step.clone(),
-        action,
-        attempt,
-        complete_by,
-        idempotency_key: idempotency_key(&task.task_id, step, action, edit),
-        // An undo must always do no harm when it is repeated.
-        idempotent: definition.idempotent || action == Action::Undo,
-        agent: agent.clone(),
-        method: template.method,
-        path: template.path.render_path(scope)?,
-        body: body.map_err(|error| error.to_string())?,
-    };
-    let bytes = request.body.as_ref().map_or(0, |body| body.to_string().len());
-    if bytes + request.path.len() > limits::DOCUMENT_BYTES_MAX {
-        return Err(format!(
-            "a request of {bytes} bytes; the limit is {}",
-            limits::DOCUMENT_BYTES_MAX
-        ));
+) -> Result<Effect, NoValue> {
+    let because = |reason: &str| NoValue::Because(reason.to_owned());
+    let step = sources.workflow.steps.get(&part.step);
+    let step = step.ok_or_else(|| because("the workflow has no such step"))?;
+    let definition = step.action(action).ok_or_else(|| because("the step has no undo"))?;
+    match definition.work {
+        Work::Call { agent, request, .. } => {
+            // An undo must always do no harm when it is repeated.
+            let idempotent = step.idempotent || action == Action::Undo;
+            let call = Call { part, action, agent, request, idempotent };
+            call.render(sources).map(Effect::Request)
+        }
+        Work::Child(child) => submission(sources, part, action, child).map(Effect::Submit),
+        Work::Wait(_) => Err(because("a wait asks for nothing")),
     }
-    Ok(request)
+}
+
+struct Call<'c> {
+    part: &'c Part,
+    action: Action,
+    agent: &'c AgentName,
+    request: &'c RequestTemplate,
+    idempotent: bool,
+}
+
+impl Call<'_> {
+    fn render(self, sources: Sources<'_>) -> Result<StepRequest, NoValue> {
+        let Self { part, action, agent, request: template, idempotent } = self;
+        let task = sources.task;
+        let progress = task.progress(part, action);
+        let Some((StepState::Running { attempt, complete_by }, edit)) =
+            progress.map(|progress| (progress.state.clone(), progress.input.as_ref()))
+        else {
+            return Err("the step is not running".to_owned().into());
+        };
+        let values = sources.of_part(part, action, template.templates())?;
+        let scope = values.scope();
+        let body = template.body.as_ref().map(|body| body.render(scope)).transpose();
+        let request = StepRequest {
+            task_id: task.task_id.clone(),
+            step: part.clone(),
+            action,
+            attempt,
+            complete_by,
+            idempotency_key: idempotency_key(&task.task_id, part, action, edit),
+            idempotent,
+            agent: agent.clone(),
+            method: template.method,
+            path: template.path.render_path(scope)?,
+            body: body.map_err(|error| error.to_string())?,
+        };
+        let bytes = request.body.as_ref().map_or(0, |body| body.to_string().len());
+        let limit = limits::DOCUMENT_BYTES_MAX;
+        if bytes + request.path.len() > limit {
+            return Err(format!("a request of {bytes} bytes; the limit is {limit}").into());
+        }
+        Ok(request)
+    }
+}
+
+/// The task that runs for a step: submitted, and submitted again to ask how it is, or to undo it.
+fn submission(
+    sources: Sources<'_>,
+    part: &Part,
+    action: Action,
+    child: &ChildWorkflow,
+) -> Result<Submission, NoValue> {
+    let task = sources.task;
+    let depth = task.parent.as_ref().map_or(0, |parent| parent.depth) + 1;
+    if depth > limits::CHILD_DEPTH_MAX {
+        let max = limits::CHILD_DEPTH_MAX;
+        return Err(format!("workflows that run workflows: more than {max} deep").into());
+    }
+    // The same content whatever is asked, or it would be another task's.
+    let values = sources.of_part(part, Action::Do, child.input.iter())?;
+    let input = child.input.as_ref().map(|input| input.render(values.scope())).transpose();
+    let input = input.map_err(|error| error.to_string())?.unwrap_or_default();
+    if let Some(reason) = too_large("input", &input) {
+        return Err(reason.into());
+    }
+    Ok(Submission {
+        task_id: child_id(task, part)?,
+        workflow: child.name.clone(),
+        version: child.version,
+        input,
+        reply_to: None,
+        parent: Some(Parent { task_id: task.task_id.clone(), step: part.clone(), depth }),
+        undo: action == Action::Undo,
+    })
+}
+
+/// The id of the task that runs for a part: `order-7:deliver`, or `order-7:deliver:3`. An operator
+/// who edits the input makes it another task.
+fn child_id(task: &Task, part: &Part) -> Result<TaskId, String> {
+    let mut id = format!("{}:{}", task.task_id, part.step);
+    let edit = task.progress(part, Action::Do).and_then(|progress| progress.input.as_ref());
+    for more in part.item.map(|item| item.to_string()).into_iter().chain(edit.map(ToString::to_string)) {
+        id.push(':');
+        id.push_str(&more);
+    }
+    id.parse().map_err(|error| format!("no id for its task: {error}"))
 }
 
 /// Why `value` cannot be kept, if it cannot; `what` it is.

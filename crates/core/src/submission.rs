@@ -160,6 +160,8 @@ pub fn accept(
         // touches the index again until it ends.
         due: Some(later(now, timing.pickup_within.min(workflow.shortest_within()))),
         reply_to: submission.reply_to.clone(),
+        parent: submission.parent.clone(),
+        retention_s: workflow.retention.map(|retention| retention.as_secs()),
         traceparent,
         error: None,
         undo_reason: None,
@@ -168,14 +170,28 @@ pub fn accept(
         commands: Vec::new(),
         steps: std::collections::BTreeMap::new(),
     };
+    let task = if submission.undo { never_done(task, now) } else { task };
     let body = serde_json::to_value(submission).unwrap_or(Value::Null);
     (task, Document { key: DocumentKey::Submission, at: now, body })
+}
+
+/// A task that is undone before it was ever done: if the submission that asked for it still comes,
+/// there is a task already.
+fn never_done(task: Task, now: Timestamp) -> Task {
+    Task {
+        process_state: ProcessState::Undone,
+        undo_reason: Some("undone before it began".to_owned()),
+        ended_at: Some(now),
+        due: None,
+        ..task
+    }
 }
 
 /// Whether a stored submission is the same as `submission`.
 #[must_use]
 pub fn is_same(stored: &Value, submission: &Submission) -> bool {
-    serde_json::from_value::<Submission>(stored.clone()).is_ok_and(|stored| stored == *submission)
+    let stored = serde_json::from_value::<Submission>(stored.clone());
+    stored.is_ok_and(|stored| Submission { undo: submission.undo, ..stored } == *submission)
 }
 
 #[cfg(test)]

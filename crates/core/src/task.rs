@@ -3,9 +3,10 @@
 //! The item is small and hot, so it keeps decisions and no payloads: what was submitted and what
 //! steps returned are [documents](crate::ports::Document) beside it. In a step's record the stored
 //! field names are one letter each (`s` state, `a` attempt, `b` complete-by, `u` until, `f` failures,
-//! `e` error, `m` may have run, `i` edited input, `x` its undo), and so are the states (`r` running,
-//! `w` waiting, `c` completed, `f` failed, `k` skipped): DynamoDB charges for names too, and twenty
-//! steps must fit in 1 KB, all running at once.
+//! `e` error, `m` may have run, `i` edited input, `x` its undo, `p` its items: `n` how many, `l` those
+//! that began), and so are the states (`r` running, `h` handed out, `w` waiting, `e` each item by
+//! itself, `c` completed, `f` failed, `k` skipped): DynamoDB charges for names too, and twenty steps
+//! must fit in 1 KB, all running at once.
 //!
 //! ```text
 //! Pending ──► Processing ──► Processed ─┐ operator
@@ -22,8 +23,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     command::{CommandId, CommandRecord},
     limits,
-    messages::Action,
-    names::{StepName, TaskId, WorkflowName},
+    messages::{Action, Parent},
+    names::{Part, StepName, TaskId, WorkflowName},
 };
 
 mod millis {
@@ -97,6 +98,22 @@ pub enum StepState {
         #[serde(rename = "b", with = "millis::required")]
         complete_by: Timestamp,
     },
+    /// The call is done, and someone else is to answer.
+    #[serde(rename = "h")]
+    HandedOut {
+        /// The attempt.
+        #[serde(rename = "a")]
+        attempt: u32,
+        /// By when there must be an answer, or the next heartbeat.
+        #[serde(rename = "b", with = "millis::required")]
+        complete_by: Timestamp,
+        /// By when there must be an answer, whatever heartbeats come.
+        #[serde(rename = "u", with = "millis::required")]
+        answer_by: Timestamp,
+    },
+    /// Under way, each item by itself.
+    #[serde(rename = "e")]
+    Each,
     /// To be sent again, at `until` or after.
     #[serde(rename = "w")]
     Waiting {
@@ -119,7 +136,8 @@ pub enum StepState {
     /// Done; its output is the document of this attempt.
     #[serde(rename = "c")]
     Completed {
-        /// The attempt that completed.
+        /// The attempt that completed; zero if it has no document of its own: a wait returns nothing,
+        /// a step with items what they returned.
         #[serde(rename = "a")]
         attempt: u32,
     },
@@ -130,7 +148,7 @@ pub enum StepState {
         #[serde(rename = "a")]
         attempt: u32,
     },
-    /// An operator decided to go on without it.
+    /// Its `when` was false, or an operator decided to go on without it.
     #[serde(rename = "k")]
     Skipped {
         /// The last attempt; zero if there was none.
@@ -145,10 +163,12 @@ impl StepState {
     pub fn attempt(&self) -> u32 {
         match self {
             Self::Running { attempt, .. }
+            | Self::HandedOut { attempt, .. }
             | Self::Waiting { attempt, .. }
             | Self::Completed { attempt }
             | Self::Failed { attempt }
             | Self::Skipped { attempt } => *attempt,
+            Self::Each => 0,
         }
     }
 
@@ -162,7 +182,8 @@ impl StepState {
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Running { .. } => "running",
+            Self::Running { .. } | Self::Each => "running",
+            Self::HandedOut { .. } => "handed out",
             Self::Waiting { .. } => "waiting",
             Self::Completed { .. } => "completed",
             Self::Failed { .. } => "failed",
@@ -174,6 +195,35 @@ impl StepState {
     #[must_use]
     pub fn is_running(&self) -> bool {
         matches!(self, Self::Running { .. })
+    }
+
+    /// By when an answer is awaited, if one is.
+    #[must_use]
+    pub fn awaited_by(&self) -> Option<Timestamp> {
+        match self {
+            Self::Running { complete_by, .. } | Self::HandedOut { complete_by, .. } => {
+                Some(*complete_by)
+            }
+            Self::Each
+            | Self::Waiting { .. }
+            | Self::Completed { .. }
+            | Self::Failed { .. }
+            | Self::Skipped { .. } => None,
+        }
+    }
+
+    /// Until when it waits, if it does.
+    #[must_use]
+    pub fn waits_until(&self) -> Option<Timestamp> {
+        match self {
+            Self::Waiting { until, .. } => Some(*until),
+            Self::Running { .. }
+            | Self::HandedOut { .. }
+            | Self::Each
+            | Self::Completed { .. }
+            | Self::Failed { .. }
+            | Self::Skipped { .. } => None,
+        }
     }
 
     /// Whether it will not be tried again by itself.
@@ -227,13 +277,36 @@ pub struct StepRecord {
     /// How far undoing it has come, once that has begun.
     #[serde(rename = "x", default, skip_serializing_if = "Option::is_none")]
     pub undo: Option<Progress>,
+    /// The items of a step with `for_each`: they are done and undone, and it is not.
+    #[serde(rename = "p", default, skip_serializing_if = "Option::is_none")]
+    pub items: Option<Items>,
+}
+
+/// The items of a step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Items {
+    /// How many there are.
+    #[serde(rename = "n")]
+    pub count: u32,
+    /// The records of those that have begun, the first ones.
+    #[serde(rename = "l", default, skip_serializing_if = "Vec::is_empty")]
+    pub begun: Vec<StepRecord>,
+}
+
+impl Items {
+    /// Whether every item has completed or was skipped.
+    #[must_use]
+    pub fn have_passed(&self) -> bool {
+        self.begun.len() >= self.count as usize
+            && self.begun.iter().all(|item| item.run.state.has_passed())
+    }
 }
 
 impl StepRecord {
     /// A step that has never been sent.
     #[must_use]
     pub fn new(state: StepState) -> Self {
-        Self { run: Progress::new(state), undo: None }
+        Self { run: Progress::new(state), undo: None, items: None }
     }
 
     /// How far one way of it has come.
@@ -254,19 +327,40 @@ impl StepRecord {
         }
     }
 
-    /// The state's name, as people say it.
+    /// What of it is done and undone by itself: its items, or the step.
+    pub fn parts(&self, step: &StepName) -> impl Iterator<Item = (Part, &Self)> {
+        let items = self.items.iter().flat_map(|items| &items.begun).zip(0_u32..);
+        let items = items.map(|(record, place)| {
+            (Part { step: step.clone(), item: Some(place) }, record)
+        });
+        let whole = self.items.is_none().then(|| (Part::from(step.clone()), self));
+        whole.into_iter().chain(items)
+    }
+
+    /// The same, to change it.
+    pub fn parts_mut(&mut self) -> impl Iterator<Item = &mut Self> {
+        match self.items {
+            Some(ref mut items) => items.begun.as_mut_slice(),
+            None => std::slice::from_mut(self),
+        }
+        .iter_mut()
+    }
+
+    /// The state's name, as people say it. Of a step with items, that of the items that have come
+    /// least far in its undo.
     #[must_use]
     pub fn name(&self) -> &'static str {
-        match &self.undo {
-            None => self.run.state.name(),
-            Some(undo) => match undo.state {
-                StepState::Running { .. } => "undoing",
-                StepState::Waiting { .. } => "undo waiting",
-                StepState::Completed { .. } => "undone",
-                StepState::Failed { .. } => "undo failed",
-                StepState::Skipped { .. } => "undo skipped",
-            },
-        }
+        let name = |undo: &Progress| match undo.state {
+            StepState::Running { .. } | StepState::HandedOut { .. } | StepState::Each => "undoing",
+            StepState::Waiting { .. } => "undo waiting",
+            StepState::Completed { .. } => "undone",
+            StepState::Failed { .. } => "undo failed",
+            StepState::Skipped { .. } => "undo skipped",
+        };
+        let undos = self.items.iter().flat_map(|items| &items.begun).chain([self]);
+        let undos: Vec<_> = undos.filter_map(|record| record.undo.as_ref()).collect();
+        let open = undos.iter().find(|undo| !undo.state.has_passed()).or(undos.first());
+        open.map_or_else(|| self.run.state.name(), |undo| name(undo))
     }
 }
 
@@ -314,6 +408,12 @@ pub struct Task {
     /// The client's own queue for notices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<String>,
+    /// Whose step it is, if it runs for another task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Parent>,
+    /// How long it is kept after its end, if its workflow says so, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention_s: Option<u64>,
     /// W3C `traceparent` of the submission.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
@@ -345,15 +445,10 @@ impl Task {
     pub fn earliest_deadline(&self, now: Timestamp, pickup_within: Duration) -> Timestamp {
         let paused = self.paused_at.is_some();
         let last = if paused { later(now, limits::PAUSED_LOOK_WITHIN) } else { self.complete_by };
-        let deadlines = self.actions().filter_map(|(_, _, progress)| match &progress.state {
-            StepState::Running { complete_by, .. } => Some(*complete_by),
-            StepState::Waiting { until, .. } if !paused => {
-                Some(later((*until).max(now), pickup_within))
-            }
-            StepState::Waiting { .. }
-            | StepState::Completed { .. }
-            | StepState::Failed { .. }
-            | StepState::Skipped { .. } => None,
+        let deadlines = self.actions().filter_map(|(_, _, progress)| {
+            let waits_until = progress.state.waits_until().filter(|_| !paused);
+            let picked_up = waits_until.map(|until| later(until.max(now), pickup_within));
+            progress.state.awaited_by().or(picked_up)
         });
         deadlines.fold(last, Timestamp::min)
     }
@@ -364,37 +459,70 @@ impl Task {
         self.steps.get(step).is_some_and(|record| record.run.state.has_passed())
     }
 
-    /// Everything that was begun: steps, and undos of steps.
-    pub fn actions(&self) -> impl Iterator<Item = (&StepName, Action, &Progress)> {
-        self.steps.iter().flat_map(|(name, record)| {
-            let undo = record.undo.iter().map(move |undo| (name, Action::Undo, undo));
-            std::iter::once((name, Action::Do, &record.run)).chain(undo)
+    /// Everything that is done and undone by itself, of what has begun.
+    pub fn parts(&self) -> impl Iterator<Item = (Part, &StepRecord)> {
+        self.steps.iter().flat_map(|(name, record)| record.parts(name))
+    }
+
+    /// Everything that was begun: steps or their items, and the undos of them.
+    pub fn actions(&self) -> impl Iterator<Item = (Part, Action, &Progress)> {
+        self.parts().flat_map(|(part, record)| {
+            let undo = record.undo.iter().map({
+                let part = part.clone();
+                move |undo| (part.clone(), Action::Undo, undo)
+            });
+            std::iter::once((part, Action::Do, &record.run)).chain(undo)
         })
     }
 
     /// What is with an agent, with its attempt and complete-by.
-    pub fn running(&self) -> impl Iterator<Item = (&StepName, Action, u32, Timestamp)> {
-        self.actions().filter_map(|(name, action, progress)| match progress.state {
-            StepState::Running { attempt, complete_by } => {
-                Some((name, action, attempt, complete_by))
-            }
-            StepState::Waiting { .. }
-            | StepState::Completed { .. }
-            | StepState::Failed { .. }
-            | StepState::Skipped { .. } => None,
+    pub fn running(&self) -> impl Iterator<Item = (Part, Action, u32, Timestamp)> {
+        self.awaited().filter(|(part, action, ..)| {
+            self.progress(part, *action).is_some_and(|progress| progress.state.is_running())
         })
     }
 
-    /// How far doing or undoing a step has come.
+    /// What someone is to answer, with its attempt and complete-by: an agent, or who was handed a
+    /// token.
+    pub fn awaited(&self) -> impl Iterator<Item = (Part, Action, u32, Timestamp)> {
+        self.actions().filter_map(|(part, action, progress)| {
+            let complete_by = progress.state.awaited_by()?;
+            Some((part, action, progress.state.attempt(), complete_by))
+        })
+    }
+
+    /// The record of a step, or of one of its items.
     #[must_use]
-    pub fn progress(&self, step: &StepName, action: Action) -> Option<&Progress> {
-        self.steps.get(step)?.progress(action)
+    pub fn record(&self, part: &Part) -> Option<&StepRecord> {
+        let record = self.steps.get(&part.step)?;
+        match (part.item, &record.items) {
+            (None, None) => Some(record),
+            (Some(place), Some(items)) => items.begun.get(place as usize),
+            (None, Some(_)) | (Some(_), None) => None,
+        }
     }
 
     /// The same, to change it.
     #[must_use]
-    pub fn progress_mut(&mut self, step: &StepName, action: Action) -> Option<&mut Progress> {
-        self.steps.get_mut(step)?.progress_mut(action)
+    pub fn record_mut(&mut self, part: &Part) -> Option<&mut StepRecord> {
+        let record = self.steps.get_mut(&part.step)?;
+        match (part.item, record.items.is_some()) {
+            (None, false) => Some(record),
+            (Some(place), true) => record.items.as_mut()?.begun.get_mut(place as usize),
+            (None, true) | (Some(_), false) => None,
+        }
+    }
+
+    /// How far doing or undoing a step, or an item of it, has come.
+    #[must_use]
+    pub fn progress(&self, part: &Part, action: Action) -> Option<&Progress> {
+        self.record(part)?.progress(action)
+    }
+
+    /// The same, to change it.
+    #[must_use]
+    pub fn progress_mut(&mut self, part: &Part, action: Action) -> Option<&mut Progress> {
+        self.record_mut(part)?.progress_mut(action)
     }
 
     /// Which way the task goes.

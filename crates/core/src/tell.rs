@@ -1,17 +1,23 @@
-//! What is told at the end of a task: the client, the operator, and whoever listens.
+//! What is told at the end of a task: the client, the operator, the task that it ran for, and whoever
+//! listens.
+
+use serde_json::Value;
 
 use crate::{
     effects::Effect,
     events::{BusEvent, Happened, TaskTrouble},
-    messages::{Action, NoticeStatus, StatusNotice},
-    names::StepName,
+    messages::{Action, ChildEnded, ChildOutcome, NoticeStatus, StatusNotice},
+    names::Part,
+    ports::DocumentKey,
     task::{ProcessState, Task},
     undo,
+    values::Sources,
     workflow::Workflow,
 };
 
 /// What is told at the end of a task; nothing while it goes on, or once the alert is known to be out.
-pub(crate) fn ending(task: &Task, workflow: &Workflow) -> Vec<Effect> {
+pub(crate) fn ending(sources: Sources<'_>) -> Vec<Effect> {
+    let Sources { task, workflow, .. } = sources;
     let at = task.ended_at.unwrap_or(task.submitted_at);
     let (status, reason) = match task.process_state {
         ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => {
@@ -25,7 +31,13 @@ pub(crate) fn ending(task: &Task, workflow: &Workflow) -> Vec<Effect> {
     let task_id = Some(task.task_id.to_string());
     let notice = task.reply_to.iter().map(|queue| Effect::Notice {
         queue: queue.clone(),
-        notice: StatusNotice { task_id: task_id.clone(), status, at, reason: reason.clone() },
+        notice: StatusNotice {
+            task_id: task_id.clone(),
+            status,
+            at,
+            reason: reason.clone(),
+            output: result(sources),
+        },
     });
     let publish = |data| Effect::Publish(BusEvent::new(task.task_id.as_str(), at, data));
     let alert = (task.process_state == ProcessState::Error).then(|| publish(alert(task, workflow)));
@@ -37,11 +49,37 @@ pub(crate) fn ending(task: &Task, workflow: &Workflow) -> Vec<Effect> {
             process_state: task.process_state,
         })
     });
-    notice.chain(alert).chain(lifecycle).collect()
+    notice.chain(alert).chain(lifecycle).chain(to_parent(sources)).collect()
+}
+
+/// What the task returned, if its workflow says what.
+fn result(sources: Sources<'_>) -> Option<Value> {
+    let Sources { task, workflow, .. } = sources;
+    if task.process_state != ProcessState::Processed || workflow.output.is_none() {
+        return None;
+    }
+    sources.document(&DocumentKey::Result(task.input.clone())).ok().cloned()
+}
+
+/// Tells the task that this one ran for how it ended; nothing while it goes on.
+pub(crate) fn to_parent(sources: Sources<'_>) -> Option<Effect> {
+    let task = sources.task;
+    let parent = task.parent.as_ref()?;
+    let said = |text: &Option<String>| text.clone().unwrap_or_default();
+    let outcome = match task.process_state {
+        ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => return None,
+        ProcessState::Processed => {
+            ChildOutcome::Processed { output: result(sources).unwrap_or_default() }
+        }
+        ProcessState::Undone => ChildOutcome::Undone { reason: said(&task.undo_reason) },
+        ProcessState::Error => ChildOutcome::Error { reason: said(&task.error) },
+    };
+    let (task_id, step) = (parent.task_id.clone(), parent.step.clone());
+    Some(Effect::ChildEnded(ChildEnded { task_id, step, outcome }))
 }
 
 fn alert(task: &Task, workflow: &Workflow) -> Happened {
-    let trouble = |steps: Vec<StepName>| TaskTrouble {
+    let trouble = |steps: Vec<Part>| TaskTrouble {
         task_id: task.task_id.clone(),
         workflow: task.workflow.clone(),
         steps,
@@ -50,8 +88,8 @@ fn alert(task: &Task, workflow: &Workflow) -> Happened {
     match task.direction() {
         Action::Undo => Happened::UndoFailed(trouble(undo::outstanding(workflow, task))),
         Action::Do => {
-            let failed = task.steps.iter().filter(|(_, record)| record.run.state.is_failed());
-            Happened::TaskInError(trouble(failed.map(|(name, _)| name.clone()).collect()))
+            let failed = task.parts().filter(|(_, record)| record.run.state.is_failed());
+            Happened::TaskInError(trouble(failed.map(|(part, _)| part).collect()))
         }
     }
 }

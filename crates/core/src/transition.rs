@@ -82,7 +82,10 @@
 //! delivered before, the effects of its first delivery may have been lost with the process, so they
 //! are given again: the first three columns say what is saved, and only then is anything sent.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -91,14 +94,16 @@ use crate::{
     change::{Change, waits},
     command::Command,
     effects::Effect,
-    messages::{Action, Outcome, StepReply, Wake, WakeCause},
-    names::StepName,
-    operate::{operate, refuse, told},
+    messages::{Action, Answer, ChildEnded, ChildOutcome, Outcome, StepReply, Wake, WakeCause},
+    names::Part,
+    operate::{operate, told},
     ports::{Attempt, Document, DocumentKey, Timing},
-    request::{input_key, reads, request},
-    task::{ProcessState, StepState, Task, later},
-    tell::ending,
-    workflow::Workflow,
+    request::request,
+    task::{ProcessState, Progress, StepState, Task, later},
+    tell::{ending, to_parent},
+    undo::{self, PointOfNoReturn},
+    values::{Desk, Sources},
+    workflow::{Work, Workflow},
 };
 
 /// Something that happened to a task.
@@ -112,6 +117,24 @@ pub enum Event {
     Swept,
     /// An operator asks for something.
     Commanded(Command),
+    /// Someone who was handed a token answered.
+    Answered {
+        /// The step.
+        step: Part,
+        /// The attempt that the token names.
+        attempt: u32,
+        /// What was said.
+        answer: Answer,
+    },
+    /// The task that this one runs for asks for it, to be done or undone.
+    Asked(Action),
+    /// The task that ran for a step has ended.
+    ChildEnded {
+        /// The step.
+        step: Part,
+        /// How.
+        outcome: ChildOutcome,
+    },
     /// The alert of a task in Error has been published.
     AlertSent {
         /// The end that it told of: the task may have gone on since, and ended once more.
@@ -132,16 +155,35 @@ impl Event {
             },
             Self::Swept => "swept",
             Self::Commanded(_) => "commanded",
+            Self::Answered { answer, .. } => match answer {
+                Answer::Completed { .. } => "answered: completed",
+                Answer::Failed { .. } => "answered: failed",
+                Answer::Heartbeat => "heartbeat",
+            },
+            Self::Asked(Action::Do) => "asked to be done",
+            Self::Asked(Action::Undo) => "asked to be undone",
+            Self::ChildEnded { outcome, .. } => match outcome {
+                ChildOutcome::Processed { .. } => "its task processed",
+                ChildOutcome::Undone { .. } => "its task undone",
+                ChildOutcome::Error { .. } => "its task in error",
+                ChildOutcome::Refused { .. } => "its task refused",
+            },
             Self::AlertSent { .. } => "alert_sent",
         }
     }
 
-    /// The step and attempt it is about, if it is about one.
+    /// The step and attempt it is about, if it is about one; an attempt of 0 is the newest.
     #[must_use]
-    pub fn step(&self) -> Option<(&StepName, u32)> {
+    pub fn step(&self) -> Option<(&Part, u32)> {
         match self {
             Self::Replied(reply) => Some((&reply.step, reply.attempt)),
-            Self::Wake | Self::Swept | Self::Commanded(_) | Self::AlertSent { .. } => None,
+            Self::Answered { step, attempt, .. } => Some((step, *attempt)),
+            Self::ChildEnded { step, .. } => Some((step, 0)),
+            Self::Wake
+            | Self::Swept
+            | Self::Commanded(_)
+            | Self::Asked(_)
+            | Self::AlertSent { .. } => None,
         }
     }
 }
@@ -208,68 +250,45 @@ pub enum Transition {
     Illegal(String),
 }
 
-/// Which documents [`transition`] will want.
-#[must_use]
-pub fn needs(
-    workflow: &Workflow,
-    task: &Task,
-    event: &Event,
-    context: Context<'_>,
-) -> BTreeSet<DocumentKey> {
-    let wanted = |task: &Task, send: &[(StepName, Action)]| -> BTreeSet<_> {
-        send.iter().flat_map(|(step, action)| reads(workflow, task, step, *action)).collect()
-    };
-    match decide(workflow, task, event, context) {
-        Decision::Change(change) => {
-            let mut keys = wanted(&change.task, &change.send);
-            // What this very event brings along need not be read.
-            for document in &change.documents {
-                keys.remove(&document.key);
-            }
-            if let Some((id, _)) = &change.edit {
-                keys.remove(&input_key(Some(id)));
-                keys.insert(input_key(task.input.as_ref()));
-            }
-            keys
-        }
-        Decision::Ignore { send, .. } => wanted(task, &send),
-        Decision::Illegal(_) => BTreeSet::new(),
-    }
-}
+/// The documents that a decision wants and that are not at hand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted(pub BTreeSet<DocumentKey>);
 
-/// Decides. `documents` holds at least what [`needs`] asked for.
-#[must_use]
+/// Decides. A document that does not exist is at hand as null.
+///
+/// # Errors
+/// Which documents are wanted, beside those given: nothing is decided, and the same is to be asked
+/// again with them.
 pub fn transition(
     workflow: &Workflow,
     task: &Task,
     documents: &Documents,
     event: &Event,
     context: Context<'_>,
-) -> Transition {
-    match decide(workflow, task, event, context) {
+) -> Result<Transition, Wanted> {
+    let desk = Desk::new(documents);
+    let case = Case { workflow, task, context, desk: &desk };
+    let transition = match case.decide(event) {
         Decision::Change(mut change) => {
-            if let (Err(reason), Event::Commanded(command)) =
-                (change.edit_input(task, documents), event)
-            {
-                change = refuse(workflow, task, command, context, &reason);
-            }
-            let requests = change.render(task, documents);
+            let requests = change.render(task);
             change.settle(task, requests)
         }
         Decision::Ignore { reason, send, tell } => {
-            let requests = send.iter().filter_map(|(step, action)| {
-                request(workflow, task, documents, step, *action).ok().map(Effect::Request)
-            });
+            let requests = send
+                .iter()
+                .filter_map(|(part, action)| request(case.sources(), part, *action).ok());
             Transition::Ignore { reason, effects: requests.chain(tell).collect() }
         }
         Decision::Illegal(reason) => Transition::Illegal(reason),
-    }
+    };
+    let wanted = desk.wanted();
+    if wanted.is_empty() { Ok(transition) } else { Err(Wanted(wanted)) }
 }
 
-/// A decision before its requests are rendered: state alone decides it, no document does.
+/// A decision before its requests are made.
 enum Decision<'a> {
     Change(Box<Change<'a>>),
-    Ignore { reason: Ignored, send: Vec<(StepName, Action)>, tell: Vec<Effect> },
+    Ignore { reason: Ignored, send: Vec<(Part, Action)>, tell: Vec<Effect> },
     Illegal(String),
 }
 
@@ -280,124 +299,378 @@ impl Decision<'_> {
     }
 }
 
-fn decide<'a>(
+/// What is to be decided on.
+#[derive(Clone, Copy)]
+struct Case<'a, 't> {
     workflow: &'a Workflow,
-    task: &Task,
-    event: &Event,
+    task: &'t Task,
     context: Context<'a>,
-) -> Decision<'a> {
-    match task.process_state {
-        ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => match event {
-            Event::Wake => go_on(workflow, task, context),
-            Event::Swept if !is_due(task, context) => not_due(workflow, task, context),
-            Event::Swept => sweep(workflow, task, context),
-            Event::Replied(reply) => replied(workflow, task, reply, context),
-            Event::Commanded(command) => commanded(workflow, task, command, context),
-            // An operator was quicker than the record of the alert.
-            Event::AlertSent { .. } => Decision::ignore(Ignored::NotDue),
-        },
-        ProcessState::Processed | ProcessState::Undone => match event {
-            Event::Wake => ended(workflow, task, context),
-            Event::Swept => Decision::ignore(Ignored::Ended),
-            Event::Replied(reply) => replied(workflow, task, reply, context),
-            Event::Commanded(command) => commanded(workflow, task, command, context),
-            Event::AlertSent { .. } => Decision::ignore(Ignored::NotDue),
-        },
-        ProcessState::Error => match event {
-            Event::Wake => ended(workflow, task, context),
-            Event::Replied(reply) => replied(workflow, task, reply, context),
-            Event::Commanded(command) => commanded(workflow, task, command, context),
-            Event::Swept if !is_due(task, context) => not_due(workflow, task, context),
-            Event::Swept => alert_again(workflow, task, context),
-            Event::AlertSent { ended_at } if task.due.is_some() && is_end(task, *ended_at) => {
-                alert_sent(workflow, task, context)
+    desk: &'a Desk<'a>,
+}
+
+impl<'a> Case<'a, '_> {
+    fn sources(&self) -> Sources<'_> {
+        let Self { workflow, task, desk, .. } = *self;
+        Sources { workflow, task, made: &[], desk }
+    }
+
+    fn change(&self) -> Box<Change<'a>> {
+        Change::of(self.workflow, self.task, self.context, self.desk)
+    }
+
+    fn decide(&self, event: &Event) -> Decision<'a> {
+        match self.task.process_state {
+            ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => match event {
+                Event::Wake | Event::Asked(Action::Do) => self.go_on(),
+                Event::Asked(Action::Undo) => self.undo_for_parent(),
+                Event::Swept if !self.is_due() => self.not_due(),
+                Event::Swept => self.sweep(),
+                Event::Replied(reply) => self.replied(reply),
+                Event::Answered { step, attempt, answer } => self.answered(step, *attempt, answer),
+                Event::ChildEnded { step, outcome } => self.child_ended(step, outcome),
+                Event::Commanded(command) => self.commanded(command),
+                // An operator was quicker than the record of the alert.
+                Event::AlertSent { .. } => Decision::ignore(Ignored::NotDue),
+            },
+            ProcessState::Processed | ProcessState::Undone => match event {
+                Event::Wake => self.ended(),
+                Event::Asked(Action::Do) => self.tell_parent(),
+                Event::Asked(Action::Undo) => self.undo_for_parent(),
+                Event::Swept => Decision::ignore(Ignored::Ended),
+                Event::Replied(reply) => self.replied(reply),
+                Event::Answered { step, attempt, answer } => self.answered(step, *attempt, answer),
+                Event::ChildEnded { step, outcome } => self.child_ended(step, outcome),
+                Event::Commanded(command) => self.commanded(command),
+                Event::AlertSent { .. } => Decision::ignore(Ignored::NotDue),
+            },
+            ProcessState::Error => match event {
+                Event::Wake => self.ended(),
+                Event::Asked(Action::Do) => self.tell_parent(),
+                Event::Asked(Action::Undo) => self.undo_for_parent(),
+                Event::Replied(reply) => self.replied(reply),
+                Event::Answered { step, attempt, answer } => self.answered(step, *attempt, answer),
+                Event::ChildEnded { step, outcome } => self.child_ended(step, outcome),
+                Event::Commanded(command) => self.commanded(command),
+                Event::Swept if !self.is_due() => self.not_due(),
+                Event::Swept => self.alert_again(),
+                Event::AlertSent { ended_at }
+                    if self.task.due.is_some() && is_end(self.task, *ended_at) =>
+                {
+                    self.alert_sent()
+                }
+                // On record already, or about an end before this one.
+                Event::AlertSent { .. } => Decision::ignore(Ignored::NotDue),
+            },
+        }
+    }
+
+    /// A wake of a task that has ended. It may itself have ended it: by a request that cannot be
+    /// made, or because nothing was left to undo.
+    fn ended(&self) -> Decision<'a> {
+        let tell = if self.context.redelivered { ending(self.sources()) } else { Vec::new() };
+        Decision::Ignore { reason: Ignored::Ended, send: Vec::new(), tell }
+    }
+
+    /// The task that this one runs for asks how it ended.
+    fn tell_parent(&self) -> Decision<'a> {
+        let tell = to_parent(self.sources()).into_iter().collect();
+        Decision::Ignore { reason: Ignored::Ended, send: Vec::new(), tell }
+    }
+
+    /// The task that this one runs for is being undone.
+    fn undo_for_parent(&self) -> Decision<'a> {
+        let task = self.task;
+        if task.direction() == Action::Undo {
+            return if task.process_state.is_final() { self.tell_parent() } else { self.go_on() };
+        }
+        let mut change = self.change();
+        if task.process_state.is_final() {
+            if let PointOfNoReturn::Passed(step) = undo::point_of_no_return(self.workflow, task) {
+                let reason = format!("not undone, past the point of no return {step}");
+                let error = ChildOutcome::Error { reason };
+                let tell = to_parent(self.sources()).into_iter().map(|effect| match effect {
+                    Effect::ChildEnded(ended) => {
+                        Effect::ChildEnded(ChildEnded { outcome: error.clone(), ..ended })
+                    }
+                    other => other,
+                });
+                let reason = Ignored::Ended;
+                return Decision::Ignore { reason, send: Vec::new(), tell: tell.collect() };
             }
-            // On record already, or about an end before this one.
-            Event::AlertSent { .. } => Decision::ignore(Ignored::NotDue),
-        },
+            change.reopen();
+        }
+        let parent = task.parent.as_ref().map(|parent| parent.task_id.to_string());
+        change.due_anew = true;
+        change.begin_undo(&format!("asked for by task {}", parent.unwrap_or_default()));
+        change.advance();
+        Decision::Change(change)
     }
-}
 
-/// A wake of a task that has ended. It may itself have ended it: by a request that cannot be made,
-/// or because nothing was left to undo.
-fn ended<'a>(workflow: &'a Workflow, task: &Task, context: Context<'a>) -> Decision<'a> {
-    let tell = if context.redelivered { ending(task, workflow) } else { Vec::new() };
-    Decision::Ignore { reason: Ignored::Ended, send: Vec::new(), tell }
-}
+    /// Starts what can start: steps whose predecessors completed, undos whose successors are undone,
+    /// and what waited long enough.
+    fn go_on(&self) -> Decision<'a> {
+        let task = self.task;
+        let again =
+            if self.context.redelivered { running(task, |_, _, _| true) } else { Vec::new() };
+        let mut change = self.change();
+        change.early = self.context.timing.clock_skew;
+        change.advance();
+        if change.task == *task {
+            let reason = Ignored::NothingReady;
+            return Decision::Ignore { reason, send: again, tell: Vec::new() };
+        }
+        // What has become ready since must not hide what the first delivery may have lost.
+        change.send.extend(again);
+        Decision::Change(change)
+    }
 
-/// Starts what can start: steps whose predecessors completed, undos whose successors are undone, and
-/// what waited long enough.
-fn go_on<'a>(workflow: &'a Workflow, task: &Task, context: Context<'a>) -> Decision<'a> {
-    let again = if context.redelivered { running(task, |_, _, _| true) } else { Vec::new() };
-    let mut change = Change::of(workflow, task, context);
-    change.early = context.timing.clock_skew;
-    change.advance();
-    if change.task == *task {
-        return Decision::Ignore { reason: Ignored::NothingReady, send: again, tell: Vec::new() };
+    fn replied(&self, reply: &StepReply) -> Decision<'a> {
+        let StepReply { step, action, attempt, .. } = reply;
+        let progress = match self.progress(step, *action, *attempt, "reply") {
+            Ok(progress) => progress,
+            Err(decision) => return decision,
+        };
+        match &progress.state {
+            StepState::Running { complete_by, .. } if self.context.now > *complete_by => {
+                Decision::ignore(Ignored::LateReply)
+            }
+            StepState::Running { .. } if is_only_awaited(self.task, reply) => {
+                let redelivered = self.context.redelivered;
+                let again = |_: &Part, action, _| redelivered && action == Action::Undo;
+                let tell = if redelivered { self.wakes() } else { Vec::new() };
+                let reason = Ignored::StillAwaited;
+                Decision::Ignore { reason, send: running(self.task, again), tell }
+            }
+            StepState::Running { .. } => {
+                let mut change = self.change();
+                change.record(reply);
+                Decision::Change(change)
+            }
+            // The supervisor has given this attempt up, or it was this reply that deferred the step.
+            StepState::Waiting { .. } => self.stale(step, *action),
+            StepState::HandedOut { .. }
+            | StepState::Each
+            | StepState::Completed { .. }
+            | StepState::Failed { .. }
+            | StepState::Skipped { .. } => self.duplicate(step),
+        }
     }
-    // What has become ready since must not hide what the first delivery may have lost.
-    change.send.extend(again);
-    Decision::Change(change)
-}
 
-fn replied<'a>(
-    workflow: &'a Workflow,
-    task: &Task,
-    reply: &StepReply,
-    context: Context<'a>,
-) -> Decision<'a> {
-    let StepReply { step, action, attempt, .. } = reply;
-    let of = match action {
-        Action::Do => format!("step `{step}`"),
-        Action::Undo => format!("the undo of step `{step}`"),
-    };
-    let Some(progress) = task.progress(step, *action) else {
-        return Decision::Illegal(format!("a reply to {of}, which never started"));
-    };
-    let newest = progress.state.attempt();
-    if *attempt > newest || *attempt == 0 {
-        return Decision::Illegal(format!("a reply to attempt {attempt} at {of}, of {newest}"));
+    fn answered(&self, step: &Part, number: u32, answer: &Answer) -> Decision<'a> {
+        let definition = self.workflow.steps.get(&step.step);
+        if definition.is_none_or(|step| step.callback.is_none()) {
+            return Decision::Illegal(format!("an answer to step `{step}`, which hands nothing out"));
+        }
+        let progress = match self.progress(step, Action::Do, number, "answer") {
+            Ok(progress) => progress,
+            Err(decision) => return decision,
+        };
+        let heartbeat = *answer == Answer::Heartbeat;
+        match &progress.state {
+            // The call that hands the token out has not come back yet.
+            StepState::Running { .. } if heartbeat => Decision::ignore(Ignored::StillAwaited),
+            StepState::Running { complete_by, .. } | StepState::HandedOut { complete_by, .. }
+                if self.context.now > *complete_by =>
+            {
+                Decision::ignore(Ignored::LateReply)
+            }
+            StepState::Running { .. } | StepState::HandedOut { .. } => {
+                let mut change = self.change();
+                let step = step.clone();
+                change.answer(Attempt { step, action: Action::Do, number }, answer);
+                if change.task == *self.task {
+                    return Decision::ignore(Ignored::StillAwaited);
+                }
+                Decision::Change(change)
+            }
+            StepState::Waiting { .. } => self.stale(step, Action::Do),
+            StepState::Each
+            | StepState::Completed { .. }
+            | StepState::Failed { .. }
+            | StepState::Skipped { .. } => self.duplicate(step),
+        }
     }
-    if *attempt < newest {
-        return Decision::ignore(Ignored::StaleReply);
+
+    /// What its task says of a step holds whichever attempt asked, and however late.
+    fn child_ended(&self, step: &Part, outcome: &ChildOutcome) -> Decision<'a> {
+        let definition = self.workflow.steps.get(&step.step);
+        let runs_task =
+            definition.is_some_and(|step| matches!(step.work(), Some(Work::Child(_))));
+        let Some(record) = self.task.record(step).filter(|_| runs_task) else {
+            return Decision::Illegal(format!("step `{step}` runs no task"));
+        };
+        let (action, progress) =
+            record.undo.as_ref().map_or((Action::Do, &record.run), |undo| (Action::Undo, undo));
+        let done = matches!(outcome, ChildOutcome::Processed { .. });
+        match &progress.state {
+            // It has not heard yet that it is to be undone.
+            StepState::Running { .. } | StepState::Waiting { .. }
+                if done && action == Action::Undo =>
+            {
+                Decision::ignore(Ignored::StaleReply)
+            }
+            StepState::Running { attempt, .. } | StepState::Waiting { attempt, .. } => {
+                let mut change = self.change();
+                let (step, number) = (step.clone(), *attempt);
+                change.child_ended(Attempt { step, action, number }, outcome);
+                Decision::Change(change)
+            }
+            StepState::HandedOut { .. }
+            | StepState::Each
+            | StepState::Completed { .. }
+            | StepState::Failed { .. }
+            | StepState::Skipped { .. } => self.duplicate(step),
+        }
     }
-    match &progress.state {
-        StepState::Running { complete_by, .. } if context.now > *complete_by => {
-            Decision::ignore(Ignored::LateReply)
+
+    /// How far the newest attempt has come, if the message is about it.
+    fn progress(
+        &self,
+        step: &Part,
+        action: Action,
+        attempt: u32,
+        what: &str,
+    ) -> Result<&Progress, Decision<'a>> {
+        let of = match action {
+            Action::Do => format!("step `{step}`"),
+            Action::Undo => format!("the undo of step `{step}`"),
+        };
+        let Some(progress) = self.task.progress(step, action) else {
+            return Err(Decision::Illegal(format!("a {what} to {of}, which never started")));
+        };
+        let newest = progress.state.attempt();
+        if attempt > newest || attempt == 0 {
+            let what = format!("a {what} to attempt {attempt} at {of}, of {newest}");
+            return Err(Decision::Illegal(what));
         }
-        StepState::Running { .. } if is_only_awaited(task, reply) => {
-            let again = |_: &StepName, action, _| context.redelivered && action == Action::Undo;
-            let tell = if context.redelivered { wakes(task, context) } else { Vec::new() };
-            let reason = Ignored::StillAwaited;
-            Decision::Ignore { reason, send: running(task, again), tell }
+        if attempt < newest {
+            return Err(self.stale(step, action));
         }
-        StepState::Running { .. } => {
-            let mut change = Change::of(workflow, task, context);
-            change.record(reply);
-            Decision::Change(change)
+        Ok(progress)
+    }
+
+    /// A reply to an attempt that was given up or deferred. It may be on record, and have started
+    /// undos, and others whose wait was over.
+    fn stale(&self, step: &Part, action: Action) -> Decision<'a> {
+        let reason = Ignored::StaleReply;
+        if !self.context.redelivered {
+            return Decision::ignore(reason);
         }
-        StepState::Waiting { .. } if !context.redelivered => Decision::ignore(Ignored::StaleReply),
-        // The supervisor has given this attempt up, or it was this reply that deferred the step.
-        StepState::Waiting { .. } => {
-            let (send, tell) = (running(task, is_again), wakes(task, context));
-            Decision::Ignore { reason: Ignored::StaleReply, send, tell }
+        let again = |name: &Part, of, number| {
+            let is_other = (name, of) != (step, action);
+            is_other && (of == Action::Undo || is_again(name, of, number))
+        };
+        Decision::Ignore { reason, send: running(self.task, again), tell: self.wakes() }
+    }
+
+    /// A reply that is on record. What it started may have been lost: whatever comes after its step,
+    /// the next items of it, undos, and others whose wait was over.
+    fn duplicate(&self, step: &Part) -> Decision<'a> {
+        let reason = Ignored::DuplicateReply;
+        if !self.context.redelivered {
+            return Decision::ignore(reason);
         }
-        StepState::Completed { .. } | StepState::Failed { .. } | StepState::Skipped { .. }
-            if !context.redelivered =>
-        {
-            Decision::ignore(Ignored::DuplicateReply)
+        let ancestors = self.workflow.ancestors();
+        let follows = |name: &Part, action: Action, number: u32| {
+            let after = ancestors.get(&name.step).is_some_and(|before| before.contains(&step.step));
+            let next = name.step == step.step && name.item > step.item;
+            action == Action::Undo || is_again(name, action, number) || after || next
+        };
+        let mut tell = ending(self.sources());
+        tell.extend(self.wakes());
+        Decision::Ignore { reason, send: running(self.task, follows), tell }
+    }
+
+    /// A command that is on record is not carried out again.
+    fn commanded(&self, command: &Command) -> Decision<'a> {
+        let task = self.task;
+        let on_record = task.commands.iter().find(|record| record.id == command.command_id);
+        let Some(record) = on_record else {
+            return Decision::Change(operate(command, || self.change()));
+        };
+        let reason = Ignored::DuplicateCommand;
+        if !self.context.redelivered {
+            return Decision::ignore(reason);
         }
-        StepState::Completed { .. } | StepState::Failed { .. } | StepState::Skipped { .. } => {
-            let follows = |name: &StepName, action: Action, number: u32| {
-                action == Action::Undo
-                    || is_again(name, action, number)
-                    || workflow.steps.get(name).is_some_and(|other| other.after.contains(step))
-            };
-            let mut tell = ending(task, workflow);
-            tell.extend(wakes(task, context));
-            let send = running(task, follows);
-            Decision::Ignore { reason: Ignored::DuplicateReply, send, tell }
+        let mut tell = vec![told(task, record)];
+        tell.extend(ending(self.sources()));
+        tell.extend(self.wakes());
+        Decision::Ignore { reason, send: running(task, |_, _, _| true), tell }
+    }
+
+    /// The wakes that a task's last save may have asked for, in case they were lost: one for each
+    /// wait, and one for what a scheduler left to the next.
+    fn wakes(&self) -> Vec<Effect> {
+        let (task, now) = (self.task, self.context.now);
+        let idle = !task.process_state.is_final() && task.awaited().next().is_none();
+        let left = (idle && waits(task, now).next().is_none()).then_some(Duration::ZERO);
+        let afters: BTreeSet<_> = if task.process_state.is_final() || task.paused_at.is_some() {
+            BTreeSet::new()
+        } else {
+            let afters = waits(task, now).chain(left);
+            afters.filter(|after| *after <= crate::limits::QUEUE_DELAY_MAX).collect()
+        };
+        let wake = |after| {
+            let (task_id, cause) = (task.task_id.clone(), WakeCause::Waited);
+            Effect::Wake { wake: Wake { task_id, cause }, after }
+        };
+        afters.into_iter().map(wake).collect()
+    }
+
+    /// Counts the failure of everything that is past its complete-by, applies the policies, and asks
+    /// the scheduler to go on.
+    fn sweep(&self) -> Decision<'a> {
+        let context = self.context;
+        let mut change = self.change();
+        change.due_anew = true;
+        let overdue = self.task.awaited().filter(|(.., complete_by)| context.is_past(*complete_by));
+        for (step, action, number, _) in overdue {
+            change.task.locked_by = None;
+            change.give_up(Attempt { step, action, number });
         }
+        if change.task.paused_at.is_none() && context.is_past(change.task.complete_by) {
+            change.overdue();
+        }
+        change.ask_for_recovery();
+        Decision::Change(change)
+    }
+
+    /// Another supervisor was quicker; or it was this one, whose save took effect and whose answer
+    /// was lost. Then what that save decided has not been told to anybody.
+    fn not_due(&self) -> Decision<'a> {
+        if !self.context.redelivered {
+            return Decision::ignore(Ignored::NotDue);
+        }
+        let mut tell = ending(self.sources());
+        tell.extend(self.wakes());
+        let mut trial = self.change();
+        trial.advance();
+        let is_woken =
+            |effect: &Effect| matches!(effect, Effect::Wake { after, .. } if after.is_zero());
+        if trial.task != *self.task && !tell.iter().any(is_woken) {
+            let task_id = self.task.task_id.clone();
+            let wake = Wake { task_id, cause: WakeCause::Recovery };
+            tell.push(Effect::Wake { wake, after: Duration::ZERO });
+        }
+        Decision::Ignore { reason: Ignored::NotDue, send: Vec::new(), tell }
+    }
+
+    fn alert_again(&self) -> Decision<'a> {
+        let mut change = self.change();
+        change.tell = ending(self.sources());
+        change.task.due = Some(later(self.context.now, self.context.timing.pickup_within));
+        Decision::Change(change)
+    }
+
+    fn alert_sent(&self) -> Decision<'a> {
+        let mut change = self.change();
+        change.task.due = None;
+        Decision::Change(change)
+    }
+
+    /// Whether the supervisor has anything to do here yet: another may have been quicker.
+    fn is_due(&self) -> bool {
+        self.task.due.is_some_and(|due| self.context.is_past(due))
     }
 }
 
@@ -407,129 +680,28 @@ fn is_only_awaited(task: &Task, reply: &StepReply) -> bool {
     deferred && reply.action == Action::Do && task.process_state == ProcessState::Undoing
 }
 
-/// A command that is on record is not carried out again.
-fn commanded<'a>(
-    workflow: &'a Workflow,
-    task: &Task,
-    command: &Command,
-    context: Context<'a>,
-) -> Decision<'a> {
-    let on_record = task.commands.iter().find(|record| record.id == command.command_id);
-    let Some(record) = on_record else {
-        return Decision::Change(operate(workflow, task, command, context));
-    };
-    let reason = Ignored::DuplicateCommand;
-    if !context.redelivered {
-        return Decision::ignore(reason);
-    }
-    let mut tell = vec![told(task, record)];
-    tell.extend(ending(task, workflow));
-    tell.extend(wakes(task, context));
-    Decision::Ignore { reason, send: running(task, |_, _, _| true), tell }
-}
-
-/// What is with an agent, among what `wanted` accepts. Nothing is asked for again in a task that has
-/// stopped, and no step of a task that is being undone: if its request was lost, nothing was done.
-fn running(
-    task: &Task,
-    wanted: impl Fn(&StepName, Action, u32) -> bool,
-) -> Vec<(StepName, Action)> {
+/// What was asked for and is not answered, among what `wanted` accepts. Nothing is asked for again in
+/// a task that has stopped, and no step of a task that is being undone: if its request was lost,
+/// nothing was done.
+fn running(task: &Task, wanted: impl Fn(&Part, Action, u32) -> bool) -> Vec<(Part, Action)> {
     if task.process_state.is_final() {
         return Vec::new();
     }
     let direction = task.direction();
     task.running()
         .filter(|(name, action, number, _)| *action == direction && wanted(name, *action, *number))
-        .map(|(name, action, ..)| (name.clone(), action))
+        .map(|(name, action, ..)| (name, action))
         .collect()
 }
 
 /// Whether it is not the first attempt: any event may have started it, once its wait was over.
-fn is_again(_: &StepName, _: Action, number: u32) -> bool {
+fn is_again(_: &Part, _: Action, number: u32) -> bool {
     number > 1
-}
-
-/// The wakes that a task's last save may have asked for, in case they were lost: one for each wait,
-/// and one for what a scheduler left to the next.
-fn wakes(task: &Task, context: Context<'_>) -> Vec<Effect> {
-    let now = context.now;
-    let idle = !task.process_state.is_final() && task.running().next().is_none();
-    let left = (idle && waits(task, now).next().is_none()).then_some(std::time::Duration::ZERO);
-    let afters: BTreeSet<_> = if task.process_state.is_final() || task.paused_at.is_some() {
-        BTreeSet::new()
-    } else {
-        waits(task, now)
-            .chain(left)
-            .filter(|after| *after <= crate::limits::QUEUE_DELAY_MAX)
-            .collect()
-    };
-    let wake = |after| {
-        let (task_id, cause) = (task.task_id.clone(), WakeCause::Waited);
-        Effect::Wake { wake: Wake { task_id, cause }, after }
-    };
-    afters.into_iter().map(wake).collect()
-}
-
-/// Counts the failure of everything that is past its complete-by, applies the policies, and asks the
-/// scheduler to go on.
-fn sweep<'a>(workflow: &'a Workflow, task: &Task, context: Context<'a>) -> Decision<'a> {
-    let mut change = Change::of(workflow, task, context);
-    change.due_anew = true;
-    let overdue = task.running().filter(|(.., complete_by)| context.is_past(*complete_by));
-    let overdue: Vec<_> = overdue
-        .map(|(step, action, number, _)| Attempt { step: step.clone(), action, number })
-        .collect();
-    for attempt in overdue {
-        change.task.locked_by = None;
-        change.give_up(attempt);
-    }
-    if change.task.paused_at.is_none() && context.is_past(change.task.complete_by) {
-        change.overdue();
-    }
-    change.ask_for_recovery();
-    Decision::Change(change)
-}
-
-/// Another supervisor was quicker; or it was this one, whose save took effect and whose answer was
-/// lost. Then what that save decided has not been told to anybody.
-fn not_due<'a>(workflow: &'a Workflow, task: &Task, context: Context<'a>) -> Decision<'a> {
-    if !context.redelivered {
-        return Decision::ignore(Ignored::NotDue);
-    }
-    let mut tell = ending(task, workflow);
-    tell.extend(wakes(task, context));
-    let mut trial = Change::of(workflow, task, context);
-    trial.advance();
-    let is_woken =
-        |effect: &Effect| matches!(effect, Effect::Wake { after, .. } if after.is_zero());
-    if trial.task != *task && !tell.iter().any(is_woken) {
-        let wake = Wake { task_id: task.task_id.clone(), cause: WakeCause::Recovery };
-        tell.push(Effect::Wake { wake, after: std::time::Duration::ZERO });
-    }
-    Decision::Ignore { reason: Ignored::NotDue, send: Vec::new(), tell }
-}
-
-fn alert_again<'a>(workflow: &'a Workflow, task: &Task, context: Context<'a>) -> Decision<'a> {
-    let mut change = Change::of(workflow, task, context);
-    change.tell = ending(task, workflow);
-    change.task.due = Some(later(context.now, context.timing.pickup_within));
-    Decision::Change(change)
-}
-
-fn alert_sent<'a>(workflow: &'a Workflow, task: &Task, context: Context<'a>) -> Decision<'a> {
-    let mut change = Change::of(workflow, task, context);
-    change.task.due = None;
-    Decision::Change(change)
 }
 
 /// Whether `time` is when the task ended, to the millisecond: the state store keeps no more.
 fn is_end(task: &Task, time: Timestamp) -> bool {
     task.ended_at.is_some_and(|ended_at| ended_at.as_millisecond() == time.as_millisecond())
-}
-
-/// Whether the supervisor has anything to do here yet: another may have been quicker.
-fn is_due(task: &Task, context: Context<'_>) -> bool {
-    task.due.is_some_and(|due| context.is_past(due))
 }
 
 impl Context<'_> {

@@ -9,11 +9,11 @@
 //!        └──► notify ──┘                       then reserve
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     messages::Action,
-    names::StepName,
+    names::{Part, StepName},
     task::{StepRecord, StepState, Task},
     workflow::Workflow,
 };
@@ -23,7 +23,7 @@ use crate::{
 pub enum PointOfNoReturn {
     /// Not reached, or there is none.
     Ahead,
-    /// An agent is at work on it: nobody knows yet.
+    /// Someone is at work on it: nobody knows yet.
     Running,
     /// This step completed, or may have.
     Passed(StepName),
@@ -35,64 +35,94 @@ pub fn point_of_no_return(workflow: &Workflow, task: &Task) -> PointOfNoReturn {
     let mut stands = PointOfNoReturn::Ahead;
     for (name, _) in workflow.steps.iter().filter(|(_, step)| step.point_of_no_return) {
         let Some(record) = task.steps.get(name) else { continue };
-        if record.run.state.is_running() {
-            stands = PointOfNoReturn::Running;
-        } else if has_effect(record) {
-            return PointOfNoReturn::Passed(name.clone());
+        for (_, part) in record.parts(name) {
+            if part.run.state.awaited_by().is_some() {
+                stands = PointOfNoReturn::Running;
+            } else if has_effect(part) {
+                return PointOfNoReturn::Passed(name.clone());
+            }
         }
     }
     stands
 }
 
-/// The steps that are left to undo.
+/// What is left to undo, in the workflow's order.
 #[must_use]
-pub fn left(workflow: &Workflow, task: &Task) -> Vec<StepName> {
-    let is_left =
-        |name: &StepName| task.steps.get(name).is_some_and(|r| is_left(workflow, name, r));
-    workflow.steps.keys().filter(|name| is_left(name)).cloned().collect()
+pub fn left(workflow: &Workflow, task: &Task) -> Vec<Part> {
+    parts(workflow, task, |step, record| is_left(workflow, step, record))
 }
 
-/// The same, and the steps that an agent is still at work on: they may have to be undone as well.
+/// The same, and what someone is still at work on: it may have to be undone as well.
 #[must_use]
-pub fn outstanding(workflow: &Workflow, task: &Task) -> Vec<StepName> {
-    let is_outstanding = |name: &StepName| {
-        task.steps.get(name).is_some_and(|record| {
-            is_left(workflow, name, record)
-                || (has_undo(workflow, name) && record.run.state.is_running())
-        })
+pub fn outstanding(workflow: &Workflow, task: &Task) -> Vec<Part> {
+    parts(workflow, task, |step, record| {
+        is_left(workflow, step, record) || (has_undo(workflow, step) && is_awaited(record))
+    })
+}
+
+/// The undos that can start now: not started, and everything that came after the step is undone. Of
+/// the items of a step no more are undone at once than are done at once.
+#[must_use]
+pub fn ready(workflow: &Workflow, task: &Task) -> Vec<Part> {
+    let is_open = |record: &StepRecord, step: &StepName| {
+        is_awaited(record) || is_left(workflow, step, record)
     };
-    workflow.steps.keys().filter(|name| is_outstanding(name)).cloned().collect()
-}
-
-/// The undos that can start now: not started, and everything that came after the step is undone.
-#[must_use]
-pub fn ready(workflow: &Workflow, task: &Task) -> Vec<StepName> {
     let held_back: BTreeSet<_> = workflow
         .ancestors()
         .into_iter()
         .filter(|(name, _)| {
-            task.steps
-                .get(*name)
-                .is_some_and(|r| r.run.state.is_running() || is_left(workflow, name, r))
+            let record = task.steps.get(*name);
+            record.is_some_and(|r| r.parts(name).any(|(_, part)| is_open(part, name)))
         })
         .flat_map(|(_, before)| before)
         .collect();
-    let is_ready = |name: &StepName| {
-        task.steps.get(name).is_some_and(|record| {
-            record.undo.is_none()
-                && !record.run.state.is_running()
-                && is_left(workflow, name, record)
-                && !held_back.contains(name)
-        })
+    let mut room = room(workflow, task);
+    let mut ready = parts(workflow, task, |step, record| {
+        record.undo.is_none()
+            && !is_awaited(record)
+            && is_left(workflow, step, record)
+            && !held_back.contains(step)
+    });
+    ready.retain(|part| match room.get_mut(&part.step) {
+        Some(room) => {
+            let fits = *room > 0;
+            *room = room.saturating_sub(1);
+            fits
+        }
+        None => true,
+    });
+    ready
+}
+
+/// How many more items of each step with `for_each` can be undone at once.
+fn room<'t>(workflow: &Workflow, task: &'t Task) -> BTreeMap<&'t StepName, usize> {
+    let room = |(name, record): (&'t StepName, &StepRecord)| {
+        let at_once = workflow.steps.get(name)?.for_each.as_ref()?.at_once as usize;
+        let is_open = |undo: &StepState| !undo.has_passed() && !undo.is_failed();
+        let undos = record.parts(name).filter_map(|(_, part)| part.undo.as_ref());
+        let open = undos.filter(|undo| is_open(&undo.state)).count();
+        Some((name, at_once.saturating_sub(open)))
     };
-    workflow.steps.keys().filter(|name| is_ready(name)).cloned().collect()
+    task.steps.iter().filter_map(room).collect()
 }
 
 /// Whether nothing is left to undo, and nothing can add to it any more.
 #[must_use]
 pub fn is_done(workflow: &Workflow, task: &Task) -> bool {
-    let running = task.steps.values().any(|record| record.run.state.is_running());
-    !running && left(workflow, task).is_empty()
+    !task.parts().any(|(_, record)| is_awaited(record)) && left(workflow, task).is_empty()
+}
+
+fn parts(
+    workflow: &Workflow,
+    task: &Task,
+    wanted: impl Fn(&StepName, &StepRecord) -> bool,
+) -> Vec<Part> {
+    let records = workflow.steps.keys().filter_map(|name| Some((name, task.steps.get(name)?)));
+    records
+        .flat_map(|(name, record)| record.parts(name))
+        .filter(|(part, record)| wanted(&part.step, record))
+        .map(|(part, _)| part)
+        .collect()
 }
 
 fn is_left(workflow: &Workflow, name: &StepName, record: &StepRecord) -> bool {
@@ -102,6 +132,11 @@ fn is_left(workflow: &Workflow, name: &StepName, record: &StepRecord) -> bool {
 
 fn has_undo(workflow: &Workflow, name: &StepName) -> bool {
     workflow.steps.get(name).is_some_and(|step| step.action(Action::Undo).is_some())
+}
+
+/// Whether someone is at work on doing it.
+fn is_awaited(record: &StepRecord) -> bool {
+    record.run.state.awaited_by().is_some()
 }
 
 /// Whether the step completed, or may have run.

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     command::CommandRecord,
-    names::{StepName, TaskId, WorkflowName},
-    task::{ProcessState, Progress, StepRecord, StepState, Task},
+    names::{Part, TaskId, WorkflowName},
+    task::{ProcessState, Progress, StepRecord, Task},
 };
 
 /// A task.
@@ -38,8 +38,8 @@ pub struct TaskView {
     pub locked_by: Option<String>,
     pub failure_count: u32,
     pub revision: u64,
-    /// The steps that have started.
-    pub steps: BTreeMap<StepName, StepView>,
+    /// The steps that have started, and their items.
+    pub steps: BTreeMap<Part, StepView>,
     /// What operators asked for, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<CommandRecord>,
@@ -50,7 +50,7 @@ pub struct TaskView {
 /// A step of a task; while it is undone, its undo.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StepView {
-    /// running, waiting, completed, failed, skipped; undoing, undo waiting, undone, undo failed, undo
+    /// running, handed out, waiting, completed, failed, skipped; undoing, undo waiting, undone, undo failed, undo
     /// skipped.
     pub state: String,
     /// The newest attempt.
@@ -67,19 +67,16 @@ pub struct StepView {
     /// Whether an attempt that did not complete may have taken effect.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_have_run: bool,
+    /// Of a step with items: how many there are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub items: Option<u32>,
 }
 
 impl StepView {
     fn of(record: &StepRecord) -> Self {
         let Progress { state, failure_count, error, .. } =
             record.undo.as_ref().unwrap_or(&record.run);
-        let until = match state {
-            StepState::Running { complete_by, .. } => Some(*complete_by),
-            StepState::Waiting { until, .. } => Some(*until),
-            StepState::Completed { .. } | StepState::Failed { .. } | StepState::Skipped { .. } => {
-                None
-            }
-        };
+        let until = state.awaited_by().or(state.waits_until());
         Self {
             state: record.name().to_owned(),
             attempt: state.attempt(),
@@ -87,6 +84,7 @@ impl StepView {
             until,
             error: error.clone(),
             may_have_run: record.run.may_have_run,
+            items: record.items.as_ref().map(|items| items.count),
         }
     }
 }
@@ -95,8 +93,9 @@ impl TaskView {
     /// The view of a task.
     #[must_use]
     pub fn of(task: &Task) -> Self {
+        let whole = task.steps.iter().map(|(name, record)| (Part::from(name.clone()), record));
         let steps: BTreeMap<_, _> =
-            task.steps.iter().map(|(name, record)| (name.clone(), StepView::of(record))).collect();
+            whole.chain(task.parts()).map(|(part, record)| (part, StepView::of(record))).collect();
         Self {
             task_id: task.task_id.clone(),
             workflow: task.workflow.clone(),
@@ -119,7 +118,7 @@ impl TaskView {
 }
 
 /// What comes next: the task's own moves, or the operator's.
-fn next(task: &Task, steps: &BTreeMap<StepName, StepView>) -> String {
+fn next(task: &Task, steps: &BTreeMap<Part, StepView>) -> String {
     match task.process_state {
         ProcessState::Processed | ProcessState::Undone => {
             return "nothing: it has ended".to_owned();
@@ -139,6 +138,7 @@ fn next(task: &Task, steps: &BTreeMap<StepName, StepView>) -> String {
         let until = step.until?;
         Some(match step.state.as_str() {
             "running" | "undoing" => format!("{name} {}, to be done by {until}", step.state),
+            "handed out" => format!("{name}: an answer by {until}"),
             _ => format!("{name} again at {until}"),
         })
     });

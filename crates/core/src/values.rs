@@ -1,0 +1,235 @@
+//! What the expressions of a step read: the documents at hand, as the values that templates know by
+//! name.
+//!
+//! A decision asks its [`Desk`] for documents as it goes. What is not there is noted, and the
+//! decision is taken again once it has been read: a document never changes, so the second time it
+//! comes as far at least.
+
+use std::{borrow::Cow, cell::RefCell, collections::BTreeMap, collections::BTreeSet};
+
+use serde_json::Value;
+
+use crate::{
+    command::CommandId,
+    messages::Action,
+    names::{CallbackToken, Part, StepName},
+    ports::{Attempt, Document, DocumentKey},
+    task::{StepRecord, StepState, Task},
+    template::{Reads, Scope, Template},
+    transition::Documents,
+    workflow::Workflow,
+};
+
+/// The documents at hand, and those that a decision turned out to want.
+pub(crate) struct Desk<'d> {
+    at_hand: &'d Documents,
+    wanted: RefCell<BTreeSet<DocumentKey>>,
+}
+
+impl<'d> Desk<'d> {
+    pub(crate) fn new(at_hand: &'d Documents) -> Self {
+        Self { at_hand, wanted: RefCell::default() }
+    }
+
+    pub(crate) fn get(&self, key: &DocumentKey) -> Option<&'d Value> {
+        let found = self.at_hand.get(key);
+        if found.is_none() {
+            self.wanted.borrow_mut().insert(key.clone());
+        }
+        found
+    }
+
+    pub(crate) fn wanted(self) -> BTreeSet<DocumentKey> {
+        self.wanted.into_inner()
+    }
+}
+
+/// The document that holds the input, as submitted or as an operator edited it.
+pub(crate) fn input_key(edit: Option<&CommandId>) -> DocumentKey {
+    edit.map_or(DocumentKey::Submission, |id| DocumentKey::Input(id.clone()))
+}
+
+/// Why there is no value.
+pub(crate) enum NoValue {
+    /// A document is not at hand yet.
+    Wanted,
+    /// There is none, for this reason.
+    Because(String),
+}
+
+impl From<String> for NoValue {
+    fn from(reason: String) -> Self {
+        Self::Because(reason)
+    }
+}
+
+/// Where values come from: a task, its workflow, what was just made and what lies on the desk.
+#[derive(Clone, Copy)]
+pub(crate) struct Sources<'s> {
+    pub(crate) workflow: &'s Workflow,
+    pub(crate) task: &'s Task,
+    pub(crate) made: &'s [Document],
+    pub(crate) desk: &'s Desk<'s>,
+}
+
+/// The values that some templates read.
+pub(crate) struct Values<'s> {
+    task: &'s Task,
+    input: Option<&'s Value>,
+    outputs: BTreeMap<StepName, Cow<'s, Value>>,
+    item: Option<Value>,
+    token: Option<String>,
+}
+
+impl Values<'_> {
+    pub(crate) fn scope(&self) -> Scope<'_> {
+        Scope {
+            input: self.input,
+            outputs: Some(&self.outputs),
+            task: Some((self.task.task_id.as_str(), self.task.workflow.as_str())),
+            item: self.item.as_ref(),
+            callback_token: self.token.as_deref(),
+            event: None,
+        }
+    }
+}
+
+impl<'s> Sources<'s> {
+    pub(crate) fn document(self, key: &DocumentKey) -> Result<&'s Value, NoValue> {
+        let made = self.made.iter().find(|made| made.key == *key).map(|made| &made.body);
+        made.or_else(|| self.desk.get(key)).ok_or(NoValue::Wanted)
+    }
+
+    /// The task's input as the edit `edit` made it.
+    pub(crate) fn input(self, edit: Option<&CommandId>) -> Result<&'s Value, NoValue> {
+        let body = self.document(&input_key(edit))?;
+        Ok(body.get("input").unwrap_or(&Value::Null))
+    }
+
+    /// Renders `template`, which is about the task and none of its parts.
+    pub(crate) fn render(self, template: &Template) -> Result<Value, NoValue> {
+        let values = self.values(template.reads(), self.task.input.as_ref(), None)?;
+        template.render(values.scope()).map_err(|error| NoValue::Because(error.to_string()))
+    }
+
+    /// The items of a step with `for_each`.
+    pub(crate) fn items(
+        self,
+        items: &Template,
+        edit: Option<&CommandId>,
+    ) -> Result<Vec<Value>, NoValue> {
+        let values = self.values(items.reads(), edit, None)?;
+        match items.render(values.scope()).map_err(|error| error.to_string())? {
+            Value::Array(items) => Ok(items),
+            other => Err(format!("`for_each.items` gives {}, not a list", kind(&other)).into()),
+        }
+    }
+
+    /// What the templates of `part` read.
+    pub(crate) fn of_part<'t>(
+        self,
+        part: &Part,
+        action: Action,
+        templates: impl Iterator<Item = &'t Template>,
+    ) -> Result<Values<'s>, NoValue> {
+        let mut reads = Reads::default();
+        for template in templates {
+            reads.names.extend(&template.reads().names);
+            reads.steps.extend(template.reads().steps.iter().cloned());
+        }
+        let progress = self.task.progress(part, action);
+        let edit = progress.map_or(self.task.input.as_ref(), |progress| progress.input.as_ref());
+        let mut values = self.values(&reads, edit, Some(part))?;
+        let each = self.workflow.steps.get(&part.step).and_then(|step| step.for_each.as_ref());
+        if let (Some(each), Some(place), true) = (each, part.item, reads.names.contains("item")) {
+            let item = self.items(&each.items, edit)?.into_iter().nth(place as usize);
+            values.item = Some(item.ok_or_else(|| format!("there is no item {place}"))?);
+        }
+        if reads.names.contains("callback") {
+            let attempt = progress.map_or(0, |progress| progress.state.attempt());
+            let (task_id, step) = (self.task.task_id.clone(), part.clone());
+            values.token = Some(CallbackToken { task_id, step, attempt }.to_string());
+        }
+        Ok(values)
+    }
+
+    fn values(
+        self,
+        reads: &Reads,
+        edit: Option<&CommandId>,
+        own: Option<&Part>,
+    ) -> Result<Values<'s>, NoValue> {
+        // Everything is asked for before anything is missed, so that it is read at once.
+        let input = reads.input().then(|| self.input(edit));
+        let outputs: Vec<_> = reads
+            .steps
+            .iter()
+            .filter_map(|step| Some((step.clone(), self.output(step, own)?)))
+            .collect();
+        let outputs = outputs.into_iter().map(|(step, output)| Ok((step, output?)));
+        Ok(Values {
+            task: self.task,
+            input: input.transpose()?,
+            outputs: outputs.collect::<Result<_, NoValue>>()?,
+            item: None,
+            token: None,
+        })
+    }
+
+    /// What a step returned, if it has: of a step with items a list. An item that reads its own step
+    /// reads what it returned itself.
+    fn output(self, step: &StepName, own: Option<&Part>) -> Option<Result<Cow<'s, Value>, NoValue>> {
+        let record = self.task.steps.get(step)?;
+        if let Some(own) = own.filter(|own| own.step == *step && own.item.is_some()) {
+            return self.returned(own, self.task.record(own)?);
+        }
+        let Some(items) = record.items.as_ref().filter(|_| record.run.state.has_passed()) else {
+            return self.returned(&step.clone().into(), record);
+        };
+        if matches!(record.run.state, StepState::Skipped { .. }) {
+            return Some(Ok(Cow::Owned(Value::Null)));
+        }
+        let outputs: Vec<_> = (0_u32..)
+            .zip(&items.begun)
+            .map(|(place, item)| {
+                let part = Part { step: step.clone(), item: Some(place) };
+                self.returned(&part, item).unwrap_or(Ok(Cow::Owned(Value::Null)))
+            })
+            .collect();
+        let list = outputs.into_iter().map(|output| output.map(Cow::into_owned));
+        Some(list.collect::<Result<_, _>>().map(|list| Cow::Owned(Value::Array(list))))
+    }
+
+    fn returned(
+        self,
+        part: &Part,
+        record: &StepRecord,
+    ) -> Option<Result<Cow<'s, Value>, NoValue>> {
+        match record.run.state {
+            StepState::Completed { attempt: 0 } | StepState::Skipped { .. } => {
+                Some(Ok(Cow::Owned(Value::Null)))
+            }
+            StepState::Completed { attempt: number } => {
+                let attempt = Attempt { step: part.clone(), action: Action::Do, number };
+                Some(self.document(&DocumentKey::Output(attempt)).map(Cow::Borrowed))
+            }
+            StepState::Running { .. }
+            | StepState::HandedOut { .. }
+            | StepState::Each
+            | StepState::Waiting { .. }
+            | StepState::Failed { .. } => None,
+        }
+    }
+}
+
+/// A value's type, for people: values themselves reach no log.
+pub(crate) fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
