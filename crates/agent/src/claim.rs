@@ -5,7 +5,9 @@
 use serde_json::{Value, json};
 use steward_core::{
     messages::StepRequest,
-    ports::{Attempt, Clock, Document, DocumentKey, PortError, Ports, Put, StateStore, chain},
+    ports::{
+        Attempt, Clock, Document, DocumentKey, Kept, PortError, Ports, Put, StateStore, chain,
+    },
 };
 
 use crate::Ended;
@@ -27,7 +29,9 @@ pub(crate) async fn look<P: Ports>(ports: &P, request: &StepRequest) -> Result<(
 pub(crate) async fn put<P: Ports>(ports: &P, request: &StepRequest, by: &str) -> Result<(), Ended> {
     let body: Value = json!({ "by": by });
     let claim = Document { key: key(request), at: ports.clock().now(), body };
-    match ports.store().put_document(&request.task_id, request.complete_by, &claim).await {
+    // It fences until complete-by; that its workflow may keep its documents for longer is no matter.
+    let kept = Kept { from: request.complete_by, retention_s: None };
+    match ports.store().put_document(&request.task_id, kept, &claim).await {
         Ok(Put::Stored) => Ok(()),
         Ok(Put::Existing(body)) if body == claim.body => Ok(()),
         Ok(Put::Existing(_)) => Err(Ended::Silent(TAKEN)),

@@ -32,30 +32,36 @@ const BATCHES_AT_ONCE: usize = 16;
 #[derive(Debug, Clone)]
 pub struct SqsChannel {
     client: Client,
-    scheduler: String,
-    rejected: String,
-    agents: AgentQueueUrl,
+    queues: Queues,
     dead_letters: QueueUrls,
+}
+
+/// Their URLs.
+#[derive(Debug, Clone)]
+pub struct Queues {
+    /// Where submissions come in.
+    pub submissions: String,
+    /// The scheduler's.
+    pub scheduler: String,
+    /// Where refused submissions are kept.
+    pub rejected: String,
+    /// The agents'.
+    pub agents: AgentQueueUrl,
 }
 
 impl SqsChannel {
     /// A channel over these queues.
     #[must_use]
-    pub fn new(
-        client: Client,
-        scheduler: String,
-        rejected: String,
-        agents: AgentQueueUrl,
-        dead_letters: QueueUrls,
-    ) -> Self {
-        Self { client, scheduler, rejected, agents, dead_letters }
+    pub fn new(client: Client, queues: Queues, dead_letters: QueueUrls) -> Self {
+        Self { client, queues, dead_letters }
     }
 
     fn url(&self, queue: &Queue) -> String {
         match queue {
-            Queue::Scheduler => self.scheduler.clone(),
-            Queue::Rejected => self.rejected.clone(),
-            Queue::Agent(agent) => self.agents.of(agent),
+            Queue::Submissions => self.queues.submissions.clone(),
+            Queue::Scheduler => self.queues.scheduler.clone(),
+            Queue::Rejected => self.queues.rejected.clone(),
+            Queue::Agent(agent) => self.queues.agents.of(agent),
             Queue::Client(url) => url.clone(),
         }
     }

@@ -18,6 +18,9 @@ pub struct Config {
     /// The table of published definitions.
     #[envconfig(from = "STEWARD_WORKFLOWS_TABLE")]
     pub workflows_table: String,
+    /// The queue of submissions: the tasks of steps that run a workflow are submitted too.
+    #[envconfig(from = "STEWARD_SUBMISSIONS_QUEUE_URL")]
+    pub submissions_queue_url: String,
     /// The scheduler's queue: wakes and replies.
     #[envconfig(from = "STEWARD_SCHEDULER_QUEUE_URL")]
     pub scheduler_queue_url: String,

@@ -6,7 +6,10 @@ use jiff::Timestamp;
 use steward_core::ports::{Clock, Ports, Timing};
 
 use crate::{
-    bus::EventBridgeBus, channel::SqsChannel, config::Config, definitions::DynamoDefinitions,
+    bus::EventBridgeBus,
+    channel::{Queues, SqsChannel},
+    config::Config,
+    definitions::DynamoDefinitions,
     store::DynamoStore,
 };
 
@@ -52,13 +55,14 @@ impl AwsPorts {
             config.shards,
             config.retention.0,
         );
-        let channel = SqsChannel::new(
-            aws_sdk_sqs::Client::from_conf(sqs.build()),
-            config.scheduler_queue_url.clone(),
-            config.rejected_queue_url.clone(),
-            config.agent_queue_url.clone(),
-            config.dead_letter_queues.clone(),
-        );
+        let queues = Queues {
+            submissions: config.submissions_queue_url.clone(),
+            scheduler: config.scheduler_queue_url.clone(),
+            rejected: config.rejected_queue_url.clone(),
+            agents: config.agent_queue_url.clone(),
+        };
+        let sqs = aws_sdk_sqs::Client::from_conf(sqs.build());
+        let channel = SqsChannel::new(sqs, queues, config.dead_letter_queues.clone());
         let eventbridge = aws_sdk_eventbridge::Client::from_conf(eventbridge.build());
         Self {
             store,

@@ -22,7 +22,7 @@ use jiff::Timestamp;
 use steward_core::{
     names::TaskId,
     ports::{
-        Created, Document, DocumentKey, DueCursor, DuePage, PortError, Put, Saved, Shared,
+        Created, Document, DocumentKey, DueCursor, DuePage, Kept, PortError, Put, Saved, Shared,
         SharedKey, SharedKind, SharedSaved, StateStore, shard_of,
     },
     task::{Task, later},

@@ -11,8 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     effects::Effect,
-    forward,
-    limits,
+    forward, limits,
     messages::{Action, Answer, ChildOutcome, Outcome, StepReply, Wake, WakeCause},
     names::{Part, StepName},
     ports::{Attempt, Document, DocumentKey},
@@ -20,7 +19,7 @@ use crate::{
     request::{request, too_large},
     task::{ProcessState, Progress, StepRecord, StepState, Task, later},
     tell::ending,
-    transition::{Context, Transition},
+    transition::{Context, Documents, Transition},
     undo::{self, PointOfNoReturn},
     values::{Desk, NoValue, Sources},
     workflow::{Callback, Work, Workflow},
@@ -353,8 +352,7 @@ impl<'a> Change<'a> {
                     }
                     StepState::Waiting { attempt, .. } => StepState::Failed { attempt },
                     StepState::HandedOut { attempt, .. } | StepState::Running { attempt, .. }
-                        if !step.point_of_no_return
-                            && (runs_task || !run.state.is_running()) =>
+                        if !step.point_of_no_return && (runs_task || !run.state.is_running()) =>
                     {
                         run.may_have_run = true;
                         StepState::Failed { attempt }
@@ -426,7 +424,8 @@ impl<'a> Change<'a> {
     /// What has waited long enough.
     pub(crate) fn waited(&self, action: Action) -> Vec<Part> {
         let soon = later(self.context.now, self.early);
-        let waited = |progress: &Progress| progress.state.waits_until().is_some_and(|until| until <= soon);
+        let waited =
+            |progress: &Progress| progress.state.waits_until().is_some_and(|until| until <= soon);
         let waited = self.task.actions().filter(|(_, of, p)| *of == action && waited(p));
         waited.map(|(part, ..)| part).collect()
     }
@@ -471,9 +470,7 @@ impl<'a> Change<'a> {
     /// The supervisor starts nothing itself: it asks the scheduler, if there is anything to start.
     pub(crate) fn ask_for_recovery(&mut self) {
         self.wake_cause = WakeCause::Recovery;
-        let mut trial = Self::of(self.workflow, &self.task, self.context, self.desk);
-        trial.advance();
-        if trial.task != self.task {
+        if would_go_on(self.workflow, &self.task, self.context) {
             self.wakes.insert(Duration::ZERO);
         }
     }
@@ -582,6 +579,17 @@ impl<'a> Change<'a> {
         effects.extend(self.wakes.into_iter().map(wake));
         Transition::Apply { task: Box::new(self.task), documents: self.documents, effects }
     }
+}
+
+/// Whether there is anything to start, or to find out: no document is read for it.
+pub(crate) fn would_go_on(workflow: &Workflow, task: &Task, context: Context<'_>) -> bool {
+    let nothing = Documents::new();
+    let desk = Desk::new(&nothing);
+    let mut trial = Change::of(workflow, task, context, &desk);
+    trial.advance();
+    let goes_on = trial.task != *task;
+    drop(trial);
+    goes_on || !desk.wanted().is_empty()
 }
 
 /// By when a heartbeat or the answer must be heard.

@@ -11,7 +11,10 @@
 //! ```
 
 use std::{
-    collections::{BTreeMap, BTreeSet}, panic::AssertUnwindSafe, sync::Arc};
+    collections::{BTreeMap, BTreeSet},
+    panic::AssertUnwindSafe,
+    sync::Arc,
+};
 
 use futures_util::{FutureExt, StreamExt, future::join_all, stream};
 use jiff::Timestamp;

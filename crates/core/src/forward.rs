@@ -59,11 +59,7 @@ fn begin_ready(change: &mut Change<'_>) -> bool {
 }
 
 /// Begins a step; whether it passed at once.
-fn begin(
-    change: &mut Change<'_>,
-    name: &StepName,
-    step: &StepDefinition,
-) -> Result<bool, NoValue> {
+fn begin(change: &mut Change<'_>, name: &StepName, step: &StepDefinition) -> Result<bool, NoValue> {
     if let Some(when) = &step.when
         && !holds(change, when)?
     {
@@ -88,11 +84,7 @@ fn holds(change: &Change<'_>, when: &Template) -> Result<bool, NoValue> {
     }
 }
 
-fn begin_items(
-    change: &mut Change<'_>,
-    name: &StepName,
-    each: &ForEach,
-) -> Result<bool, NoValue> {
+fn begin_items(change: &mut Change<'_>, name: &StepName, each: &ForEach) -> Result<bool, NoValue> {
     let input = change.task.input.clone();
     let items = change.sources().items(&each.items, input.as_ref())?;
     let max = limits::ITEMS_MAX;
@@ -108,11 +100,7 @@ fn begin_items(
     Ok(true)
 }
 
-fn begin_wait(
-    change: &mut Change<'_>,
-    name: &StepName,
-    wait: &Template,
-) -> Result<bool, NoValue> {
+fn begin_wait(change: &mut Change<'_>, name: &StepName, wait: &Template) -> Result<bool, NoValue> {
     let now = change.context.now;
     let until = wait_until(&change.sources().render(wait)?, now)?;
     let state = if until <= now {
@@ -169,12 +157,14 @@ fn go_through_items(change: &mut Change<'_>) -> bool {
 /// The places of the items that can begin now.
 fn next_items(change: &Change<'_>, name: &StepName, at_once: u32) -> std::ops::Range<u32> {
     let record = change.task.steps.get(name);
-    let Some(items) = record.filter(|r| r.run.state == StepState::Each).and_then(|r| r.items.as_ref())
+    let Some(items) =
+        record.filter(|r| r.run.state == StepState::Each).and_then(|r| r.items.as_ref())
     else {
         return 0..0;
     };
     let begun = u32::try_from(items.begun.len()).unwrap_or(u32::MAX);
-    let is_open = |record: &&StepRecord| !record.run.state.has_passed() && !record.run.state.is_failed();
+    let is_open =
+        |record: &&StepRecord| !record.run.state.has_passed() && !record.run.state.is_failed();
     let open = u32::try_from(items.begun.iter().filter(is_open).count()).unwrap_or(u32::MAX);
     begun..items.count.min(begun.saturating_add(at_once.saturating_sub(open)))
 }

@@ -181,7 +181,8 @@ impl FromStr for Part {
     type Err = InvalidName;
 
     fn from_str(text: &str) -> Result<Self, InvalidName> {
-        let Some((step, item)) = text.strip_suffix(']').and_then(|text| text.split_once('[')) else {
+        let Some((step, item)) = text.strip_suffix(']').and_then(|text| text.split_once('['))
+        else {
             return Ok(text.parse::<StepName>()?.into());
         };
         let place = item.parse().ok();

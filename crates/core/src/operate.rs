@@ -158,7 +158,8 @@ impl Operator<'_, '_> {
         did_not_run: bool,
         edited: bool,
     ) -> Result<(), Refused> {
-        let idempotent = self.change.workflow.steps.get(&step.step).is_none_or(|step| step.idempotent);
+        let idempotent =
+            self.change.workflow.steps.get(&step.step).is_none_or(|step| step.idempotent);
         let Some(progress) = self.change.task.progress_mut(step, action) else { return Ok(()) };
         progress.may_have_run &= !did_not_run;
         // Another content needs another idempotency key, by which no service knows the first call.
@@ -308,7 +309,8 @@ impl Operator<'_, '_> {
             | ProcessState::Processed
             | ProcessState::Error => {}
         }
-        if let PointOfNoReturn::Passed(step) = undo::point_of_no_return(self.change.workflow, task) {
+        if let PointOfNoReturn::Passed(step) = undo::point_of_no_return(self.change.workflow, task)
+        {
             return Err(format!("past the point of no return, step {step}"));
         }
         self.change.reopen();

@@ -113,7 +113,9 @@ fn submission(
 fn child_id(task: &Task, part: &Part) -> Result<TaskId, String> {
     let mut id = format!("{}:{}", task.task_id, part.step);
     let edit = task.progress(part, Action::Do).and_then(|progress| progress.input.as_ref());
-    for more in part.item.map(|item| item.to_string()).into_iter().chain(edit.map(ToString::to_string)) {
+    for more in
+        part.item.map(|item| item.to_string()).into_iter().chain(edit.map(ToString::to_string))
+    {
         id.push(':');
         id.push_str(&more);
     }

@@ -330,9 +330,8 @@ impl StepRecord {
     /// What of it is done and undone by itself: its items, or the step.
     pub fn parts(&self, step: &StepName) -> impl Iterator<Item = (Part, &Self)> {
         let items = self.items.iter().flat_map(|items| &items.begun).zip(0_u32..);
-        let items = items.map(|(record, place)| {
-            (Part { step: step.clone(), item: Some(place) }, record)
-        });
+        let items =
+            items.map(|(record, place)| (Part { step: step.clone(), item: Some(place) }, record));
         let whole = self.items.is_none().then(|| (Part::from(step.clone()), self));
         whole.into_iter().chain(items)
     }

@@ -91,7 +91,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
-    change::{Change, waits},
+    change::{Change, waits, would_go_on},
     command::Command,
     effects::Effect,
     messages::{Action, Answer, ChildEnded, ChildOutcome, Outcome, StepReply, Wake, WakeCause},
@@ -320,7 +320,8 @@ impl<'a> Case<'a, '_> {
 
     fn decide(&self, event: &Event) -> Decision<'a> {
         match self.task.process_state {
-            ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => match event {
+            ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => match event
+            {
                 Event::Wake | Event::Asked(Action::Do) => self.go_on(),
                 Event::Asked(Action::Undo) => self.undo_for_parent(),
                 Event::Swept if !self.is_due() => self.not_due(),
@@ -459,7 +460,9 @@ impl<'a> Case<'a, '_> {
     fn answered(&self, step: &Part, number: u32, answer: &Answer) -> Decision<'a> {
         let definition = self.workflow.steps.get(&step.step);
         if definition.is_none_or(|step| step.callback.is_none()) {
-            return Decision::Illegal(format!("an answer to step `{step}`, which hands nothing out"));
+            return Decision::Illegal(format!(
+                "an answer to step `{step}`, which hands nothing out"
+            ));
         }
         let progress = match self.progress(step, Action::Do, number, "answer") {
             Ok(progress) => progress,
@@ -494,8 +497,7 @@ impl<'a> Case<'a, '_> {
     /// What its task says of a step holds whichever attempt asked, and however late.
     fn child_ended(&self, step: &Part, outcome: &ChildOutcome) -> Decision<'a> {
         let definition = self.workflow.steps.get(&step.step);
-        let runs_task =
-            definition.is_some_and(|step| matches!(step.work(), Some(Work::Child(_))));
+        let runs_task = definition.is_some_and(|step| matches!(step.work(), Some(Work::Child(_))));
         let Some(record) = self.task.record(step).filter(|_| runs_task) else {
             return Decision::Illegal(format!("step `{step}` runs no task"));
         };
@@ -643,11 +645,10 @@ impl<'a> Case<'a, '_> {
         }
         let mut tell = ending(self.sources());
         tell.extend(self.wakes());
-        let mut trial = self.change();
-        trial.advance();
         let is_woken =
             |effect: &Effect| matches!(effect, Effect::Wake { after, .. } if after.is_zero());
-        if trial.task != *self.task && !tell.iter().any(is_woken) {
+        let goes_on = would_go_on(self.workflow, self.task, self.context);
+        if goes_on && !tell.iter().any(is_woken) {
             let task_id = self.task.task_id.clone();
             let wake = Wake { task_id, cause: WakeCause::Recovery };
             tell.push(Effect::Wake { wake, after: Duration::ZERO });
@@ -674,10 +675,10 @@ impl<'a> Case<'a, '_> {
     }
 }
 
-/// Whether a step of a task that is being undone was deferred.
+/// Whether a step of a task that goes backward was deferred.
 fn is_only_awaited(task: &Task, reply: &StepReply) -> bool {
     let deferred = matches!(reply.outcome, Outcome::Deferred { .. });
-    deferred && reply.action == Action::Do && task.process_state == ProcessState::Undoing
+    deferred && reply.action == Action::Do && task.direction() == Action::Undo
 }
 
 /// What was asked for and is not answered, among what `wanted` accepts. Nothing is asked for again in

@@ -178,7 +178,11 @@ impl<'s> Sources<'s> {
 
     /// What a step returned, if it has: of a step with items a list. An item that reads its own step
     /// reads what it returned itself.
-    fn output(self, step: &StepName, own: Option<&Part>) -> Option<Result<Cow<'s, Value>, NoValue>> {
+    fn output(
+        self,
+        step: &StepName,
+        own: Option<&Part>,
+    ) -> Option<Result<Cow<'s, Value>, NoValue>> {
         let record = self.task.steps.get(step)?;
         if let Some(own) = own.filter(|own| own.step == *step && own.item.is_some()) {
             return self.returned(own, self.task.record(own)?);
@@ -200,11 +204,7 @@ impl<'s> Sources<'s> {
         Some(list.collect::<Result<_, _>>().map(|list| Cow::Owned(Value::Array(list))))
     }
 
-    fn returned(
-        self,
-        part: &Part,
-        record: &StepRecord,
-    ) -> Option<Result<Cow<'s, Value>, NoValue>> {
+    fn returned(self, part: &Part, record: &StepRecord) -> Option<Result<Cow<'s, Value>, NoValue>> {
         match record.run.state {
             StepState::Completed { attempt: 0 } | StepState::Skipped { .. } => {
                 Some(Ok(Cow::Owned(Value::Null)))

@@ -56,7 +56,7 @@ pub async fn create(aws: &EmbeddedAws, agents: &[AgentName]) -> Result<Config> {
     for queue in &agent_queues {
         create_queue(&sdk, queue, true).await?;
     }
-    create_queue(&sdk, SUBMISSIONS_QUEUE, true).await?;
+    let submissions_queue_url = create_queue(&sdk, SUBMISSIONS_QUEUE, true).await?;
     let scheduler_queue_url = create_queue(&sdk, SCHEDULER_QUEUE, true).await?;
     let rejected_queue_url = create_queue(&sdk, REJECTED_QUEUE, false).await?;
     let alerts = create_queue(&sdk, ALERTS_QUEUE, false).await?;
@@ -86,6 +86,7 @@ pub async fn create(aws: &EmbeddedAws, agents: &[AgentName]) -> Result<Config> {
         retention: "30d".parse::<HumanDuration>()?,
         clock_skew: "0s".parse()?,
         pickup_within: "10s".parse()?,
+        submissions_queue_url,
         scheduler_queue_url,
         rejected_queue_url,
     })

@@ -1,10 +1,12 @@
-//! The scheduler: hears wakes, agents' replies and operators' commands, and drives each task one decision further.
+//! The scheduler: hears wakes, answers, operators' commands and what the tasks of steps say, and drives
+//! each task one decision further.
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use steward_aws::batch::{alert_corrupt, judge, received, response};
 use steward_core::{
     drive::{Delivery, drive},
-    messages::SchedulerMessage,
+    messages::{CallbackAnswer, ChildEnded, SchedulerMessage},
+    names::CallbackToken,
     ports::Ports,
     transition::Event,
 };
@@ -34,17 +36,18 @@ pub async fn handle<P: Ports>(ports: &P, event: SqsEvent) -> SqsBatchResponse {
 }
 
 fn delivery(message: SchedulerMessage, redelivered: bool) -> Delivery {
-    match message {
-        SchedulerMessage::Wake(wake) => {
-            Delivery { task_id: wake.task_id, event: Event::Wake, redelivered }
+    let (task_id, event) = match message {
+        SchedulerMessage::Wake(wake) => (wake.task_id, Event::Wake),
+        SchedulerMessage::Reply(reply) => (reply.task_id.clone(), Event::Replied(reply)),
+        SchedulerMessage::Command(command) => (command.task_id.clone(), Event::Commanded(command)),
+        SchedulerMessage::Callback(CallbackAnswer { token, answer }) => {
+            let CallbackToken { task_id, step, attempt } = token;
+            (task_id, Event::Answered { step, attempt, answer })
         }
-        SchedulerMessage::Reply(reply) => {
-            Delivery { task_id: reply.task_id.clone(), event: Event::Replied(reply), redelivered }
+        SchedulerMessage::Ask(ask) => (ask.task_id, Event::Asked(ask.action)),
+        SchedulerMessage::ChildEnded(ChildEnded { task_id, step, outcome }) => {
+            (task_id, Event::ChildEnded { step, outcome })
         }
-        SchedulerMessage::Command(command) => Delivery {
-            task_id: command.task_id.clone(),
-            event: Event::Commanded(command),
-            redelivered,
-        },
-    }
+    };
+    Delivery { task_id, event, redelivered }
 }

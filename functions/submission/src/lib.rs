@@ -16,7 +16,10 @@ use steward_aws::batch::{received, response};
 use steward_core::{
     effects::{Effect, Send, carry_out},
     events::{BusEvent, Happened},
-    messages::{NoticeStatus, StatusNotice, Submission, Wake, WakeCause},
+    messages::{
+        Action, Ask, ChildEnded, ChildOutcome, NoticeStatus, Parent, StatusNotice, Submission,
+        Wake, WakeCause,
+    },
     names::TaskId,
     ports::{Clock, Created, Definitions, DocumentKey, PortError, Ports, StateStore, chain},
     submission::{Readable, Refusal, ReplyQueues, accept, is_same, is_traceparent, parse},
@@ -116,6 +119,9 @@ pub async fn receive<P: Ports>(
     match record(ports, &submission, reply_to.as_ref(), traceparent.clone()).await? {
         Ok(()) => Ok(accepted(ports, &submission, reply_to, traceparent)),
         Err(refusal) => {
+            if let Some(parent) = submission.parent {
+                return Ok(refused_to_parent(refusal, parent, traceparent));
+            }
             let id = Some(submission.task_id.to_string());
             Ok(refused(ports, refusal, text, id, reply_to, traceparent))
         }
@@ -133,6 +139,10 @@ async fn record<P: Ports>(
     }
     let (name, version) = (&submission.workflow, submission.version);
     let Some(workflow) = ports.definitions().workflow(name, version).await? else {
+        // A step's task may have been recorded while there was one.
+        if submission.parent.is_some() && is_recorded(ports, submission).await? {
+            return Ok(Ok(()));
+        }
         let version = version.map(|version| format!(" version {version}")).unwrap_or_default();
         return Ok(Err(Refusal::UnknownWorkflow(format!("{name}{version}"))));
     };
@@ -148,13 +158,17 @@ async fn record<P: Ports>(
             Ok(Ok(()))
         }
         Created::Exists => {
-            let stored =
-                ports.store().documents(&submission.task_id, &[DocumentKey::Submission]).await?;
-            let same = stored.iter().any(|document| is_same(&document.body, submission));
+            let same = is_recorded(ports, submission).await?;
             tracing::debug!(task_id = %submission.task_id, same, "submitted before");
             Ok(if same { Ok(()) } else { Err(Refusal::IdTaken(submission.task_id.to_string())) })
         }
     }
+}
+
+/// Whether the very same submission is on record.
+async fn is_recorded<P: Ports>(ports: &P, submission: &Submission) -> Result<bool, PortError> {
+    let stored = ports.store().documents(&submission.task_id, &[DocumentKey::Submission]).await?;
+    Ok(stored.iter().any(|document| is_same(&document.body, submission)))
 }
 
 /// Told also for a repeated submission: the first telling may have been lost with its process.
@@ -165,8 +179,17 @@ fn accepted<P: Ports>(
     traceparent: Option<String>,
 ) -> Receipt {
     let task_id = submission.task_id.clone();
-    let wake = Wake { task_id: task_id.clone(), cause: WakeCause::Submitted };
-    let wake = Effect::Wake { wake, after: std::time::Duration::ZERO };
+    // What was recorded before may have ended since: then whoever it runs for is told again.
+    let wake = match submission.parent {
+        Some(_) => {
+            let action = if submission.undo { Action::Undo } else { Action::Do };
+            Effect::Ask(Ask { task_id: task_id.clone(), action })
+        }
+        None => {
+            let wake = Wake { task_id: task_id.clone(), cause: WakeCause::Submitted };
+            Effect::Wake { wake, after: std::time::Duration::ZERO }
+        }
+    };
     let notice = reply_to.map(|queue| Effect::Notice {
         queue,
         notice: StatusNotice {
@@ -174,11 +197,22 @@ fn accepted<P: Ports>(
             status: NoticeStatus::Received,
             at: ports.clock().now(),
             reason: None,
+            output: None,
         },
     });
     let effects = std::iter::once(wake).chain(notice);
     let sends = effects.map(|effect| Send { effect, traceparent: traceparent.clone() }).collect();
     Receipt { result: Ok(task_id), sends }
+}
+
+/// The step that the task was to run for fails, and that is told to whom it concerns.
+fn refused_to_parent(refusal: Refusal, parent: Parent, traceparent: Option<String>) -> Receipt {
+    let Parent { task_id, step, .. } = parent;
+    let reason = refusal.to_string();
+    tracing::warn!(%task_id, %step, reason, "the task of a step refused");
+    let outcome = ChildOutcome::Refused { reason };
+    let effect = Effect::ChildEnded(ChildEnded { task_id, step, outcome });
+    Receipt { result: Err(refusal), sends: vec![Send { effect, traceparent }] }
 }
 
 fn refused<P: Ports>(
@@ -200,6 +234,7 @@ fn refused<P: Ports>(
             status: NoticeStatus::Refused,
             at,
             reason: Some(reason.clone()),
+            output: None,
         },
     });
     let kept = Effect::Reject { submission: text.to_owned(), reason };

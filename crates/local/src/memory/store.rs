@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use steward_core::{
     names::TaskId,
     ports::{
-        Created, Document, DocumentKey, DueCursor, DuePage, PortError, Put, Saved, Shared,
+        Created, Document, DocumentKey, DueCursor, DuePage, Kept, PortError, Put, Saved, Shared,
         SharedKey, SharedKind, SharedSaved, StateStore, shard_of,
     },
     task::Task,
@@ -100,7 +100,7 @@ impl StateStore for MemoryStore {
     async fn put_document(
         &self,
         id: &TaskId,
-        _: Timestamp,
+        _: Kept,
         document: &Document,
     ) -> Result<Put, PortError> {
         let operation = || format!("write {} of {id}", document.key);

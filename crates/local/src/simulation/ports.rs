@@ -11,7 +11,7 @@ use steward_core::{
     names::{StepName, TaskId, WorkflowName},
     ports::{
         Attempt, Channel, Clock, Created, Definitions, Document, DocumentKey, DueCursor, DuePage,
-        EventBus, Outgoing, PortError, Ports, Put, Saved, Shared, SharedKey, SharedKind,
+        EventBus, Kept, Outgoing, PortError, Ports, Put, Saved, Shared, SharedKey, SharedKind,
         SharedSaved, StateStore, Timing,
     },
     task::{StepState, Task, later},
@@ -239,11 +239,11 @@ impl StateStore for Seam {
     async fn put_document(
         &self,
         id: &TaskId,
-        complete_by: Timestamp,
+        kept: Kept,
         document: &Document,
     ) -> Result<Put, PortError> {
         let operation = || format!("write {id} {}", document.key);
-        let act = self.memory().store().put_document(id, complete_by, document);
+        let act = self.memory().store().put_document(id, kept, document);
         self.pass(operation, act).await
     }
 
