@@ -17,7 +17,7 @@ use steward_aws::store::DynamoStore;
 use steward_core::{
     command::{Command, CommandId, CommandRecord, Order},
     messages::SchedulerMessage,
-    names::{StepName, TaskId},
+    names::{Part, TaskId},
     ports::{PortError, StateStore},
     task::Task,
     view::TaskView,
@@ -63,7 +63,7 @@ pub(crate) struct ResubmitArgs {
     target: Target,
     /// Which step; all that failed or wait if absent.
     #[arg(long)]
-    step: Option<StepName>,
+    step: Option<Part>,
     /// A JSON merge patch for the task's input, or @FILE with one; a field that is null is removed.
     #[arg(long, value_name = "JSON|@FILE", value_parser = read_json)]
     input: Option<Value>,
@@ -79,7 +79,7 @@ pub(crate) struct SkipArgs {
     target: Target,
     /// Which step; the only one that failed if absent.
     #[arg(long)]
-    step: Option<StepName>,
+    step: Option<Part>,
     /// You have seen that no attempt took effect.
     #[arg(long)]
     did_not_run: bool,
@@ -92,7 +92,7 @@ pub(crate) struct CompleteArgs {
     target: Target,
     /// Which step; the only one that failed if absent.
     #[arg(long)]
-    step: Option<StepName>,
+    step: Option<Part>,
     /// What later steps read as its output, as JSON, or @FILE with it.
     #[arg(long, value_name = "JSON|@FILE", value_parser = read_json, default_value = "null")]
     output: Value,

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use steward_core::{
     command::{CommandId, CommandRecord},
     messages::Action,
-    names::{StepName, TaskId},
+    names::{Part, TaskId},
     ports::{Attempt, Document, DocumentKey, StateStore},
     task::{Progress, StepState, Task},
     view::TaskView,
@@ -67,7 +67,7 @@ struct Line {
     /// When it happened; of what is under way, until when.
     at: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
-    step: Option<StepName>,
+    step: Option<Part>,
     #[serde(skip_serializing_if = "Option::is_none")]
     action: Option<Action>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -154,6 +154,7 @@ fn recorded(task: &Task, document: &Document) -> Line {
             };
             Line::of_attempt(at, of, what)
         }
+        DocumentKey::Result(_) => Line::new(at, "returned its output"),
         DocumentKey::Claim(of) => Line::of_attempt(at, of, "about to call the service"),
         DocumentKey::Failure(of) => told(at, of, "failed", &document.body),
         DocumentKey::Deferral(of) => told(at, of, "deferred", &document.body),
@@ -174,7 +175,7 @@ fn editor<'a>(task: &'a Task, id: &'a CommandId) -> &'a str {
 }
 
 /// What is under way, and until when.
-fn open(step: &StepName, action: Action, progress: &Progress) -> Option<Line> {
+fn open(step: Part, action: Action, progress: &Progress) -> Option<Line> {
     let (number, at, what) = match &progress.state {
         StepState::Running { attempt, complete_by } => {
             (*attempt, *complete_by, "running, must be done by then")
@@ -182,10 +183,14 @@ fn open(step: &StepName, action: Action, progress: &Progress) -> Option<Line> {
         StepState::Waiting { attempt, until, .. } => {
             (*attempt, *until, "waiting, next attempt from then on")
         }
-        StepState::Completed { .. } | StepState::Failed { .. } | StepState::Skipped { .. } => {
-            return None;
+        StepState::HandedOut { attempt, complete_by, .. } => {
+            (*attempt, *complete_by, "handed out, to be answered by then")
         }
+        StepState::Each
+        | StepState::Completed { .. }
+        | StepState::Failed { .. }
+        | StepState::Skipped { .. } => return None,
     };
-    let attempt = Attempt { step: step.clone(), action, number };
+    let attempt = Attempt { step, action, number };
     Some(Line::of_attempt(at, &attempt, what))
 }

@@ -5,19 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use steward_core::{
     messages::Action,
-    names::StepName,
+    names::Part,
     workflow::{StepDefinition, Workflow},
 };
 
 /// The steps of a workflow and the order between them.
 #[derive(Debug)]
 pub(super) struct Graph {
-    steps: BTreeMap<StepName, Node>,
+    steps: BTreeMap<Part, Node>,
 }
 
 #[derive(Debug)]
 struct Node {
-    before: Vec<StepName>,
+    before: Vec<Part>,
     has_undo: bool,
     point_of_no_return: bool,
     failures_max: [u32; 2],
@@ -26,42 +26,46 @@ struct Node {
 impl Graph {
     pub(super) fn of(workflow: &Workflow) -> Self {
         let node = |step: &StepDefinition| Node {
-            before: step.after.clone(),
+            before: step.after.iter().cloned().map(Part::from).collect(),
             has_undo: step.undo.is_some(),
             point_of_no_return: step.point_of_no_return,
             failures_max: [Action::Do, Action::Undo].map(|action| failures_max(step, action)),
         };
         Self {
-            steps: workflow.steps.iter().map(|(name, step)| (name.clone(), node(step))).collect(),
+            steps: workflow
+                .steps
+                .iter()
+                .map(|(name, step)| (Part::from(name.clone()), node(step)))
+                .collect(),
         }
     }
 
-    pub(super) fn steps(&self) -> impl Iterator<Item = &StepName> {
+    pub(super) fn steps(&self) -> impl Iterator<Item = &Part> {
         self.steps.keys()
     }
 
-    pub(super) fn has_undo(&self, step: &StepName) -> bool {
+    pub(super) fn has_undo(&self, step: &Part) -> bool {
         self.steps.get(step).is_some_and(|node| node.has_undo)
     }
 
     /// How often its policy lets a step, or its undo, fail.
-    pub(super) fn failures_max(&self, step: &StepName, action: Action) -> u32 {
+    pub(super) fn failures_max(&self, step: &Part, action: Action) -> u32 {
         let [run, undo] = self.steps.get(step).map_or([0, 0], |node| node.failures_max);
         if action == Action::Do { run } else { undo }
     }
 
     /// The steps past which a task only goes forward.
-    pub(super) fn points_of_no_return(&self) -> impl Iterator<Item = &StepName> {
+    pub(super) fn points_of_no_return(&self) -> impl Iterator<Item = &Part> {
         self.steps.iter().filter(|(_, node)| node.point_of_no_return).map(|(name, _)| name)
     }
 
     /// The steps that `step` names as those it comes after.
-    pub(super) fn directly_before(&self, step: &StepName) -> &[StepName] {
+    pub(super) fn directly_before(&self, step: &Part) -> &[Part] {
         self.steps.get(step).map_or(&[], |node| &node.before)
     }
 
     /// All steps that come before `step`, directly or not.
-    pub(super) fn before(&self, step: &StepName) -> BTreeSet<&StepName> {
+    pub(super) fn before(&self, step: &Part) -> BTreeSet<&Part> {
         let mut found = BTreeSet::new();
         let mut open: Vec<_> = self.steps.get(step).map(|node| &node.before).into_iter().collect();
         while let Some(names) = open.pop() {
@@ -75,7 +79,7 @@ impl Graph {
     }
 
     /// All steps that come after `step`, directly or not.
-    pub(super) fn after(&self, step: &StepName) -> Vec<&StepName> {
+    pub(super) fn after(&self, step: &Part) -> Vec<&Part> {
         self.steps.keys().filter(|other| self.before(other).contains(step)).collect()
     }
 }

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use steward_core::{
     messages::{Action, StepRequest},
-    names::{StepName, TaskId},
+    names::{Part, TaskId},
 };
 
 use super::plan::Millis;
 
 /// A step of a task.
-pub(super) type Item = (TaskId, StepName);
+pub(super) type Item = (TaskId, Part);
 
 /// Something that a step did.
 #[derive(Debug, Clone)]
@@ -56,7 +56,7 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    pub(super) fn account(&self, task_id: &TaskId, step: &StepName) -> Option<&Account> {
+    pub(super) fn account(&self, task_id: &TaskId, step: &Part) -> Option<&Account> {
         self.accounts.get(&(task_id.clone(), step.clone()))
     }
 

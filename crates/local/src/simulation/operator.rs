@@ -3,7 +3,7 @@
 
 use steward_core::{
     command::{Command, Order},
-    names::{StepName, TaskId},
+    names::{Part, TaskId},
     task::{ProcessState, StepState, Task},
 };
 
@@ -78,7 +78,7 @@ impl World {
             .map(|(step, ..)| step.clone())
             .collect();
         let step = state.dice.place(failed.len()).and_then(|place| failed.get(place)).cloned();
-        let did_not_run = |step: &StepName| {
+        let did_not_run = |step: &Part| {
             let account = state.ledger.account(&task.task_id, step);
             account.is_none_or(|account| account.effects.is_empty())
         };

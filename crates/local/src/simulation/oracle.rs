@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use steward_core::{
     events::{BusEvent, Happened},
     messages::{Action, NoticeStatus, SchedulerMessage, StatusNotice, StepRequest},
-    names::{StepName, TaskId, WorkflowName},
+    names::{Part, TaskId, WorkflowName},
     ports::{Attempt, Document, DocumentKey, Outgoing, Queue},
     task::{ProcessState, Progress, StepState, Task},
 };
@@ -25,11 +25,11 @@ const SECOND: Duration = Duration::from_secs(1);
 pub(super) struct Alert {
     pub(super) at: Timestamp,
     pub(super) undo_failed: bool,
-    pub(super) steps: Vec<StepName>,
+    pub(super) steps: Vec<Part>,
 }
 
 /// A step's attempt, of a task.
-type AttemptOf = (TaskId, StepName, Action, u32);
+type AttemptOf = (TaskId, Part, Action, u32);
 
 /// What the oracle has seen, and what it holds against it.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub(super) struct Oracle {
     /// When the save that began a wait was made, and for how long it is.
     waits: BTreeMap<AttemptOf, (Timestamp, Timestamp)>,
     /// Steps and undos that an operator completed or skipped.
-    by_hand: BTreeSet<(TaskId, StepName, Action)>,
+    by_hand: BTreeSet<(TaskId, Part, Action)>,
     pub(super) notices: BTreeSet<(String, String, i64)>,
     pub(super) alerts: BTreeMap<TaskId, Vec<Alert>>,
     pub(super) findings: Vec<String>,
@@ -78,7 +78,7 @@ impl Oracle {
     }
 
     /// Whether an operator settled a step, or its undo.
-    pub(super) fn is_by_hand(&self, task_id: &TaskId, step: &StepName, action: Action) -> bool {
+    pub(super) fn is_by_hand(&self, task_id: &TaskId, step: &Part, action: Action) -> bool {
         self.by_hand.contains(&(task_id.clone(), step.clone(), action))
     }
 
@@ -111,9 +111,9 @@ impl Oracle {
         self.check_due(after, now);
         self.check_end(before, after);
         for (step, action, progress) in after.actions() {
-            let old = before.progress(step, action);
+            let old = before.progress(&step, action);
             let at = Attempt { step: step.clone(), action, number: progress.state.attempt() };
-            let of = describe(id, step, action);
+            let of = describe(id, &step, action);
             self.check_document(&of, &at, progress, old, documents, id);
             self.check_progress(&of, &at, old, progress, (before, after), now);
         }
@@ -130,12 +130,14 @@ impl Oracle {
             }
             Some(due) => {
                 let last = task.actions().filter_map(|(.., progress)| match progress.state {
-                    StepState::Running { complete_by, .. } => Some(complete_by),
+                    StepState::Running { complete_by, .. }
+                    | StepState::HandedOut { complete_by, .. } => Some(complete_by),
                     // A second for what a save takes.
                     StepState::Waiting { until, .. } if task.paused_at.is_none() => {
                         Some(until.max(now + self.skew) + self.pickup_within + SECOND)
                     }
-                    StepState::Waiting { .. }
+                    StepState::Each
+                    | StepState::Waiting { .. }
                     | StepState::Completed { .. }
                     | StepState::Failed { .. }
                     | StepState::Skipped { .. } => None,
@@ -184,7 +186,11 @@ impl Oracle {
                     self.find(format!("{of}: a reply was taken after complete-by"));
                 }
             }
-            StepState::Running { .. } | StepState::Waiting { .. } | StepState::Failed { .. } => {
+            StepState::Running { .. }
+            | StepState::HandedOut { .. }
+            | StepState::Each
+            | StepState::Waiting { .. }
+            | StepState::Failed { .. } => {
                 self.by_hand.remove(&hand);
             }
         }
@@ -248,6 +254,7 @@ impl Oracle {
     /// A message was sent.
     pub(super) fn sent(&mut self, message: &Outgoing) {
         match &message.queue {
+            Queue::Submissions => {}
             Queue::Agent(_) => self.asked(&message.body),
             Queue::Scheduler => {
                 if let Ok(SchedulerMessage::Reply(reply)) = serde_json::from_str(&message.body) {
@@ -375,11 +382,11 @@ impl Oracle {
             return self.find(format!("{of} took effect, and there is no such task"));
         };
         let mut found = Vec::new();
-        let account = |step: &StepName| ledger.account(task_id, step);
+        let account = |step: &Part| ledger.account(task_id, step);
         if account(step).is_some_and(|account| !account.effects.is_empty()) {
             found.push(format!("{of} took effect twice"));
         }
-        let undone = |step: &&StepName| account(step).is_some_and(|a| a.undo_called);
+        let undone = |step: &&Part| account(step).is_some_and(|a| a.undo_called);
         if let Some(undone) = std::iter::once(step).chain(graph.before(step)).find(undone) {
             found.push(format!("{of} took effect after the undo of {undone}"));
         }
@@ -401,7 +408,7 @@ impl Oracle {
 }
 
 /// As people say it: `order-1 undo of charge`.
-pub(super) fn describe(task_id: &TaskId, step: &StepName, action: Action) -> String {
+pub(super) fn describe(task_id: &TaskId, step: &Part, action: Action) -> String {
     match action {
         Action::Do => format!("{task_id} step {step}"),
         Action::Undo => format!("{task_id} undo of {step}"),

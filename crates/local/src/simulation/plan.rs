@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, ops::Range, time::Duration};
 use anyhow::Result;
 use steward_core::{
     command::Order,
-    names::{AgentName, TaskId},
+    names::{AgentName, Part, TaskId},
     ports::Timing,
     workflow::Workflow,
 };
@@ -276,8 +276,9 @@ fn commands(
 /// An order that may make sense, of an operator who knows no more than the task's record says.
 pub(super) fn random_order(workflow: &Workflow, dice: &mut Dice) -> Order {
     let place = dice.place(workflow.steps.len());
-    let step =
-        place.and_then(|place| workflow.steps.get_index(place)).map(|(name, _)| name.clone());
+    let step = place
+        .and_then(|place| workflow.steps.get_index(place))
+        .map(|(name, _)| Part::from(name.clone()));
     let step = step.filter(|_| dice.chance(0.6));
     let output = serde_json::json!({ "by": "hand" });
     match dice.within(0..=9) {

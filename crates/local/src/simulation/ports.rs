@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use steward_core::{
     events::BusEvent,
     messages::Action,
-    names::{StepName, TaskId, WorkflowName},
+    names::{Part, TaskId, WorkflowName},
     ports::{
         Attempt, Channel, Clock, Created, Definitions, Document, DocumentKey, DueCursor, DuePage,
         EventBus, Kept, Outgoing, PortError, Ports, Put, Saved, Shared, SharedKey, SharedKind,
@@ -351,11 +351,14 @@ fn unsent(operation: &str) -> PortError {
 
 /// The outputs that a task refers to.
 fn outputs(task: &Task) -> Vec<DocumentKey> {
-    let completed = |(step, action, state): (&StepName, Action, &StepState)| match state {
-        StepState::Completed { attempt: number } => {
-            Some(DocumentKey::Output(Attempt { step: step.clone(), action, number: *number }))
+    let completed = |(step, action, state): (Part, Action, &StepState)| match state {
+        StepState::Completed { attempt: number } if *number > 0 => {
+            Some(DocumentKey::Output(Attempt { step, action, number: *number }))
         }
-        StepState::Running { .. }
+        StepState::Completed { .. }
+        | StepState::Running { .. }
+        | StepState::HandedOut { .. }
+        | StepState::Each
         | StepState::Waiting { .. }
         | StepState::Failed { .. }
         | StepState::Skipped { .. } => None,

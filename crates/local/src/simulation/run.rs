@@ -235,6 +235,8 @@ impl Run {
             version: None,
             input: json!({ "amount": task.amount }),
             reply_to: Some(REPLY_QUEUE.to_owned()),
+            parent: None,
+            undo: false,
         });
     }
 

@@ -2,7 +2,7 @@
 
 use steward_core::{
     messages::Action,
-    names::{StepName, TaskId},
+    names::{Part, TaskId},
     task::{ProcessState, StepState, Task},
 };
 
@@ -63,29 +63,31 @@ impl Case<'_> {
         &self.task.task_id
     }
 
-    fn effects(&self, step: &StepName) -> usize {
+    fn effects(&self, step: &Part) -> usize {
         self.ledger.account(self.id(), step).map_or(0, |account| account.effects.len())
     }
 
-    fn stands(&self, step: &StepName) -> bool {
+    fn stands(&self, step: &Part) -> bool {
         self.ledger.account(self.id(), step).is_some_and(|account| account.stands())
     }
 
     /// Whether the step did something that its undo should take back, and has not.
-    fn is_left(&self, step: &StepName) -> bool {
+    fn is_left(&self, step: &Part) -> bool {
         let by_hand = self.oracle.is_by_hand(self.id(), step, Action::Undo);
         self.graph.has_undo(step) && self.stands(step) && !by_hand
     }
 
-    fn judge_step(&self, step: &StepName) -> Option<String> {
-        let record = self.task.steps.get(step);
+    fn judge_step(&self, step: &Part) -> Option<String> {
+        let record = self.task.record(step);
         let by_hand = self.oracle.is_by_hand(self.id(), step, Action::Do);
         let effects = self.effects(step);
         let passed = record.is_some_and(|record| match record.run.state {
             StepState::Completed { .. } | StepState::Skipped { .. } => true,
-            StepState::Running { .. } | StepState::Waiting { .. } | StepState::Failed { .. } => {
-                false
-            }
+            StepState::Running { .. }
+            | StepState::HandedOut { .. }
+            | StepState::Each
+            | StepState::Waiting { .. }
+            | StepState::Failed { .. } => false,
         });
         match self.task.process_state {
             ProcessState::Processed if !passed => {

@@ -145,6 +145,7 @@ impl World {
     pub(super) fn carry(&self, message: &Outgoing) {
         let now = self.now();
         let feed = match &message.queue {
+            Queue::Submissions => Feed::Submissions,
             Queue::Scheduler => Feed::Scheduler,
             Queue::Agent(name) => Feed::Agent(name.clone()),
             Queue::Client(_) | Queue::Rejected => return self.state().oracle.sent(message),
