@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, fmt};
 
 use steward_core::{
     command::Order,
-    messages::{Action, Outcome},
-    names::StepName,
+    messages::{Action, Answer, ChildOutcome, Outcome},
+    names::Part,
     task::{Progress, StepState, Task},
     transition::{Event, Transition},
 };
@@ -98,6 +98,19 @@ pub(crate) fn kind(event: &Event) -> &'static str {
             (Action::Undo, Outcome::Failed { .. }) => "undo failed",
             (Action::Undo, Outcome::Deferred { .. }) => "undo deferred",
         },
+        Event::Answered { answer, .. } => match answer {
+            Answer::Completed { .. } => "answer completed",
+            Answer::Failed { .. } => "answer failed",
+            Answer::Heartbeat => "heartbeat",
+        },
+        Event::Asked(Action::Do) => "asked for",
+        Event::Asked(Action::Undo) => "asked to be undone",
+        Event::ChildEnded { outcome, .. } => match outcome {
+            ChildOutcome::Processed { .. } => "task processed",
+            ChildOutcome::Undone { .. } => "task undone",
+            ChildOutcome::Error { .. } => "task in error",
+            ChildOutcome::Refused { .. } => "task refused",
+        },
         Event::Commanded(command) => match command.order {
             Order::Resubmit { .. } => "resubmit",
             Order::Skip { .. } => "skip",
@@ -111,7 +124,7 @@ pub(crate) fn kind(event: &Event) -> &'static str {
 }
 
 /// All kinds of events.
-pub(crate) const KINDS: [&str; 16] = [
+pub(crate) const KINDS: [&str; 25] = [
     "wake",
     "swept",
     "alert sent",
@@ -121,6 +134,15 @@ pub(crate) const KINDS: [&str; 16] = [
     "undo completed",
     "undo failed",
     "undo deferred",
+    "answer completed",
+    "answer failed",
+    "heartbeat",
+    "asked for",
+    "asked to be undone",
+    "task processed",
+    "task undone",
+    "task in error",
+    "task refused",
     "resubmit",
     "skip",
     "complete",
@@ -149,7 +171,14 @@ fn words(before: &Task, event: &Event, after: &Task) -> String {
             }
         }
         Event::Commanded(_) if is_refused(after) => "command refused",
-        Event::Wake | Event::AlertSent { .. } | Event::Commanded(_) => kind(event),
+        Event::Answered { step, .. } | Event::ChildEnded { step, .. } => {
+            let failed = after.record(step).is_some_and(|record| record.run.state.is_failed());
+            let answered = matches!(event, Event::Answered { .. });
+            if failed && answered { "answer failed" } else { kind(event) }
+        }
+        Event::Wake | Event::AlertSent { .. } | Event::Commanded(_) | Event::Asked(_) => {
+            kind(event)
+        }
     };
     format!("{said}{impossible}")
 }
@@ -178,13 +207,22 @@ fn swept(before: &Task, after: &Task) -> &'static str {
 /// Whether something failed that no agent has seen.
 fn is_impossible(before: &Task, event: &Event, after: &Task) -> bool {
     let count = |progress: Option<&Progress>| progress.map_or(0, |p| p.failure_count);
-    let answered = |step: &StepName, action| matches!(event, Event::Replied(reply) if reply.step == *step && reply.action == action);
+    let answered = |part: &Part, of| match event {
+        Event::Replied(reply) => reply.step == *part && reply.action == of,
+        Event::Answered { step, .. } => step == part && of == Action::Do,
+        Event::ChildEnded { step, .. } => step == part,
+        Event::Wake
+        | Event::Swept
+        | Event::Commanded(_)
+        | Event::Asked(_)
+        | Event::AlertSent { .. } => false,
+    };
     *event != Event::Swept
         && after.actions().any(|(step, action, progress)| {
-            let old = before.progress(step, action);
+            let old = before.progress(&step, action);
             let renewed = old.is_some_and(|old| old.state.attempt() < progress.state.attempt());
             progress.state.is_failed()
                 && (progress.failure_count > count(old) || renewed)
-                && !answered(step, action)
+                && !answered(&step, action)
         })
 }
