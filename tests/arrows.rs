@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt};
 
 use steward_core::{
     command::Order,
-    messages::{Action, Answer, ChildOutcome, Outcome},
+    messages::{Action, Answer, Outcome},
     names::Part,
     task::{Progress, StepState, Task},
     transition::{Event, Transition},
@@ -63,7 +63,8 @@ fn states(cell: &str) -> Vec<&str> {
 fn events(cell: &str) -> Vec<String> {
     let (said, rest) =
         cell.split_once(", ").map_or((cell, None), |(said, rest)| (said, Some(rest)));
-    let replies = KINDS.into_iter().filter(|kind| kind.contains(' ') && *kind != "alert sent");
+    let is_reply = |kind: &&str| kind.starts_with("step ") || kind.starts_with("undo ");
+    let replies = KINDS.into_iter().filter(is_reply);
     let said: Vec<_> =
         if said == "any reply" { replies.collect() } else { said.split('/').collect() };
     let rest = rest.map(|rest| format!(", {rest}")).unwrap_or_default();
@@ -98,19 +99,11 @@ pub(crate) fn kind(event: &Event) -> &'static str {
             (Action::Undo, Outcome::Failed { .. }) => "undo failed",
             (Action::Undo, Outcome::Deferred { .. }) => "undo deferred",
         },
-        Event::Answered { answer, .. } => match answer {
-            Answer::Completed { .. } => "answer completed",
-            Answer::Failed { .. } => "answer failed",
-            Answer::Heartbeat => "heartbeat",
-        },
+        Event::Answered { answer: Answer::Heartbeat, .. } => "heartbeat",
+        Event::Answered { .. } => "answered",
         Event::Asked(Action::Do) => "asked for",
         Event::Asked(Action::Undo) => "asked to be undone",
-        Event::ChildEnded { outcome, .. } => match outcome {
-            ChildOutcome::Processed { .. } => "task processed",
-            ChildOutcome::Undone { .. } => "task undone",
-            ChildOutcome::Error { .. } => "task in error",
-            ChildOutcome::Refused { .. } => "task refused",
-        },
+        Event::ChildEnded { .. } => "its task ended",
         Event::Commanded(command) => match command.order {
             Order::Resubmit { .. } => "resubmit",
             Order::Skip { .. } => "skip",
@@ -124,7 +117,7 @@ pub(crate) fn kind(event: &Event) -> &'static str {
 }
 
 /// All kinds of events.
-pub(crate) const KINDS: [&str; 25] = [
+pub(crate) const KINDS: [&str; 21] = [
     "wake",
     "swept",
     "alert sent",
@@ -134,15 +127,11 @@ pub(crate) const KINDS: [&str; 25] = [
     "undo completed",
     "undo failed",
     "undo deferred",
-    "answer completed",
-    "answer failed",
+    "answered",
     "heartbeat",
     "asked for",
     "asked to be undone",
-    "task processed",
-    "task undone",
-    "task in error",
-    "task refused",
+    "its task ended",
     "resubmit",
     "skip",
     "complete",
@@ -171,16 +160,31 @@ fn words(before: &Task, event: &Event, after: &Task) -> String {
             }
         }
         Event::Commanded(_) if is_refused(after) => "command refused",
+        Event::Answered { answer: Answer::Heartbeat, .. } => kind(event),
+        // Whoever says it: what becomes of the step is the same.
         Event::Answered { step, .. } | Event::ChildEnded { step, .. } => {
-            let failed = after.record(step).is_some_and(|record| record.run.state.is_failed());
-            let answered = matches!(event, Event::Answered { .. });
-            if failed && answered { "answer failed" } else { kind(event) }
+            settled(before, after, step)
         }
-        Event::Wake | Event::AlertSent { .. } | Event::Commanded(_) | Event::Asked(_) => {
-            kind(event)
-        }
+        Event::Asked(Action::Do) => "wake",
+        Event::Wake
+        | Event::AlertSent { .. }
+        | Event::Commanded(_)
+        | Event::Asked(Action::Undo) => kind(event),
     };
     format!("{said}{impossible}")
+}
+
+/// What became of a step that someone else than an agent spoke of.
+fn settled(before: &Task, after: &Task, step: &Part) -> &'static str {
+    let record = after.record(step);
+    let undoing = before.record(step).is_some_and(|record| record.undo.is_some());
+    let failed = |progress: &Progress| progress.state.is_failed();
+    match record.and_then(|record| record.undo.as_ref()).filter(|_| undoing) {
+        Some(undo) if failed(undo) => "undo failed",
+        Some(_) => "undo completed",
+        None if record.is_some_and(|record| failed(&record.run)) => "step failed",
+        None => "step completed",
+    }
 }
 
 fn is_refused(after: &Task) -> bool {
@@ -217,6 +221,10 @@ fn is_impossible(before: &Task, event: &Event, after: &Task) -> bool {
         | Event::Asked(_)
         | Event::AlertSent { .. } => false,
     };
+    let no_output = |task: &Task| task.error.as_ref().is_some_and(|e| e.starts_with("output: "));
+    if no_output(after) && !no_output(before) {
+        return true;
+    }
     *event != Event::Swept
         && after.actions().any(|(step, action, progress)| {
             let old = before.progress(&step, action);

@@ -10,7 +10,7 @@ use steward_core::{
     limits,
     messages::{Action, StepRequest, Submission},
     names::{Part, StepName},
-    task::{ProcessState, StepRecord, StepState, Task},
+    task::{ProcessState, Progress, StepRecord, StepState, Task},
     transition::{Context, Event},
     workflow::Workflow,
 };
@@ -471,7 +471,13 @@ fn all_sent(before: &Task, after: &Task, effects: &[Effect]) -> bool {
 }
 
 fn keeps_steps(before: &Task, after: &Task) -> bool {
-    before.actions().all(|(step, action, _)| after.progress(&step, action).is_some())
+    let never_began =
+        |progress: &Progress| progress.state.is_failed() && progress.state.attempt() == 0;
+    before.actions().all(|(step, action, progress)| {
+        after.progress(&step, action).is_some()
+            || after.steps.get(&step.step).is_some_and(|record| record.items.is_some())
+            || never_began(progress)
+    })
 }
 
 /// A request is that of the attempt that runs, for the step's own agent, and repeatable.

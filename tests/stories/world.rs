@@ -292,7 +292,9 @@ fn reads(answer: &Transition) -> bool {
                 record.items.is_some()
                     || matches!(
                         record.run.state,
-                        StepState::Skipped { attempt: 0 } | StepState::Waiting { attempt: 0, .. }
+                        StepState::Skipped { attempt: 0 }
+                            | StepState::Waiting { attempt: 0, .. }
+                            | StepState::Completed { attempt: 0 }
                     )
             });
             let refused = task.commands.iter().any(|record| record.refused.is_some());
