@@ -359,7 +359,7 @@ fn replied<'a>(
         return Decision::Illegal(format!("a reply to attempt {attempt} at {of}, of {newest}"));
     }
     if *attempt < newest {
-        return Decision::ignore(Ignored::StaleReply);
+        return stale(task, reply, context);
     }
     match &progress.state {
         StepState::Running { complete_by, .. } if context.now > *complete_by => {
@@ -376,12 +376,8 @@ fn replied<'a>(
             change.record(reply);
             Decision::Change(change)
         }
-        StepState::Waiting { .. } if !context.redelivered => Decision::ignore(Ignored::StaleReply),
         // The supervisor has given this attempt up, or it was this reply that deferred the step.
-        StepState::Waiting { .. } => {
-            let (send, tell) = (running(task, is_again), wakes(task, context));
-            Decision::Ignore { reason: Ignored::StaleReply, send, tell }
-        }
+        StepState::Waiting { .. } => stale(task, reply, context),
         StepState::Completed { .. } | StepState::Failed { .. } | StepState::Skipped { .. }
             if !context.redelivered =>
         {
@@ -401,10 +397,24 @@ fn replied<'a>(
     }
 }
 
-/// Whether a step of a task that is being undone was deferred.
+/// A reply to an attempt that was given up or deferred. It may be on record, and have started undos,
+/// and others whose wait was over.
+fn stale<'a>(task: &Task, reply: &StepReply, context: Context<'_>) -> Decision<'a> {
+    let reason = Ignored::StaleReply;
+    if !context.redelivered {
+        return Decision::ignore(reason);
+    }
+    let again = |name: &StepName, action, number| {
+        let is_other = (name, action) != (&reply.step, reply.action);
+        is_other && (action == Action::Undo || is_again(name, action, number))
+    };
+    Decision::Ignore { reason, send: running(task, again), tell: wakes(task, context) }
+}
+
+/// Whether a step of a task that goes backward was deferred.
 fn is_only_awaited(task: &Task, reply: &StepReply) -> bool {
     let deferred = matches!(reply.outcome, Outcome::Deferred { .. });
-    deferred && reply.action == Action::Do && task.process_state == ProcessState::Undoing
+    deferred && reply.action == Action::Do && task.direction() == Action::Undo
 }
 
 /// A command that is on record is not carried out again.
