@@ -12,5 +12,5 @@
 )]
 
 mod arrows;
-// mod exploration;
+mod exploration;
 mod stories;

@@ -365,7 +365,8 @@ fn lost(after: &World, event: &Event, effects: &[Effect], applied: bool) -> Opti
         let attempt = Attempt { step: step.clone(), action, number };
         is_lost(&until).then_some((attempt, until))
     });
-    let owed = Owed { event: event.clone(), waits: waits.collect() };
+    let left = is_lost(&after.now);
+    let owed = Owed { event: event.clone(), waits: waits.collect(), left };
     lost.owed = comes_back.then_some(owed);
     Some(lost)
 }

@@ -44,6 +44,8 @@ pub(super) struct Owed {
     pub(super) event: Event,
     /// Waits of which nobody was told, with their ends.
     pub(super) waits: BTreeMap<Attempt, Timestamp>,
+    /// Whether the scheduler was to be woken at once.
+    pub(super) left: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -94,8 +96,8 @@ impl World {
             self.hash_task(task, setting, to);
         }
         self.hash_dispatches(to);
-        if let Some(Owed { event, waits }) = &self.owed {
-            format!("{event:?}").hash(to);
+        if let Some(Owed { event, waits, left }) = &self.owed {
+            (format!("{event:?}"), left).hash(to);
             waits.iter().for_each(|(of, at)| (of, self.seconds_until(*at, setting)).hash(to));
         }
         (self.alerted, self.budget).hash(to);
