@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::answer::{broken_connection, failure, refusal};
+use super::answer::{Problem, broken_connection, failure, refusal};
 use super::fault::digest;
 use super::ledger::ServiceLedger;
 use super::{Effect, Fault, FaultKind, FaultPlan, Page, Service};
@@ -54,6 +54,8 @@ struct Done {
     page: String,
     asked: Asked,
     answer: Value,
+    /// Whether it has been taken back under the same name.
+    is_gone: bool,
 }
 
 /// What was asked: a repeat asks the same.
@@ -193,8 +195,8 @@ impl Book {
         self.ledger.page_mut(name)
     }
 
-    /// Takes effect under `name` by `make`, once: a repeat gets the first answer, word for word, and
-    /// anything else under that name gets `taken`.
+    /// Takes effect under `name` by `make`, once: a repeat gets the first answer, word for word, one
+    /// that comes after it was taken back gets [`GONE`], and anything else under that name `taken`.
     pub(super) fn once(
         &mut self,
         name: &str,
@@ -204,6 +206,10 @@ impl Book {
         make: impl FnOnce(&mut Page, &Asked) -> Value,
     ) -> Response {
         match self.done.get(name) {
+            Some(done) if done.asked == asked && done.is_gone => {
+                self.page(page).deduplicated += 1;
+                GONE.into_response()
+            }
             Some(done) if done.asked == asked => {
                 let answer = done.answer.clone();
                 self.page(page).deduplicated += 1;
@@ -217,20 +223,31 @@ impl Book {
             }
             None => {
                 let answer = make(self.page(page), &asked);
-                let done = Done { page: page.to_owned(), asked, answer: answer.clone() };
+                let page = page.to_owned();
+                let done = Done { page, asked, answer: answer.clone(), is_gone: false };
                 self.done.insert(name.to_owned(), done);
                 (StatusCode::CREATED, Json(answer)).into_response()
             }
         }
     }
 
-    /// Undoes the one thing of this name, if it stands, and forgets the name. `key` is the call's.
-    pub(super) fn remove(&mut self, name: &str, key: &str) {
-        if let Some(done) = self.done.remove(name) {
-            self.page(&done.page).undo(key, |effect: &Effect| effect.id == name);
+    /// Takes back the one thing of this name, if it stands. The name stays used up: a repeat of the
+    /// call that made it may still be under way. `key` is that of the call which takes it back.
+    pub(super) fn take_back(&mut self, name: &str, key: &str) {
+        let Self { ledger, done, .. } = self;
+        if let Some(done) = done.get_mut(name) {
+            done.is_gone = true;
+            ledger.page_mut(&done.page).undo(key, |effect: &Effect| effect.id == name);
         }
     }
 }
+
+/// The answer to who asks again for what has been taken back.
+const GONE: Problem = Problem {
+    status: StatusCode::GONE,
+    name: "taken-back",
+    title: "This was made, and has been taken back",
+};
 
 /// Whether a caller may choose this id.
 pub(super) fn is_id(text: &str) -> bool {

@@ -28,8 +28,8 @@ pub struct Page {
     pub effects: Vec<Effect>,
     /// Calls that arrived well formed, undos and those that met a fault included.
     pub calls: u64,
-    /// Calls that repeated an idempotency key, or asked for what there is under their id, and were
-    /// given the first answer again.
+    /// Calls that repeated an idempotency key, or asked again for what there is or was under their id,
+    /// and had no effect of their own.
     pub deduplicated: u64,
     /// Calls that used an idempotency key or an id again for something else: a mistake of the caller's.
     pub keys_reused: u64,
@@ -93,7 +93,7 @@ impl Ledger {
         self.all().map(|page| page.calls).sum()
     }
 
-    /// Calls to all services that were given an earlier call's answer.
+    /// Calls to all services that were recognised as repeats.
     #[must_use]
     pub fn deduplicated_total(&self) -> u64 {
         self.all().map(|page| page.deduplicated).sum()

@@ -32,9 +32,10 @@
 //!
 //! These go by ids that the caller chooses, and no header is wanted. The first `PUT` of an id is
 //! answered with 201, the same again with 200 and the same answer, anything else with 409. A
-//! `DELETE` is always answered with 204. Bookings, drones and deliveries name their `package`, and
-//! the book has a page for each package. An assessment says whether the way from `pickup` to
-//! `dropoff`, each a `lat` and a `lon`, is too far for a drone, and changes nothing.
+//! `DELETE` is always answered with 204, and then the same `PUT` again with 410. Bookings, drones and
+//! deliveries name their `package`, and the book has a page for each package. An assessment says
+//! whether the way from `pickup` to `dropoff`, each a `lat` and a `lon`, is too far for a drone, and
+//! changes nothing.
 //!
 //! A service cannot answer one HTTP request twice. The nearest thing is a request that arrives
 //! twice, and the memory of what took effect covers it: the repeat gets the first answer, word for

@@ -1,6 +1,10 @@
 //! Services that keep things under ids which their callers choose: packages, bookings, drones and
 //! deliveries. `PUT` makes the thing, once: 201, and for a repeat the same answer again. `DELETE`
-//! takes it away, and where there is none it has succeeded too.
+//! takes it back, and where there is none it has succeeded too.
+//!
+//! An id is used up once its thing was taken back: then a repeat of the `PUT` gets 410. Messages may
+//! come twice and late, so a `PUT` that has long been answered can come again after the `DELETE`, and
+//! must not make a thing that nobody will take back.
 //!
 //! A thing's page in the book is that of its package, whatever its own id: two drones under two ids
 //! are still two drones for one package.
@@ -46,10 +50,10 @@ pub(super) fn routes(plural: &'static str, noun: &'static str) -> Router<Arc<Des
             Err(problem) => problem.into_response(),
         }
     };
-    let take_away = async move |State(desk): State<Arc<Desk>>, Path(id): Path<String>| {
-        take_away(&desk, things, &id).await
+    let take_back = async move |State(desk): State<Arc<Desk>>, Path(id): Path<String>| {
+        take_back(&desk, things, &id).await
     };
-    Router::new().route(&format!("/{plural}/{{id}}"), put(make).delete(take_away))
+    Router::new().route(&format!("/{plural}/{{id}}"), put(make).delete(take_back))
 }
 
 async fn make(desk: &Desk, Things { plural, noun }: Things, wish: Wish) -> Response {
@@ -79,12 +83,12 @@ const TAKEN: Problem = Problem {
     title: "There is something else under this id",
 };
 
-async fn take_away(desk: &Desk, Things { plural, .. }: Things, id: &str) -> Response {
+async fn take_back(desk: &Desk, Things { plural, .. }: Things, id: &str) -> Response {
     let key = format!("DELETE /{plural}/{id}");
     let page = desk.page_of(id).unwrap_or_else(|| id.to_owned());
     let arrival = Arrival { operation: Operation::Undo, key: &key, page: &page };
     let act = |book: &mut Book| {
-        book.remove(id, &key);
+        book.take_back(id, &key);
         StatusCode::NO_CONTENT.into_response()
     };
     desk.serve(arrival, act).await

@@ -139,12 +139,25 @@ async fn cancelling_does_no_harm_where_nothing_is_and_is_harmless_twice() {
 }
 
 #[tokio::test]
-async fn drone_that_comes_after_its_cancellation_is_a_second_one() {
+async fn put_that_comes_again_after_the_cancellation_makes_no_second_drone() {
     let world = world(healthy()).await;
     world.schedule("d-1").await;
     world.cancel("d-1").await;
-    assert_eq!(world.schedule("d-1").await.status(), StatusCode::CREATED);
-    assert_eq!(world.drones(), (2, 1));
+    for _ in 0..2 {
+        let late = world.schedule("d-1").await;
+        assert_eq!(late.status(), StatusCode::GONE);
+        assert_eq!(type_of(late).await, "urn:problem-type:taken-back");
+    }
+    assert_eq!(world.drones(), (1, 0));
+    assert_eq!(world.cancel("d-1").await, StatusCode::NO_CONTENT);
+}
+
+#[tokio::test]
+async fn first_drone_after_a_cancellation_of_none_is_the_callers_mistake_and_is_in_the_book() {
+    let world = world(healthy()).await;
+    world.cancel("p-1").await;
+    assert_eq!(world.schedule("p-1").await.status(), StatusCode::CREATED);
+    assert_eq!(world.drones(), (1, 1));
 }
 
 #[tokio::test]
