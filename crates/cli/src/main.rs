@@ -16,6 +16,7 @@ mod local;
 mod operate;
 mod redrive;
 mod retry_all;
+mod scenario;
 mod show;
 mod simulate;
 mod table;
@@ -32,7 +33,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run orders through misbehaving services, everything embedded, and audit the result.
+    /// Run tasks through misbehaving services, everything embedded, and audit the result.
     Demo(demo::DemoArgs),
     /// Host your own workflows and services in this process, until Ctrl-C.
     Local(local::LocalArgs),
