@@ -2,7 +2,7 @@
 //! tasks of steps, what a task returns, and how all of it is undone.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
@@ -91,13 +91,13 @@ impl World {
         documents[0].body.clone()
     }
 
-    /// How often each path was called.
+    /// How many different things each path was asked for: any call may come twice.
     fn counts(&self) -> BTreeMap<String, usize> {
-        let mut counts = BTreeMap::new();
-        for (path, _) in self.calls.lock().unwrap().iter() {
-            *counts.entry(path.clone()).or_default() += 1;
+        let mut asked = BTreeMap::<String, BTreeSet<String>>::new();
+        for (path, body) in self.calls.lock().unwrap().iter() {
+            asked.entry(path.clone()).or_default().insert(body.to_string());
         }
-        counts
+        asked.into_iter().map(|(path, asked)| (path, asked.len())).collect()
     }
 }
 
