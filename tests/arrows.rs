@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, fmt};
 use steward_core::{
     command::Order,
     messages::{Action, Outcome},
-    names::StepName,
+    names::Part,
     task::{Progress, StepState, Task},
     transition::{Event, Transition},
 };
@@ -90,6 +90,9 @@ pub(crate) fn kind(event: &Event) -> &'static str {
         Event::Wake => "wake",
         Event::Swept => "swept",
         Event::AlertSent { .. } => "alert sent",
+        Event::Answered { .. } => "answered",
+        Event::Asked(_) => "asked",
+        Event::ChildEnded { .. } => "child ended",
         Event::Replied(reply) => match (reply.action, &reply.outcome) {
             (Action::Do, Outcome::Completed { .. }) => "step completed",
             (Action::Do, Outcome::Failed { .. }) => "step failed",
@@ -149,7 +152,12 @@ fn words(before: &Task, event: &Event, after: &Task) -> String {
             }
         }
         Event::Commanded(_) if is_refused(after) => "command refused",
-        Event::Wake | Event::AlertSent { .. } | Event::Commanded(_) => kind(event),
+        Event::Wake
+        | Event::AlertSent { .. }
+        | Event::Commanded(_)
+        | Event::Answered { .. }
+        | Event::Asked(_)
+        | Event::ChildEnded { .. } => kind(event),
     };
     format!("{said}{impossible}")
 }
@@ -178,13 +186,13 @@ fn swept(before: &Task, after: &Task) -> &'static str {
 /// Whether something failed that no agent has seen.
 fn is_impossible(before: &Task, event: &Event, after: &Task) -> bool {
     let count = |progress: Option<&Progress>| progress.map_or(0, |p| p.failure_count);
-    let answered = |step: &StepName, action| matches!(event, Event::Replied(reply) if reply.step == *step && reply.action == action);
+    let answered = |step: &Part, action| matches!(event, Event::Replied(reply) if reply.step == *step && reply.action == action);
     *event != Event::Swept
         && after.actions().any(|(step, action, progress)| {
-            let old = before.progress(step, action);
+            let old = before.progress(&step, action);
             let renewed = old.is_some_and(|old| old.state.attempt() < progress.state.attempt());
             progress.state.is_failed()
                 && (progress.failure_count > count(old) || renewed)
-                && !answered(step, action)
+                && !answered(&step, action)
         })
 }

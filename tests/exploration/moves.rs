@@ -8,17 +8,18 @@ use steward_core::{
     command::{Command, Order},
     effects::Effect,
     messages::{Action, Outcome, StepReply, Submission},
-    names::{StepName, TaskId},
+    names::{Part, TaskId},
     ports::{Attempt, DocumentKey},
     submission::accept,
     task::{ProcessState, StepState, Task, later},
-    transition::{Context, Event, Transition, needs, transition},
+    transition::{Context, Documents, Event, Transition, Wanted, transition},
 };
 
 use super::{
     laws::{self, Change},
     said::{said_event, said_outcome},
     settings::{Ending, Setting},
+    states::is_awaited,
     world::{Dispatch, Owed, Truth, World},
 };
 
@@ -92,7 +93,7 @@ pub(super) fn moves(setting: &Setting, world: &World) -> Vec<Move> {
 }
 
 /// What an agent says that did what it was asked.
-pub(super) fn completed(step: &StepName, number: u32) -> Outcome {
+pub(super) fn completed(step: &Part, number: u32) -> Outcome {
     Outcome::Completed { output: json!({ "id": format!("{step}-{number}") }) }
 }
 
@@ -141,10 +142,15 @@ fn next_instant(setting: &Setting, world: &World, task: &Task) -> Option<Timesta
     }
     for (_, _, progress) in task.actions() {
         match progress.state {
-            StepState::Running { complete_by: at, .. } | StepState::Waiting { until: at, .. } => {
+            StepState::Running { complete_by: at, .. }
+            | StepState::HandedOut { complete_by: at, .. }
+            | StepState::Waiting { until: at, .. } => {
                 instants.insert(at);
             }
-            StepState::Completed { .. } | StepState::Failed { .. } | StepState::Skipped { .. } => {}
+            StepState::Each
+            | StepState::Completed { .. }
+            | StepState::Failed { .. }
+            | StepState::Skipped { .. } => {}
         }
     }
     let skew = setting.timing.clock_skew;
@@ -179,6 +185,8 @@ fn submit(setting: &Setting, world: &World) -> Outcomes {
         version: None,
         input: json!({ "n": 1, "m": 1 }),
         reply_to: Some("client".to_owned()),
+        parent: None,
+        undo: false,
     };
     let (task, document) = accept(&submission, &setting.workflow, None, world.now, setting.timing);
     let mut after = world.clone();
@@ -241,7 +249,11 @@ fn decide(
     Outcomes { worlds, effects, broken, arrow, ending }
 }
 
-/// Hands over what `needs` asks for, and checks that this is all it takes.
+/// How often a decision may ask for documents.
+const ROUNDS_MAX: usize = 10;
+
+/// Hands over what the decision wants, and checks that it wants no more and decides the same if it has
+/// everything at hand.
 fn ask(
     setting: &Setting,
     world: &World,
@@ -249,28 +261,53 @@ fn ask(
     event: &Event,
     context: Context<'_>,
 ) -> (Transition, Vec<String>) {
-    let wanted = needs(&setting.workflow, task, event, context);
-    let mut handed = world.documents.clone();
-    handed.retain(|key, _| wanted.contains(key));
-    let mut broken = Vec::new();
-    if handed.len() < wanted.len() {
-        broken.push(format!("`needs` asks for what is there; it asks for {wanted:?}"));
-    }
-    let answer = transition(&setting.workflow, task, &handed, event, context);
+    let (answer, mut broken, wanted) =
+        decided(setting, world, task, event, context, Documents::new());
     let sends = |answer: &Transition| match answer {
         Transition::Apply { effects, .. } | Transition::Ignore { effects, .. } => {
-            effects.iter().any(|effect| matches!(effect, Effect::Request(_)))
+            effects.iter().any(|effect| matches!(effect, Effect::Request(_) | Effect::Submit(_)))
         }
         Transition::Illegal(_) => false,
     };
     // Only a request is made from documents, or cannot be made for want of one.
-    if handed.len() < world.documents.len() && (sends(&answer) || !wanted.is_empty()) {
-        let whole = transition(&setting.workflow, task, &world.documents, event, context);
-        if whole != answer {
-            broken.push(format!("`needs` asks for all it takes; it asks for {wanted:?}"));
+    if wanted < world.documents.len() && (sends(&answer) || wanted > 0) {
+        let whole = decided(setting, world, task, event, context, world.documents.clone());
+        if whole.0 != answer {
+            broken.push("a decision is the same whatever was at hand".to_owned());
         }
     }
     (answer, broken)
+}
+
+/// The decision, what was wrong on the way to it, and how many documents it wanted.
+fn decided(
+    setting: &Setting,
+    world: &World,
+    task: &Task,
+    event: &Event,
+    context: Context<'_>,
+    mut at_hand: Documents,
+) -> (Transition, Vec<String>, usize) {
+    let mut broken = Vec::new();
+    let mut wanted = 0;
+    for _ in 0..ROUNDS_MAX {
+        let keys = match transition(&setting.workflow, task, &at_hand, event, context) {
+            Ok(answer) => return (answer, broken, wanted),
+            Err(Wanted(keys)) => keys,
+        };
+        wanted += keys.len();
+        for key in keys {
+            let found = world.documents.get(&key).cloned();
+            if found.is_none() {
+                broken.push(format!("what is wanted is there; {key} is not"));
+            }
+            if at_hand.insert(key.clone(), found.unwrap_or_default()).is_some() {
+                broken.push(format!("what is at hand is not wanted; {key} is"));
+            }
+        }
+    }
+    broken.push("a decision is reached".to_owned());
+    (Transition::Illegal("undecided".to_owned()), broken, wanted)
 }
 
 /// Puts what was saved into the world, and remembers what it means outside the core.
@@ -278,7 +315,7 @@ fn apply(after: &mut World, before: &Task, next: &Task, event: &Event) {
     let mut task = next.clone();
     task.revision += 1;
     for (step, action, number, complete_by) in task.running() {
-        let attempt = Attempt { step: step.clone(), action, number };
+        let attempt = Attempt { step, action, number };
         let dispatch = Dispatch { sent: false, truth: Truth::Unknown, complete_by };
         after.dispatches.entry(attempt).or_insert(dispatch);
     }
@@ -302,7 +339,19 @@ fn apply(after: &mut World, before: &Task, next: &Task, event: &Event) {
                 clear(after, before);
             }
         }
-        Event::Wake | Event::Swept | Event::AlertSent { .. } => {}
+        // An attempt that was deferred and then heard of no more may have run after all.
+        Event::Swept => {
+            for (step, action, number, _) in before.awaited() {
+                let given_up = !task.progress(&step, action).is_some_and(is_awaited);
+                let dispatch = after.dispatches.get_mut(&Attempt { step, action, number });
+                dispatch.filter(|_| given_up).map(|dispatch| dispatch.truth = Truth::Unknown);
+            }
+        }
+        Event::Wake
+        | Event::AlertSent { .. }
+        | Event::Answered { .. }
+        | Event::Asked(_)
+        | Event::ChildEnded { .. } => {}
     }
     if task.process_state != ProcessState::Error || task.ended_at != before.ended_at {
         after.alerted = false;
@@ -323,6 +372,8 @@ fn learn(after: &mut World, reply: &StepReply) {
     };
     let attempt = Attempt { step: step.clone(), action: *action, number: *number };
     if let Some(dispatch) = after.dispatches.get_mut(&attempt) {
+        // What was said once of an attempt still holds when it is given up after all.
+        let ran = ran || dispatch.truth == Truth::MayHaveRun;
         dispatch.truth = if ran { Truth::MayHaveRun } else { Truth::DidNotRun };
     }
 }
@@ -331,9 +382,11 @@ fn learn(after: &mut World, reply: &StepReply) {
 fn clear(after: &mut World, before: &Task) {
     let stuck = |state: &StepState| match state {
         StepState::Failed { .. } | StepState::Waiting { .. } => true,
-        StepState::Running { .. } | StepState::Completed { .. } | StepState::Skipped { .. } => {
-            false
-        }
+        StepState::Running { .. }
+        | StepState::HandedOut { .. }
+        | StepState::Each
+        | StepState::Completed { .. }
+        | StepState::Skipped { .. } => false,
     };
     for (attempt, dispatch) in &mut after.dispatches {
         let progress = before.progress(&attempt.step, attempt.action);
@@ -347,7 +400,12 @@ fn clear(after: &mut World, before: &Task) {
 /// one finds what is due.
 fn lost(after: &World, event: &Event, effects: &[Effect], applied: bool) -> Option<World> {
     let comes_back = match event {
-        Event::Wake | Event::Replied(_) | Event::Commanded(_) => true,
+        Event::Wake
+        | Event::Replied(_)
+        | Event::Commanded(_)
+        | Event::Answered { .. }
+        | Event::Asked(_)
+        | Event::ChildEnded { .. } => true,
         Event::Swept | Event::AlertSent { .. } => false,
     };
     if !applied || effects.is_empty() || after.budget.losses == 0 {
@@ -362,7 +420,7 @@ fn lost(after: &World, event: &Event, effects: &[Effect], applied: bool) -> Opti
     };
     let waits = after.task.iter().flat_map(Task::actions).filter_map(|(step, action, progress)| {
         let StepState::Waiting { attempt: number, until, .. } = progress.state else { return None };
-        let attempt = Attempt { step: step.clone(), action, number };
+        let attempt = Attempt { step, action, number };
         is_lost(&until).then_some((attempt, until))
     });
     let owed = Owed { event: event.clone(), waits: waits.collect() };
@@ -391,6 +449,6 @@ fn send(after: &mut World, effects: &[Effect]) {
 }
 
 /// The document that a completed step points at.
-pub(super) fn output_key(step: &StepName, action: Action, number: u32) -> DocumentKey {
+pub(super) fn output_key(step: &Part, action: Action, number: u32) -> DocumentKey {
     DocumentKey::Output(Attempt { step: step.clone(), action, number })
 }

@@ -207,7 +207,12 @@ fn answers(effect: &Effect) -> Option<Event> {
             let ended_at = event.metadata.at;
             is_alert(effect).then_some(Event::AlertSent { ended_at })
         }
-        Effect::Reply(_) | Effect::Notice { .. } | Effect::Reject { .. } => None,
+        Effect::Submit(_)
+        | Effect::Ask(_)
+        | Effect::ChildEnded(_)
+        | Effect::Reply(_)
+        | Effect::Notice { .. }
+        | Effect::Reject { .. } => None,
     }
 }
 

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use steward_core::{
     command::Command,
     messages::Action,
-    names::StepName,
+    names::Part,
     ports::{Attempt, DocumentKey},
     task::{Progress, StepState, Task},
     transition::{Documents, Event},
@@ -77,11 +77,20 @@ impl World {
     }
 
     /// Whether an attempt at doing `step` took effect, or may have.
-    pub(super) fn may_have_run(&self, step: &StepName) -> bool {
+    pub(super) fn may_have_run(&self, step: &Part) -> bool {
         self.dispatches.iter().any(|(attempt, dispatch)| {
             attempt.step == *step
                 && attempt.action == Action::Do
                 && dispatch.sent
+                && dispatch.truth != Truth::DidNotRun
+        })
+    }
+
+    /// Whether an attempt at doing `part` was decided on of which nobody knows that it did not run.
+    pub(super) fn was_decided(&self, part: &Part) -> bool {
+        self.dispatches.iter().any(|(attempt, dispatch)| {
+            attempt.step == *part
+                && attempt.action == Action::Do
                 && dispatch.truth != Truth::DidNotRun
         })
     }
@@ -124,13 +133,13 @@ impl World {
         task.paused_at.map(|at| (at.as_second() - self.now.as_second()).max(-200)).hash(to);
         task.input.hash(to);
         for (name, record) in &task.steps {
-            name.hash(to);
-            for (n, progress) in std::iter::once(&record.run).chain(&record.undo).enumerate() {
-                n.hash(to);
-                hash_progress(progress, relative, to);
-            }
-            let number = record.run.state.attempt();
-            let attempt = Attempt { step: name.clone(), action: Action::Do, number };
+            (name, record.items.as_ref().map(|items| items.count)).hash(to);
+            hash_progress(&record.run, relative, to);
+        }
+        for (step, action, progress) in task.actions() {
+            (&step, action).hash(to);
+            hash_progress(progress, relative, to);
+            let attempt = Attempt { step, action, number: progress.state.attempt() };
             let output = self.documents.get(&DocumentKey::Output(attempt));
             output.map(ToString::to_string).hash(to);
         }
@@ -138,7 +147,7 @@ impl World {
 
     /// Attempts are told apart as the newest and the older ones only.
     fn hash_dispatches(&self, to: &mut impl Hasher) {
-        let mut newest: BTreeMap<(&StepName, Action), (&Dispatch, bool, bool)> = BTreeMap::new();
+        let mut newest: BTreeMap<(&Part, Action), (&Dispatch, bool, bool)> = BTreeMap::new();
         for (attempt, dispatch) in &self.dispatches {
             let older = newest.get(&(&attempt.step, attempt.action)).copied();
             let stale = older.is_some_and(|(older, stale, _)| stale || older.sent);
@@ -157,7 +166,13 @@ fn hash_progress(progress: &Progress, relative: impl Fn(Timestamp) -> i64, to: &
     (state.name(), state.attempt() > 0, failure_count, may_have_run, input).hash(to);
     match state {
         StepState::Running { complete_by, .. } => relative(*complete_by).hash(to),
+        StepState::HandedOut { complete_by, answer_by, .. } => {
+            (relative(*complete_by), relative(*answer_by)).hash(to);
+        }
         StepState::Waiting { until, .. } => relative(*until).hash(to),
-        StepState::Completed { .. } | StepState::Failed { .. } | StepState::Skipped { .. } => {}
+        StepState::Each
+        | StepState::Completed { .. }
+        | StepState::Failed { .. }
+        | StepState::Skipped { .. } => {}
     }
 }
