@@ -11,19 +11,25 @@ use steward_core::{
     messages::{Action, Outcome, StepRequest},
     names::{Part, StepName},
     ports::{Attempt, DocumentKey},
-    task::{ProcessState, StepRecord, StepState, Task, later},
+    task::{ProcessState, Progress, StepRecord, StepState, Task, later},
     transition::Event,
 };
 
 use super::{
-    moves::{is_alert, output_key},
+    children::Child,
+    play::{is_alert, output_key},
     settings::{Ending, Setting},
     states::{
         awaited_by, has_passed, is_awaited, is_completed, is_failed, is_final, is_running,
         waits_until,
     },
-    world::{Owed, Truth, World},
+    world::{Owed, Truth, World, end},
 };
+
+mod callbacks;
+mod children;
+mod items;
+mod waits;
 
 /// What an event changed.
 pub(super) struct Change<'a> {
@@ -63,7 +69,9 @@ fn is_left(setting: &Setting, world: &World, part: &Part) -> bool {
     let record = world.task.as_ref().and_then(|task| task.record(part));
     let completed = record.is_some_and(|record| is_completed(&record.run));
     let undone = record.and_then(|record| record.undo.as_ref()).is_some_and(has_passed);
-    has_undo(setting, part) && (completed || world.may_have_run(part)) && !undone
+    // Of a task, what is left is known for sure.
+    let stands = world.children.get(part).is_none_or(Child::is_open);
+    has_undo(setting, part) && (completed || world.may_have_run(part)) && !undone && stands
 }
 
 /// All that is left to undo.
@@ -122,6 +130,12 @@ pub(super) fn of_the_world(setting: &Setting, world: &World) -> Vec<String> {
         !matches!(state, ProcessState::Undoing | ProcessState::Undone)
             || !steps.keys().any(returned),
     );
+    broken.extend(children::of_children(world, task));
+    let mut law = |text: &str, holds: bool| {
+        if !holds {
+            broken.push(text.to_owned());
+        }
+    };
     for (step, action, progress) in task.actions() {
         let number = progress.state.attempt();
         let output = output_key(&step, action, number);
@@ -144,12 +158,22 @@ pub(super) fn of_the_change(change: &Change<'_>) -> Vec<String> {
     let (before, after) = change.tasks();
     change.of_requests(before, after, &mut broken);
     change.of_what_comes_back(after, &mut broken);
+    change.of_what_items_say(after, &mut broken);
+    change.of_submissions(&mut broken);
+    change.of_what_children_say(before, after, &mut broken);
+    change.of_answers(before, after, &mut broken);
+    change.of_the_parent(after, &mut broken);
     if change.applied {
         change.of_due(after, &mut broken);
         change.of_attempts(before, after, &mut broken);
         change.of_failures(before, after, &mut broken);
         change.of_wakes(before, after, &mut broken);
         change.of_the_end(before, after, &mut broken);
+        change.of_items(after, &mut broken);
+        change.of_when(before, after, &mut broken);
+        change.of_the_waits(before, after, &mut broken);
+        change.of_what_is_ready(after, &mut broken);
+        change.of_what_is_handed_out(before, after, &mut broken);
     }
     broken
 }
@@ -317,6 +341,10 @@ impl Change<'_> {
         }
         let alerted = after.process_state != ProcessState::Error || self.after.alerted;
         law("the lost alert is sent".to_owned(), alerted);
+        let notices = self.effects.iter().filter(|e| matches!(e, Effect::Notice { .. })).count();
+        let is_end = owed.ended.is_some() && owed.ended == end(after);
+        let known = after.process_state == ProcessState::Error && after.due.is_none();
+        law("the lost end is told".to_owned(), !is_end || known || notices == 1);
         let (wakes, now) = (self.wakes(), self.after.now);
         for (Attempt { step, action, number }, at) in &owed.waits {
             let still = after.progress(step, *action).is_some_and(|progress| {
@@ -394,8 +422,10 @@ impl Change<'_> {
                 law("an attempt ends within the task's time", in_time);
             }
         }
-        if let Some((step, ..)) = before.actions().find(|(s, a, _)| after.progress(s, *a).is_none())
-        {
+        // What never began is begun anew, and may have items then.
+        let begun = |progress: &Progress| progress.state != StepState::Failed { attempt: 0 };
+        let mut begun = before.actions().filter(|(.., progress)| begun(progress));
+        if let Some((step, ..)) = begun.find(|(s, a, _)| after.progress(s, *a).is_none()) {
             broken.push(format!("the record of {step} is gone"));
         }
     }
@@ -427,10 +457,15 @@ impl Change<'_> {
         for (step, action, old) in before.actions() {
             let Some(new) = after.progress(&step, action) else { continue };
             let Some(complete_by) = awaited_by(old) else { continue };
-            law("what is past due is given up, nothing else", is_awaited(new) != past(complete_by));
-            if is_awaited(new) {
+            // Nobody is waited for once the task turns round, but agents and whoever may pass the
+            // point of no return.
+            let turns = before.direction() != after.direction();
+            let is_dropped = turns && (!is_running(old) || self.setting.runs_task(&step));
+            if is_awaited(new) || (is_dropped && !past(complete_by)) {
+                law("what is past due is given up", !past(complete_by));
                 continue;
             }
+            law("nothing else is given up", past(complete_by));
             law("a silent attempt may have run", new.may_have_run);
             law("a failure is counted once", new.failure_count == old.failure_count + 1);
             let definition = &self.setting.workflow.steps[&step.step];
@@ -520,7 +555,7 @@ impl Change<'_> {
 }
 
 /// What an effect asks for, of an agent or of another task.
-fn asked(task: &Task, effect: &Effect) -> Option<Attempt> {
+pub(super) fn asked(task: &Task, effect: &Effect) -> Option<Attempt> {
     match effect {
         Effect::Request(StepRequest { step, action, attempt: number, .. }) => {
             Some(Attempt { step: step.clone(), action: *action, number: *number })

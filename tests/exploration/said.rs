@@ -10,7 +10,7 @@ use steward_core::{
     transition::{Event, Transition},
 };
 
-use super::moves::Arrow;
+use super::play::Arrow;
 
 /// `agent completes a #1`, `scheduler woken again`.
 pub(super) fn said_event(event: &Event, redelivered: bool) -> String {

@@ -4,6 +4,7 @@
 use std::{
     collections::{BTreeMap, hash_map::DefaultHasher},
     hash::{Hash, Hasher},
+    sync::Arc,
 };
 
 use jiff::Timestamp;
@@ -12,11 +13,17 @@ use steward_core::{
     messages::Action,
     names::Part,
     ports::{Attempt, DocumentKey},
-    task::{Progress, StepState, Task},
+    task::{ProcessState, Progress, StepState, Task},
     transition::{Documents, Event},
 };
 
-use super::settings::{Budget, Setting};
+use super::{
+    children::Child,
+    settings::{Budget, Setting},
+};
+
+/// How a task ended, and when, after how many commands, and whether on its way back.
+pub(super) type End = (ProcessState, Timestamp, usize, bool);
 
 /// What one attempt at an agent has come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -44,14 +51,19 @@ pub(super) struct Owed {
     pub(super) event: Event,
     /// Waits of which nobody was told, with their ends.
     pub(super) waits: BTreeMap<Attempt, Timestamp>,
+    /// The end of the task of which nobody was told.
+    pub(super) ended: Option<End>,
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct World {
     pub(super) task: Option<Task>,
-    pub(super) documents: Documents,
+    /// Shared, since most moves write none.
+    pub(super) documents: Arc<Documents>,
     pub(super) now: Timestamp,
     pub(super) dispatches: BTreeMap<Attempt, Dispatch>,
+    /// The tasks of steps, once asked for.
+    pub(super) children: BTreeMap<Part, Child>,
     pub(super) owed: Option<Owed>,
     /// Whether the alert of the present Error went out.
     pub(super) alerted: bool,
@@ -65,7 +77,8 @@ impl World {
     pub(super) fn first(setting: &Setting) -> Self {
         Self {
             task: None,
-            documents: Documents::new(),
+            documents: Arc::default(),
+            children: BTreeMap::new(),
             now: Timestamp::UNIX_EPOCH,
             dispatches: BTreeMap::new(),
             owed: None,
@@ -103,8 +116,10 @@ impl World {
             self.hash_task(task, setting, to);
         }
         self.hash_dispatches(to);
-        if let Some(Owed { event, waits }) = &self.owed {
+        self.children.hash(to);
+        if let Some(Owed { event, waits, ended }) = &self.owed {
             format!("{event:?}").hash(to);
+            ended.map(|of| Some(of) == self.task.as_ref().and_then(end)).hash(to);
             waits.iter().for_each(|(of, at)| (of, self.seconds_until(*at, setting)).hash(to));
         }
         (self.alerted, self.budget).hash(to);
@@ -159,6 +174,12 @@ impl World {
             (of, dispatch.sent, dispatch.truth, stale, ran).hash(to);
         }
     }
+}
+
+/// How and when a task ended. In life two ends have two times; here an operator may come between.
+pub(super) fn end(task: &Task) -> Option<End> {
+    let backward = task.undo_reason.is_some();
+    Some((task.process_state, task.ended_at?, task.commands.len(), backward))
 }
 
 fn hash_progress(progress: &Progress, relative: impl Fn(Timestamp) -> i64, to: &mut impl Hasher) {
