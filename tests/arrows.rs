@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt};
 
 use steward_core::{
     command::Order,
-    messages::{Action, Outcome},
+    messages::{Action, Answer, Outcome},
     names::Part,
     task::{Progress, StepState, Task},
     transition::{Event, Transition},
@@ -63,7 +63,8 @@ fn states(cell: &str) -> Vec<&str> {
 fn events(cell: &str) -> Vec<String> {
     let (said, rest) =
         cell.split_once(", ").map_or((cell, None), |(said, rest)| (said, Some(rest)));
-    let replies = KINDS.into_iter().filter(|kind| kind.contains(' ') && *kind != "alert sent");
+    let is_reply = |kind: &&str| kind.starts_with("step ") || kind.starts_with("undo ");
+    let replies = KINDS.into_iter().filter(is_reply);
     let said: Vec<_> =
         if said == "any reply" { replies.collect() } else { said.split('/').collect() };
     let rest = rest.map(|rest| format!(", {rest}")).unwrap_or_default();
@@ -90,9 +91,6 @@ pub(crate) fn kind(event: &Event) -> &'static str {
         Event::Wake => "wake",
         Event::Swept => "swept",
         Event::AlertSent { .. } => "alert sent",
-        Event::Answered { .. } => "answered",
-        Event::Asked(_) => "asked",
-        Event::ChildEnded { .. } => "child ended",
         Event::Replied(reply) => match (reply.action, &reply.outcome) {
             (Action::Do, Outcome::Completed { .. }) => "step completed",
             (Action::Do, Outcome::Failed { .. }) => "step failed",
@@ -101,6 +99,11 @@ pub(crate) fn kind(event: &Event) -> &'static str {
             (Action::Undo, Outcome::Failed { .. }) => "undo failed",
             (Action::Undo, Outcome::Deferred { .. }) => "undo deferred",
         },
+        Event::Answered { answer: Answer::Heartbeat, .. } => "heartbeat",
+        Event::Answered { .. } => "answered",
+        Event::Asked(Action::Do) => "asked for",
+        Event::Asked(Action::Undo) => "asked to be undone",
+        Event::ChildEnded { .. } => "its task ended",
         Event::Commanded(command) => match command.order {
             Order::Resubmit { .. } => "resubmit",
             Order::Skip { .. } => "skip",
@@ -114,7 +117,7 @@ pub(crate) fn kind(event: &Event) -> &'static str {
 }
 
 /// All kinds of events.
-pub(crate) const KINDS: [&str; 16] = [
+pub(crate) const KINDS: [&str; 21] = [
     "wake",
     "swept",
     "alert sent",
@@ -124,6 +127,11 @@ pub(crate) const KINDS: [&str; 16] = [
     "undo completed",
     "undo failed",
     "undo deferred",
+    "answered",
+    "heartbeat",
+    "asked for",
+    "asked to be undone",
+    "its task ended",
     "resubmit",
     "skip",
     "complete",
@@ -152,14 +160,31 @@ fn words(before: &Task, event: &Event, after: &Task) -> String {
             }
         }
         Event::Commanded(_) if is_refused(after) => "command refused",
+        Event::Answered { answer: Answer::Heartbeat, .. } => kind(event),
+        // Whoever says it: what becomes of the step is the same.
+        Event::Answered { step, .. } | Event::ChildEnded { step, .. } => {
+            settled(before, after, step)
+        }
+        Event::Asked(Action::Do) => "wake",
         Event::Wake
         | Event::AlertSent { .. }
         | Event::Commanded(_)
-        | Event::Answered { .. }
-        | Event::Asked(_)
-        | Event::ChildEnded { .. } => kind(event),
+        | Event::Asked(Action::Undo) => kind(event),
     };
     format!("{said}{impossible}")
+}
+
+/// What became of a step that someone else than an agent spoke of.
+fn settled(before: &Task, after: &Task, step: &Part) -> &'static str {
+    let record = after.record(step);
+    let undoing = before.record(step).is_some_and(|record| record.undo.is_some());
+    let failed = |progress: &Progress| progress.state.is_failed();
+    match record.and_then(|record| record.undo.as_ref()).filter(|_| undoing) {
+        Some(undo) if failed(undo) => "undo failed",
+        Some(_) => "undo completed",
+        None if record.is_some_and(|record| failed(&record.run)) => "step failed",
+        None => "step completed",
+    }
 }
 
 fn is_refused(after: &Task) -> bool {
@@ -186,7 +211,20 @@ fn swept(before: &Task, after: &Task) -> &'static str {
 /// Whether something failed that no agent has seen.
 fn is_impossible(before: &Task, event: &Event, after: &Task) -> bool {
     let count = |progress: Option<&Progress>| progress.map_or(0, |p| p.failure_count);
-    let answered = |step: &Part, action| matches!(event, Event::Replied(reply) if reply.step == *step && reply.action == action);
+    let answered = |part: &Part, of| match event {
+        Event::Replied(reply) => reply.step == *part && reply.action == of,
+        Event::Answered { step, .. } => step == part && of == Action::Do,
+        Event::ChildEnded { step, .. } => step == part,
+        Event::Wake
+        | Event::Swept
+        | Event::Commanded(_)
+        | Event::Asked(_)
+        | Event::AlertSent { .. } => false,
+    };
+    let no_output = |task: &Task| task.error.as_ref().is_some_and(|e| e.starts_with("output: "));
+    if no_output(after) && !no_output(before) {
+        return true;
+    }
     *event != Event::Swept
         && after.actions().any(|(step, action, progress)| {
             let old = before.progress(&step, action);

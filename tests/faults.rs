@@ -75,7 +75,7 @@ async fn reply_whose_successor_was_not_sent_sends_it_at_once_when_redelivered() 
     assert_eq!(schedule(deployment.ports("another"), vec![reply], 2).await, Some(vec![]));
     let requests = deployment.requests().await;
     assert_eq!(requests.len(), 1);
-    assert_eq!(requests[0].step.as_str(), "step_2");
+    assert_eq!(requests[0].step.to_string(), "step_2");
     assert_eq!(requests[0].body.as_ref().unwrap()["before"], "step_1-1");
 }
 
@@ -333,5 +333,5 @@ async fn agent_that_stays_silent_is_repeated_and_its_late_reply_ignored() {
     let step = task.steps.values().next().unwrap();
     assert!(matches!(step.run.state, StepState::Running { attempt: 2, .. }), "{step:?}");
     schedule(deployment.ports("scheduler"), vec![completed(&second)], 1).await;
-    assert_eq!(deployment.requests().await[0].step.as_str(), "step_2");
+    assert_eq!(deployment.requests().await[0].step.to_string(), "step_2");
 }

@@ -17,6 +17,7 @@ mod end_to_end;
 mod event_source;
 mod faults;
 mod races;
+mod step_kinds;
 mod supervision;
 mod support;
 mod template;

@@ -30,11 +30,17 @@
 //! **Workflow.** A step may also say `extended wait 15m 2 times`, `then undo` (or `alert`), `backoff ...
 //! with jitter`, `not idempotent`, `point of no return`; its `undo (...)` says `within`, `attempts`,
 //! `backoff from`, `extended wait`, `path`, `body`. What a story does not say is `clock skew 2s, pickup
-//! within 30s`, `within 60s, attempts 3, backoff from 0s rate 2 up to 60s, then alert`, and no undo.
+//! within 30s`, `within 60s, attempts 3, backoff from 0s rate 2 up to 60s, then alert`, and no undo. Other
+//! kinds of steps say `when ${ }`, `for each ${ } 2 at once`, `wait 10m`, `callback within 1h heard every
+//! 10m`, `workflow packing` (whose input is the `body`); the workflow itself, `output`.
 //!
 //! **What happens.** `wake`, `sweep`, `alert sent`; `agent completes charge #1 with {...}`,
 //! `agent fails undo of charge #1 "gone"`, `agent defers charge #1 for 10s "breaker open"`, the last two
-//! perhaps `, may have run`. An operator's name and a verb make a command: `ann resubmits charge with
+//! perhaps `, may have run`. `someone completes charge #1 with {...}`, `someone fails charge #1 "no"`,
+//! `someone is still at charge #1` answer what was handed out; `task of pack is Processed with {...}` (or
+//! `Undone "..."`, `in Error "..."`, `refused "..."`) tells of a step's own task. `submit for pack of p-1`
+//! submits a task that runs for another, which is then `asked to be done` or `asked to be undone`. An
+//! operator's name and a verb make a command: `ann resubmits charge with
 //! input {...}, it did not run because "..."`, `skips`, `completes ... with`, `undoes`, `cancels`,
 //! `pauses`, `resumes`; `the same command` delivers the last one again. `(redelivered)` at the end says
 //! that the queue has delivered the message before.
@@ -82,8 +88,11 @@ macro_rules! stories {
 stories! {
     alert_lost_in_a_crash_is_sent_again
     alert_of_a_revived_task_is_not_confirmed_late
+    answer_that_fails_or_is_too_large
+    answers_and_tasks_that_nobody_waits_for
     branches_run_side_by_side_and_join
     cancelled_undo_that_finished_by_itself
+    chain_of_skipped_steps_ends_the_task
     client_hears_processed_and_error
     clock_skew_is_waited_out
     command_is_carried_out_once
@@ -102,9 +111,14 @@ stories! {
     failure_before_the_point_of_no_return_is_undone
     failure_of_an_agent_that_does_not_know_is_undone_too
     failure_while_paused_ends_the_pause
+    heartbeats_keep_an_answer_awaited
     illegal_events_are_refused
+    impossible_item_holds_back_those_beside_it
     impossible_step_leaves_those_beside_it_waiting
     impossible_undo_holds_back_those_beside_it
+    items_are_undone_one_by_one
+    items_go_so_many_at_once
+    items_that_are_no_list_fail_the_step
     jitter_takes_up_to_half_of_a_pause
     last_running_branch_ends_an_undo
     late_branch_is_still_recorded_after_error
@@ -118,9 +132,11 @@ stories! {
     newest_twenty_commands_are_kept
     next_request_that_cannot_be_made
     next_request_that_cannot_be_made_undoes_the_task
+    no_items_pass_at_once
     not_idempotent_step_is_never_repeated_by_itself
     not_idempotent_step_may_be_undone
     nothing_starts_past_the_tasks_complete_by
+    nothing_to_undo_for_another
     nothing_to_undo_for_the_operator
     nothing_to_undo_is_undone_at_once
     operator_cancels_a_task
@@ -129,9 +145,12 @@ stories! {
     operator_makes_a_waiting_step_run_at_once
     operator_resubmits_a_failed_step
     operator_settles_an_undo_by_hand
+    operator_settles_one_item
     operator_settles_one_of_several_failed_steps
     operator_skips_a_step
     operator_undoes_a_task
+    output_of_the_task_is_told
+    output_of_the_task_that_cannot_be_made
     overdue_task_is_undone_if_the_workflow_says_so
     overdue_undo_is_an_error
     oversized_output_is_a_failure
@@ -144,6 +163,7 @@ stories! {
     permanent_failure_alerts_at_once
     permanent_failure_undoes_at_once
     point_of_no_return_is_only_driven_forward
+    point_of_no_return_that_is_handed_out_is_waited_for
     redelivered_wake_alerts_again
     redelivered_wake_sends_its_effects_again
     replies_after_the_end_are_ignored
@@ -161,11 +181,21 @@ stories! {
     silent_agent_is_repeated_then_error_and_alert
     silent_point_of_no_return_may_be_passed
     silent_step_may_have_run_and_is_undone_too
+    someone_answers_later
     stale_attempt_is_fenced
+    step_whose_when_is_false_is_skipped
+    step_with_items_is_not_completed_as_a_whole
     straight_way_to_processed
     supervisor_tells_what_its_own_save_decided
     supervisor_too_early_only_moves_due
+    task_of_a_step_fails
+    task_of_a_step_is_done
+    task_of_a_step_is_undone_while_it_runs
+    task_of_a_step_may_still_end_after_error
     task_past_its_own_complete_by_is_an_error
+    task_past_its_return_is_not_undone_for_another
+    task_that_runs_for_another_is_asked_for
+    task_that_runs_for_another_is_undone
     undo_cannot_be_requested_if_its_step_never_returned
     undo_goes_backward_through_a_line
     undo_is_deferred_too
@@ -173,8 +203,13 @@ stories! {
     undo_of_a_diamond_goes_side_by_side
     undo_that_cannot_be_done_is_an_error_at_once
     undo_that_fails_is_tried_again_then_an_error
+    wait_is_cut_short
+    wait_is_over_after_its_time
+    wait_until_a_time_that_a_task_names
     waiting_branch_is_given_up_when_the_task_is_undone
     waiting_step_whose_edited_request_cannot_be_made
+    what_is_handed_out_is_undone_at_once
+    when_that_is_neither_true_nor_false_fails_the_step
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub(super) async fn an_event_is_published_with_its_kind_and_content(world: impl 
         Happened::TaskInError(TaskTrouble {
             task_id: id("t"),
             workflow: "order".parse().unwrap(),
-            steps: vec![step("charge"), step("pack")],
+            steps: vec![step("charge").into(), step("pack").into()],
             reason: reason.clone(),
         }),
         Happened::SubmissionRefused { task_id: None, reason: reason.clone() },

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use steward_core::{
     limits,
     messages::Action,
-    ports::{Attempt, Document, DocumentKey, Ports, Put, StateStore},
+    ports::{Attempt, Document, DocumentKey, Kept, Ports, Put, StateStore},
     task::Task,
 };
 
@@ -16,7 +16,7 @@ use super::{
 
 async fn put<P: Ports>(ports: &P, task: &Task, document: &Document) {
     assert_eq!(
-        ports.store().put_document(&task.task_id, task.complete_by, document).await.unwrap(),
+        ports.store().put_document(&task.task_id, Kept::with(&task), document).await.unwrap(),
         Put::Stored
     );
 }
@@ -55,7 +55,7 @@ pub(super) async fn a_document_is_written_once(world: impl World) {
     for body in [json!({ "charge": "c-2" }), first.body.clone()] {
         let again = Document { at: at(99), body, ..first.clone() };
         let existing =
-            ports.store().put_document(&task.task_id, task.complete_by, &again).await.unwrap();
+            ports.store().put_document(&task.task_id, Kept::with(&task), &again).await.unwrap();
         assert_eq!(existing, Put::Existing(first.body.clone()));
     }
     assert_eq!(read(ports, "t", std::slice::from_ref(&first.key)).await, [first]);
@@ -66,7 +66,11 @@ pub(super) async fn of_sixteen_writes_of_one_document_the_first_stays<W: World>(
         let document = output("charge", 1, n.into());
         (
             document.body.clone(),
-            ports.store().put_document(&id("t"), at(3_600), &document).await.unwrap(),
+            ports
+                .store()
+                .put_document(&id("t"), Kept { from: at(3_600), retention_s: None }, &document)
+                .await
+                .unwrap(),
         )
     });
     let (stored, existing): (Vec<_>, Vec<_>) =
@@ -105,8 +109,11 @@ pub(super) async fn missing_documents_are_left_out(world: impl World) {
 
 pub(super) async fn a_document_belongs_to_its_task(world: impl World) {
     let ports = world.ports();
-    let failure =
-        DocumentKey::Failure(Attempt { step: step("charge"), action: Action::Do, number: 1 });
+    let failure = DocumentKey::Failure(Attempt {
+        step: step("charge").into(),
+        action: Action::Do,
+        number: 1,
+    });
     let mut keys = vec![output("charge", 1, Value::Null).key, failure, DocumentKey::Submission];
     keys.sort();
     let of = |task_id: &str| -> Vec<_> {
@@ -134,6 +141,6 @@ pub(super) async fn the_submission_is_a_document_like_any_other(world: impl Worl
     assert_eq!(read(ports, "t", &[DocumentKey::Submission]).await, std::slice::from_ref(&first));
     let again = Document { body: "other".into(), ..first.clone() };
     let existing =
-        ports.store().put_document(&task.task_id, task.complete_by, &again).await.unwrap();
+        ports.store().put_document(&task.task_id, Kept::with(&task), &again).await.unwrap();
     assert_eq!(existing, Put::Existing(first.body));
 }

@@ -6,10 +6,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use steward_core::{
     command::CommandRecord,
-    messages::Action,
+    messages::{Action, Parent},
     names::{StepName, TaskId},
     ports::{Attempt, Document, DocumentKey, shard_of},
-    task::{ProcessState, Progress, StepRecord, StepState, Task},
+    task::{Items, ProcessState, Progress, StepRecord, StepState, Task},
     workflow::Workflow,
 };
 
@@ -42,6 +42,8 @@ pub(super) fn new_task(task_id: &str) -> Task {
         ended_at: None,
         due: Some(at(10)),
         reply_to: None,
+        parent: None,
+        retention_s: None,
         traceparent: None,
         error: None,
         undo_reason: None,
@@ -57,11 +59,25 @@ pub(super) fn task_due(task_id: &str, due: Option<Timestamp>) -> Task {
     Task { due, ..new_task(task_id) }
 }
 
+/// A step that goes item by item: two of three have begun.
+fn with_items(until: Timestamp) -> StepRecord {
+    let handed_out = StepState::HandedOut { attempt: 2, complete_by: until, answer_by: at(3_600) };
+    let undone = Progress::new(StepState::Completed { attempt: 1 });
+    let first =
+        StepRecord { undo: Some(undone), ..StepRecord::new(StepState::Completed { attempt: 1 }) };
+    let begun = vec![first, StepRecord::new(handed_out)];
+    StepRecord { items: Some(Items { count: 3, begun }), ..StepRecord::new(StepState::Each) }
+}
+
 /// A task with something in every field, and a step in every state.
 pub(super) fn full_task(task_id: &str) -> Task {
     let record = |state, failure_count, error: Option<&str>| {
         let error = error.map(str::to_owned);
-        StepRecord { run: Progress { failure_count, error, ..Progress::new(state) }, undo: None }
+        StepRecord {
+            run: Progress { failure_count, error, ..Progress::new(state) },
+            undo: None,
+            items: None,
+        }
     };
     let (complete_by, until) = (at(90), at(95));
     Task {
@@ -118,10 +134,14 @@ pub(super) fn full_task(task_id: &str) -> Task {
                         until,
                         complete_by: Some(complete_by),
                     })),
+                    items: None,
                 },
             ),
+            (step("pick"), with_items(until)),
         ]
         .into(),
+        parent: Some(Parent { task_id: id("parent"), step: "pack[3]".parse().unwrap(), depth: 2 }),
+        retention_s: Some(86_400),
         ..new_task(task_id)
     }
 }
@@ -140,7 +160,11 @@ pub(super) fn submission(task: &Task) -> Document {
 /// What an attempt at a step returned.
 pub(super) fn output(name: &str, attempt: u32, body: Value) -> Document {
     Document {
-        key: DocumentKey::Output(Attempt { step: step(name), action: Action::Do, number: attempt }),
+        key: DocumentKey::Output(Attempt {
+            step: step(name).into(),
+            action: Action::Do,
+            number: attempt,
+        }),
         at: at(1),
         body,
     }

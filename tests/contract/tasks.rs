@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use steward_core::{
-    ports::{Created, Document, DocumentKey, Ports, Saved, StateStore},
+    ports::{Created, Document, DocumentKey, Kept, Ports, Saved, StateStore},
     task::{ProcessState, Task},
 };
 use tokio::sync::Barrier;
@@ -48,7 +48,11 @@ pub(super) async fn a_time_keeps_its_milliseconds_and_no_more(world: impl World)
     assert_eq!(load(ports, "t").await, Some(of(kept)));
     ports.store().save(&next(&of(precise))).await.unwrap();
     assert_eq!(load(ports, "t").await, Some(next(&of(kept))));
-    ports.store().put_document(&id("t"), at(3_600), &returned(precise)).await.unwrap();
+    ports
+        .store()
+        .put_document(&id("t"), Kept { from: at(3_600), retention_s: None }, &returned(precise))
+        .await
+        .unwrap();
     for document in [submitted(kept), returned(kept)] {
         let read = ports.store().documents(&id("t"), std::slice::from_ref(&document.key)).await;
         assert_eq!(read.unwrap(), [document]);
@@ -79,7 +83,7 @@ pub(super) async fn a_task_is_not_created_without_its_document(world: impl World
     let task = new_task(&ids_in(0, shards, 1)[0]);
     let mut first = submission(&task);
     first.body = "first".into();
-    ports.store().put_document(&task.task_id, task.complete_by, &first).await.unwrap();
+    ports.store().put_document(&task.task_id, Kept::with(&task), &first).await.unwrap();
     let created = ports.store().create(&task, &submission(&task)).await.unwrap();
     assert_eq!(created, Created::Exists);
     assert_eq!(ports.store().load(&task.task_id).await.unwrap(), None);
@@ -214,7 +218,7 @@ pub(super) async fn what_one_instance_wrote_another_reads_at_once(world: impl Wo
     for attempt in 1..=50 {
         task = next(&task);
         let document = output("charge", attempt, attempt.into());
-        one.store().put_document(&task.task_id, task.complete_by, &document).await.unwrap();
+        one.store().put_document(&task.task_id, Kept::with(&task), &document).await.unwrap();
         one.store().save(&task).await.unwrap();
         assert_eq!(load(&another, "t").await.as_ref(), Some(&task));
         let keys = [document.key.clone(), DocumentKey::Submission];

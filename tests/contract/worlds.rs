@@ -124,6 +124,7 @@ pub(super) struct Embedded {
 impl Embedded {
     fn queue_url(&self, queue: &Queue) -> String {
         match queue {
+            Queue::Submissions => self.config.submissions_queue_url.clone(),
             Queue::Scheduler => self.config.scheduler_queue_url.clone(),
             Queue::Rejected => self.config.rejected_queue_url.clone(),
             Queue::Agent(agent) => self.config.agent_queue_url.of(agent),

@@ -78,7 +78,7 @@ impl Remote {
 
 impl RemoteService for Remote {
     async fn call(&self, request: &StepRequest, _: Option<&str>) -> Result<Value, Fault> {
-        let manner = self.manners.get(&(request.step.as_str(), request.action));
+        let manner = self.manners.get(&(request.step.step.as_str(), request.action));
         let is_mended = self.state.lock().unwrap().is_mended;
         match manner {
             Some(Manner::RefusesUntilMended) if is_mended => Ok(self.take_effect(request)),

@@ -356,7 +356,8 @@ impl Change<'_> {
         }
         let idle = !after.actions().any(|(.., p)| is_awaited(p) || waits_until(p).is_some());
         let stopped = is_final(after) || after.paused_at.is_some() || now >= after.complete_by;
-        law("what was left to do is asked for".to_owned(), !idle || stopped || !wakes.is_empty());
+        let wanted = owed.left && idle && !stopped;
+        law("what was left to do is asked for".to_owned(), !wanted || !wakes.is_empty());
     }
 
     /// A task is due before anything in it needs looking after.

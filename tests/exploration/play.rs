@@ -236,8 +236,9 @@ fn apply(after: &mut World, before: &Task, next: &Task, event: &Event) {
         Event::Replied(reply) => learn(after, reply),
         Event::Answered { step, attempt, .. } => {
             let attempt = Attempt { step: step.clone(), action: Action::Do, number: *attempt };
-            let dispatch = after.dispatches.get_mut(&attempt);
-            dispatch.map(|dispatch| dispatch.truth = Truth::MayHaveRun);
+            if let Some(dispatch) = after.dispatches.get_mut(&attempt) {
+                dispatch.truth = Truth::MayHaveRun;
+            }
         }
         Event::ChildEnded { step, outcome } => hear(after, step, outcome),
         Event::Commanded(command) => {
@@ -263,7 +264,9 @@ fn apply(after: &mut World, before: &Task, next: &Task, event: &Event) {
             for (step, action, number, _) in before.awaited() {
                 let given_up = !task.progress(&step, action).is_some_and(is_awaited);
                 let dispatch = after.dispatches.get_mut(&Attempt { step, action, number });
-                dispatch.filter(|_| given_up).map(|dispatch| dispatch.truth = Truth::Unknown);
+                if let Some(dispatch) = dispatch.filter(|_| given_up) {
+                    dispatch.truth = Truth::Unknown;
+                }
             }
         }
         Event::Wake | Event::AlertSent { .. } | Event::Asked(_) => {}
@@ -352,7 +355,8 @@ fn lost(after: &World, event: &Event, effects: &[Effect], applied: bool) -> Opti
     });
     let ended = after.task.as_ref().and_then(end);
     let ended = ended.filter(|_| effects.iter().any(|e| matches!(e, Effect::Notice { .. })));
-    let owed = Owed { event: event.clone(), waits: waits.collect(), ended };
+    let left = is_lost(&after.now);
+    let owed = Owed { event: event.clone(), waits: waits.collect(), left, ended };
     lost.owed = comes_back.then_some(owed);
     Some(lost)
 }

@@ -51,6 +51,8 @@ pub(super) struct Owed {
     pub(super) event: Event,
     /// Waits of which nobody was told, with their ends.
     pub(super) waits: BTreeMap<Attempt, Timestamp>,
+    /// Whether the scheduler was to be woken at once.
+    pub(super) left: bool,
     /// The end of the task of which nobody was told.
     pub(super) ended: Option<End>,
 }
@@ -117,8 +119,8 @@ impl World {
         }
         self.hash_dispatches(to);
         self.children.hash(to);
-        if let Some(Owed { event, waits, ended }) = &self.owed {
-            format!("{event:?}").hash(to);
+        if let Some(Owed { event, waits, left, ended }) = &self.owed {
+            (format!("{event:?}"), left).hash(to);
             ended.map(|of| Some(of) == self.task.as_ref().and_then(end)).hash(to);
             waits.iter().for_each(|(of, at)| (of, self.seconds_until(*at, setting)).hash(to));
         }

@@ -8,9 +8,9 @@ use steward_core::{
     effects::Effect,
     events::{BusEvent, Happened},
     limits,
-    messages::{Action, StepRequest},
-    names::StepName,
-    task::{ProcessState, StepRecord, StepState, Task},
+    messages::{Action, StepRequest, Submission},
+    names::{Part, StepName},
+    task::{ProcessState, Progress, StepRecord, StepState, Task},
     transition::{Context, Event},
     workflow::Workflow,
 };
@@ -87,7 +87,7 @@ fn of_due(Decided { after, effects, context, .. }: &Decided<'_>) -> Laws {
         ("a task that goes on has a due time", is_final(after) || after.due.is_some()),
         ("what ended well is not due", !ended_well(after) || after.due.is_none()),
         ("due by its own complete-by", paused || in_time(after.complete_by)),
-        ("due by the complete-by of all that runs", after.running().all(|run| in_time(run.3))),
+        ("due by the complete-by of all that runs", after.awaited().all(|run| in_time(run.3))),
         ("due when a wait should be over", paused || waits(after).all(|until| {
             in_time(until.max(context.now) + pickup)
         })),
@@ -108,13 +108,13 @@ fn of_the_end(decided: &Decided<'_>) -> Laws {
     let Decided { workflow, before, after, event, effects, context } = decided;
     let ends = decided.ends();
     let stays = before.process_state == after.process_state && before.ended_at == after.ended_at;
-    let commanded = matches!(event, Event::Commanded(_));
+    let commanded = matches!(event, Event::Commanded(_) | Event::Asked(Action::Undo));
     let passed =
         |name| after.steps.get(name).is_some_and(|r: &StepRecord| has_passed(&r.run.state));
     let notices = effects.iter().filter(|effect| matches!(effect, Effect::Notice { .. })).count();
     let processed = after.process_state == ProcessState::Processed;
     let undone = after.process_state == ProcessState::Undone;
-    let running = after.running().next().is_some();
+    let running = after.awaited().next().is_some();
     let error = |task: &Task| task.process_state == ProcessState::Error;
     vec![
         ("a final state changes only by a command", !is_final(before) || stays || commanded),
@@ -138,10 +138,10 @@ fn of_the_alert(decided: &Decided<'_>) -> Laws {
     let Decided { workflow, before, after, event, effects, .. } = decided;
     let (ends, in_error) = (decided.ends(), after.process_state == ProcessState::Error);
     let events: Vec<_> = events(effects).filter(|event| event.is_task_alert()).collect();
-    let failed: Vec<_> = after.steps.iter().filter(|(_, r)| r.run.state.is_failed()).collect();
+    let failed = after.parts().filter(|(_, record)| record.run.state.is_failed());
+    let failed: Vec<_> = failed.map(|(part, _)| part).collect();
     let left = left_to_undo(workflow, after);
-    let names = |steps: &[StepName], wanted: &[&StepName]| steps.iter().eq(wanted.iter().copied());
-    let failed: Vec<_> = failed.iter().map(|(name, _)| *name).collect();
+    let names = |steps: &[Part], wanted: &[Part]| steps == wanted;
     let backward = after.undo_reason.is_some();
     let names_it = |event: &&BusEvent| {
         if let Happened::UndoFailed(trouble) = &event.data {
@@ -169,17 +169,18 @@ fn of_undo(Decided { workflow, after, effects, .. }: &Decided<'_>) -> Laws {
     let undos = || requests(effects).filter(|request| request.action == Action::Undo);
     let dos = || requests(effects).filter(|request| request.action == Action::Do);
     let settled = |request: &StepRequest| {
-        descendants(workflow, &request.step).into_iter().all(|later| {
-            let record = after.steps.get(later);
-            record.is_none_or(|r| !r.run.state.is_running() && !is_left(workflow, later, r))
+        descendants(workflow, &request.step.step).into_iter().all(|later| {
+            let parts = after.parts().filter(|(part, _)| part.step == *later);
+            parts.into_iter().all(|(_, r)| !is_awaited(r) && !is_left(workflow, later, r))
         })
     };
     let had_effect = |request: &StepRequest| {
-        after.steps.get(&request.step).is_some_and(|r| has_effect(r) && !r.run.state.is_running())
+        after.record(&request.step).is_some_and(|r| has_effect(r) && !is_awaited(r))
     };
     let returns =
         workflow.steps.iter().filter(|(_, step)| step.point_of_no_return).all(|(name, _)| {
-            after.steps.get(name).is_none_or(|r| !has_effect(r) && !r.run.state.is_running())
+            let mut parts = after.parts().filter(|(part, _)| part.step == *name);
+            parts.all(|(_, r)| !has_effect(r) && !is_awaited(r))
         });
     vec![
         ("nothing is done while it is undone", !is_undoing(after) || dos().next().is_none()),
@@ -206,7 +207,10 @@ fn of_requests(decided: &Decided<'_>) -> Laws {
             }
             StepState::Running { .. } => true,
             StepState::Failed { .. } => matches!(decided.event, Event::Commanded(_)),
-            StepState::Completed { .. } | StepState::Skipped { .. } => false,
+            StepState::HandedOut { .. }
+            | StepState::Each
+            | StepState::Completed { .. }
+            | StepState::Skipped { .. } => false,
         })
     };
     let no_request = requests(effects).next().is_none();
@@ -297,7 +301,11 @@ pub(super) fn of_what_is_told(workflow: &Workflow, task: &Task, effects: &[Effec
             }
         }
         Effect::Wake { wake, .. } => wake.task_id == task.task_id,
-        Effect::Reply(_) | Effect::Reject { .. } => false,
+        Effect::Submit(submission) => is_asked(workflow, task, submission),
+        Effect::ChildEnded(ended) => task.parent.as_ref().is_some_and(|parent| {
+            is_final(task) && (&parent.task_id, &parent.step) == (&ended.task_id, &ended.step)
+        }),
+        Effect::Ask(_) | Effect::Reply(_) | Effect::Reject { .. } => false,
     };
     let wrong = effects.iter().filter(|effect| !is_right(effect));
     wrong
@@ -353,14 +361,35 @@ fn has_effect(record: &StepRecord) -> bool {
 
 /// What has an undo, completed or may have run, and is neither undone nor was its undo skipped.
 fn is_left(workflow: &Workflow, name: &StepName, record: &StepRecord) -> bool {
-    workflow.steps.get(name).is_some_and(|step| step.undo.is_some())
+    workflow.steps.get(name).is_some_and(|step| step.undo.is_some() || step.workflow.is_some())
         && has_effect(record)
         && !record.undo.as_ref().is_some_and(|undo| has_passed(&undo.state))
 }
 
-fn left_to_undo<'a>(workflow: &'a Workflow, task: &Task) -> Vec<&'a StepName> {
-    let left = |name: &&StepName| task.steps.get(*name).is_some_and(|r| is_left(workflow, name, r));
-    workflow.steps.keys().filter(left).collect()
+fn left_to_undo(workflow: &Workflow, task: &Task) -> Vec<Part> {
+    let records = workflow.steps.keys().filter_map(|name| Some((name, task.steps.get(name)?)));
+    let parts = records.flat_map(|(name, record)| record.parts(name));
+    parts.filter(|(part, r)| is_left(workflow, &part.step, r)).map(|(part, _)| part).collect()
+}
+
+/// Whether someone is at work on it.
+fn is_awaited(record: &StepRecord) -> bool {
+    matches!(record.run.state, StepState::Running { .. } | StepState::HandedOut { .. })
+}
+
+/// The task of a step is submitted for the step that runs, with an id of its own.
+fn is_asked(workflow: &Workflow, task: &Task, submission: &Submission) -> bool {
+    let Some(parent) = &submission.parent else { return false };
+    let action = if submission.undo { Action::Undo } else { Action::Do };
+    let item = parent.step.item.map(|item| format!(":{item}")).unwrap_or_default();
+    let definition = workflow.steps.get(&parent.step.step).and_then(|step| step.workflow.as_ref());
+    parent.task_id == task.task_id
+        && definition.is_some_and(|child| child.name == submission.workflow)
+        && submission
+            .task_id
+            .as_str()
+            .starts_with(&format!("{}:{}{item}", task.task_id, parent.step.step))
+        && task.running().any(|(step, of, ..)| (step, of) == (parent.step.clone(), action))
 }
 
 /// Everything that comes after `step`, at any distance.
@@ -385,6 +414,8 @@ fn waits(task: &Task) -> impl Iterator<Item = Timestamp> {
         StepState::Waiting { until, .. } if (action == Action::Undo) == backward => Some(until),
         StepState::Waiting { .. }
         | StepState::Running { .. }
+        | StepState::HandedOut { .. }
+        | StepState::Each
         | StepState::Completed { .. }
         | StepState::Failed { .. }
         | StepState::Skipped { .. } => None,
@@ -413,7 +444,7 @@ fn submitted(task: &Task) -> Task {
 
 fn attempts_grow(before: &Task, after: &Task) -> bool {
     after.actions().all(|(step, action, new)| {
-        let old = before.progress(step, action).map_or(0, |old| old.state.attempt());
+        let old = before.progress(&step, action).map_or(0, |old| old.state.attempt());
         new.state.attempt() == old || new.state.attempt() == old + 1
     })
 }
@@ -422,26 +453,37 @@ fn attempts_grow(before: &Task, after: &Task) -> bool {
 fn all_sent(before: &Task, after: &Task, effects: &[Effect]) -> bool {
     after.running().all(|(step, action, attempt, _)| {
         // One that was deferred may be with another agent still: it is waited for again.
-        let was = before.progress(step, action).map(|progress| &progress.state);
+        let was = before.progress(&step, action).map(|progress| &progress.state);
         let ran = was.is_some_and(|was| {
             matches!(
                 was,
                 StepState::Running { .. } | StepState::Waiting { complete_by: Some(_), .. }
             ) && was.attempt() == attempt
         });
-        let sent = |r: &StepRequest| (&r.step, r.action, r.attempt) == (step, action, attempt);
-        ran || requests(effects).any(sent)
+        let sent = |r: &StepRequest| (&r.step, r.action, r.attempt) == (&step, action, attempt);
+        let submitted = |effect: &Effect| {
+            matches!(effect, Effect::Submit(submission)
+            if submission.parent.as_ref().is_some_and(|parent| parent.step == step)
+                && submission.undo == (action == Action::Undo))
+        };
+        ran || requests(effects).any(sent) || effects.iter().any(submitted)
     })
 }
 
 fn keeps_steps(before: &Task, after: &Task) -> bool {
-    before.actions().all(|(step, action, _)| after.progress(step, action).is_some())
+    let never_began =
+        |progress: &Progress| progress.state.is_failed() && progress.state.attempt() == 0;
+    before.actions().all(|(step, action, progress)| {
+        after.progress(&step, action).is_some()
+            || after.steps.get(&step.step).is_some_and(|record| record.items.is_some())
+            || never_began(progress)
+    })
 }
 
 /// A request is that of the attempt that runs, for the step's own agent, and repeatable.
 fn is_saved(workflow: &Workflow, task: &Task, request: &StepRequest) -> bool {
     let StepRequest { task_id, step, action, attempt, complete_by, .. } = request;
-    let Some(definition) = workflow.steps.get(step) else { return false };
+    let Some(definition) = workflow.steps.get(&step.step) else { return false };
     let method = match action {
         Action::Do => definition.request.as_ref().map(|request| request.method),
         Action::Undo => {
@@ -458,5 +500,5 @@ fn is_saved(workflow: &Workflow, task: &Task, request: &StepRequest) -> bool {
         && request.idempotency_key == format!("{task_id}/{step}/{way}{edit}")
         && definition.agent.as_ref() == Some(&request.agent)
         && method == Some(request.method)
-        && task.running().any(|running| running == (step, *action, *attempt, *complete_by))
+        && task.running().any(|running| running == (step.clone(), *action, *attempt, *complete_by))
 }

@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 use steward_core::{
     command::Order,
-    messages::{Action, Outcome, StepReply},
+    messages::{Action, Answer, ChildOutcome, Outcome, Parent, StepReply},
     transition::Event,
 };
 
@@ -14,10 +14,7 @@ pub(super) const TASK_ID: &str = "o-1";
 
 /// What the left-hand side says.
 pub(super) enum Happens {
-    Submitted {
-        input: Value,
-        reply_to: Option<String>,
-    },
+    Submitted(Submitted),
     Event {
         event: Event,
         redelivered: bool,
@@ -38,6 +35,15 @@ pub(super) enum Happens {
     TimePasses(SignedDuration),
 }
 
+/// A submission of a client, or of the task `p-1` for its step.
+#[derive(Default)]
+pub(super) struct Submitted {
+    pub(super) input: Value,
+    pub(super) reply_to: Option<String>,
+    pub(super) parent: Option<Parent>,
+    pub(super) undo: bool,
+}
+
 pub(super) fn happens(left: &str) -> Result<Happens, String> {
     let (said, redelivered) = match left.strip_suffix(" (redelivered)") {
         Some(said) => (said, true),
@@ -53,6 +59,12 @@ pub(super) fn happens(left: &str) -> Result<Happens, String> {
         ["alert", "of", at, "sent"] => {
             return Ok(Happens::AlertSent { of: Some(duration(at)?) });
         }
+        ["asked", "to", "be", "done"] => Event::Asked(Action::Do),
+        ["asked", "to", "be", "undone"] => Event::Asked(Action::Undo),
+        ["someone", verb @ ("completes" | "fails" | "is"), what @ ..] => {
+            answered(verb, &what.join(" "))?
+        }
+        ["task", "of", step, "is", outcome @ ..] => child_ended(step, &outcome.join(" "))?,
         ["agent", verb @ ("completes" | "fails" | "defers"), what @ ..] => {
             Event::Replied(replied(verb, &what.join(" "))?)
         }
@@ -74,15 +86,68 @@ fn unknown(said: &str) -> String {
     format!("nobody knows what `{said}` means")
 }
 
-/// `submit reply_to shop with {"item":"tea"}`.
+/// `submit reply_to shop with {"item":"tea"}`, `submit for charge of p-1`, `submit to be undone for
+/// charge of p-1`.
 fn submitted(said: &str) -> Result<Happens, String> {
     let (said, input) = said.split_once(" with ").unwrap_or((said, "null"));
-    let reply_to = match said.split(' ').collect::<Vec<_>>().as_slice() {
-        ["submit"] => None,
-        ["submit", "reply_to", queue] => Some((*queue).to_owned()),
+    let of = |step: &str, task: &str| {
+        let task_id = task.parse().map_err(|error| format!("{error}"))?;
+        let step = step.parse().map_err(|error| format!("{error}"))?;
+        Ok::<_, String>(Some(Parent { task_id, step, depth: 1 }))
+    };
+    let submitted = match said.split(' ').collect::<Vec<_>>().as_slice() {
+        ["submit"] => Submitted::default(),
+        ["submit", "reply_to", queue] => {
+            Submitted { reply_to: Some((*queue).to_owned()), ..Submitted::default() }
+        }
+        ["submit", "for", step, "of", task] => {
+            Submitted { parent: of(step, task)?, ..Submitted::default() }
+        }
+        ["submit", "to", "be", "undone", "for", step, "of", task] => {
+            Submitted { parent: of(step, task)?, undo: true, ..Submitted::default() }
+        }
         _ => return Err(unknown(said)),
     };
-    Ok(Happens::Submitted { input: value(input), reply_to })
+    Ok(Happens::Submitted(Submitted { input: value(input), ..submitted }))
+}
+
+/// `completes charge #1 with {...}`, `fails charge #1 "no"`, `is still at charge #1`.
+fn answered(verb: &str, what: &str) -> Result<Event, String> {
+    let what = what.strip_prefix("still at ").unwrap_or(what);
+    let (step, what) = what.split_once(" #").ok_or("an attempt is written #1")?;
+    let (attempt, what) = what.split_once(' ').unwrap_or((what, ""));
+    let answer = match verb {
+        "completes" => {
+            Answer::Completed { output: value(what.strip_prefix("with ").unwrap_or("null")) }
+        }
+        "fails" => {
+            let reason = what.split('"').nth(1).ok_or("a reason is missing")?.to_owned();
+            Answer::Failed { reason }
+        }
+        _ => Answer::Heartbeat,
+    };
+    Ok(Event::Answered {
+        step: step.parse().map_err(|error| format!("{error}"))?,
+        attempt: attempt.parse().map_err(|_| "an attempt is written #1")?,
+        answer,
+    })
+}
+
+/// `Processed with {...}`, `Undone "no"`, `in Error "no"`, `refused "no"`.
+fn child_ended(step: &str, said: &str) -> Result<Event, String> {
+    let reason = said.split('"').nth(1).unwrap_or_default().to_owned();
+    let outcome = match said.split([' ', '"']).next().unwrap_or_default() {
+        "Processed" => {
+            let output = said.strip_prefix("Processed with ").map(value).unwrap_or_default();
+            ChildOutcome::Processed { output }
+        }
+        "Undone" => ChildOutcome::Undone { reason },
+        "in" => ChildOutcome::Error { reason },
+        "refused" => ChildOutcome::Refused { reason },
+        _ => return Err(unknown(said)),
+    };
+    let step = step.parse().map_err(|error| format!("{error}"))?;
+    Ok(Event::ChildEnded { step, outcome })
 }
 
 /// `charge #1 with {...}`, `undo of charge #1 "no reply", may have run`, `charge #1 for 10s "..."`.

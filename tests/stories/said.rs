@@ -7,8 +7,8 @@ use serde_json::json;
 use steward_core::{
     effects::Effect,
     events::{BusEvent, Happened, TaskTrouble},
-    messages::{Action, StepRequest},
-    names::StepName,
+    messages::{Action, ChildEnded, ChildOutcome, StepRequest, Submission},
+    names::{Part, StepName},
     ports::{Attempt, Document, DocumentKey},
     task::{Progress, StepState, Task},
     workflow::Workflow,
@@ -28,17 +28,22 @@ pub(super) fn said_saved(
     let mut said = said_task(before, after);
     let mut kept: Kept<'_> = documents.iter().map(|made| (made.key.clone(), made)).collect();
     for name in workflow.steps.keys() {
-        for action in [Action::Do, Action::Undo] {
-            let (old, new) = (before.progress(name, action), after.progress(name, action));
+        said.extend(said_items(name, before, after));
+        let parts = after.steps.get(name).into_iter().flat_map(|record| record.parts(name));
+        for (part, action) in
+            parts.flat_map(|(part, _)| [(part.clone(), Action::Do), (part, Action::Undo)])
+        {
+            let (old, new) = (before.progress(&part, action), after.progress(&part, action));
             if let Some(new) = new.filter(|new| old != Some(*new)) {
-                let requested = is_requested(effects, name, action, new.state.attempt());
-                let of = Attempt { step: name.clone(), action, number: new.state.attempt() };
+                let requested = is_requested(effects, &part, action, new.state.attempt());
+                let of = Attempt { step: part, action, number: new.state.attempt() };
                 said.extend(said_progress(of, old, new, &mut kept, requested, now));
             }
         }
     }
     said.extend(kept.values().map(|Document { key, body, .. }| match key {
         DocumentKey::Input(_) => format!("input {} kept", body["input"]),
+        DocumentKey::Result(_) => format!("returns {body}"),
         DocumentKey::Submission
         | DocumentKey::Output(_)
         | DocumentKey::Failure(_)
@@ -74,12 +79,32 @@ fn said_task(before: &Task, after: &Task) -> Vec<String> {
     said
 }
 
-fn is_requested(effects: &[Effect], name: &StepName, of: Action, number: u32) -> bool {
-    effects.iter().any(|effect| {
-        let Effect::Request(StepRequest { step, action, attempt, .. }) = effect else {
-            return false;
-        };
-        step == name && *action == of && *attempt == number
+/// `ship completed, 3 items`: of the step, not of its items.
+fn said_items(name: &StepName, before: &Task, after: &Task) -> Option<String> {
+    let record = after.steps.get(name)?;
+    let items = record.items.as_ref()?;
+    let old = before.steps.get(name).map(|record| &record.run.state);
+    let count = items.count;
+    (old != Some(&record.run.state))
+        .then(|| format!("{name} {}, {count} items", record.run.state.name()))
+}
+
+fn is_requested(effects: &[Effect], part: &Part, of: Action, number: u32) -> bool {
+    effects.iter().any(|effect| match effect {
+        Effect::Request(StepRequest { step, action, attempt, .. }) => {
+            step == part && *action == of && *attempt == number
+        }
+        Effect::Submit(submission) => {
+            let asked = if submission.undo { Action::Undo } else { Action::Do };
+            submission.parent.as_ref().is_some_and(|parent| parent.step == *part) && asked == of
+        }
+        Effect::Ask(_)
+        | Effect::ChildEnded(_)
+        | Effect::Reply(_)
+        | Effect::Wake { .. }
+        | Effect::Notice { .. }
+        | Effect::Reject { .. }
+        | Effect::Publish(_) => false,
     })
 }
 
@@ -119,7 +144,11 @@ fn said_progress(
         StepState::Waiting { until, .. } if *until != now => {
             said.push_str(&format!(" until {}", since_start(*until)));
         }
+        StepState::HandedOut { complete_by, .. } => {
+            said.push_str(&format!(" until {}", since_start(*complete_by)));
+        }
         StepState::Running { .. }
+        | StepState::Each
         | StepState::Waiting { .. }
         | StepState::Completed { .. }
         | StepState::Failed { .. }
@@ -142,11 +171,21 @@ fn said_state(of: &Attempt, state: &StepState) -> String {
 /// What is sent, in an order of its own: the core promises none.
 pub(super) fn said_sent(workflow: &Workflow, effects: &[Effect]) -> Vec<String> {
     let place = |effect: &Effect| match effect {
-        Effect::Request(StepRequest { step, .. }) => (0, workflow.steps.get_index_of(step)),
-        Effect::Notice { .. } => (1, None),
-        Effect::Publish(event) if event.is_task_alert() => (2, None),
-        Effect::Publish(_) => (3, None),
-        Effect::Wake { .. } | Effect::Reply(_) | Effect::Reject { .. } => (4, None),
+        Effect::Request(StepRequest { step, .. }) => {
+            (0, workflow.steps.get_index_of(&step.step), step.item)
+        }
+        Effect::Submit(Submission { parent, .. }) => {
+            let part = parent.as_ref().map(|parent| &parent.step);
+            let step = part.and_then(|part| workflow.steps.get_index_of(&part.step));
+            (0, step, part.and_then(|part| part.item))
+        }
+        Effect::Notice { .. } => (1, None, None),
+        Effect::Publish(event) if event.is_task_alert() => (2, None, None),
+        Effect::Publish(_) => (3, None, None),
+        Effect::ChildEnded(_) => (4, None, None),
+        Effect::Wake { .. } | Effect::Reply(_) | Effect::Reject { .. } | Effect::Ask(_) => {
+            (5, None, None)
+        }
     };
     let mut effects: Vec<_> = effects.iter().collect();
     effects.sort_by_key(|effect| place(effect));
@@ -164,16 +203,31 @@ fn said_effect(effect: &Effect) -> String {
             let status = json!(notice.status);
             let status = status.as_str().unwrap_or_default();
             let reason = notice.reason.iter().map(|reason| format!(" \"{reason}\""));
-            format!("notice to {queue}: {status}{}", reason.collect::<String>())
+            let output = notice.output.iter().map(|output| format!(" with {output}"));
+            let more: String = reason.chain(output).collect();
+            format!("notice to {queue}: {status}{more}")
         }
         Effect::Publish(BusEvent { data, .. }) => said_event(data),
-        Effect::Reply(_) | Effect::Reject { .. } => format!("{effect:?}"),
+        Effect::Submit(Submission { task_id, workflow, input, undo, .. }) => {
+            let undo = if *undo { ", to be undone" } else { "" };
+            format!("submit {task_id} to {workflow} with {input}{undo}")
+        }
+        Effect::ChildEnded(ChildEnded { task_id, step, outcome }) => {
+            let outcome = match outcome {
+                ChildOutcome::Processed { output } => format!("Processed with {output}"),
+                ChildOutcome::Undone { reason } => format!("Undone \"{reason}\""),
+                ChildOutcome::Error { reason } => format!("in Error \"{reason}\""),
+                ChildOutcome::Refused { reason } => format!("refused \"{reason}\""),
+            };
+            format!("tell {step} of {task_id}: {outcome}")
+        }
+        Effect::Ask(_) | Effect::Reply(_) | Effect::Reject { .. } => format!("{effect:?}"),
     }
 }
 
 fn said_event(event: &Happened) -> String {
     let trouble = |TaskTrouble { steps, reason, .. }: &TaskTrouble| {
-        let steps: Vec<_> = steps.iter().map(StepName::as_str).collect();
+        let steps: Vec<_> = steps.iter().map(ToString::to_string).collect();
         let steps = if steps.is_empty() { String::new() } else { format!(" {}", steps.join(", ")) };
         format!("{steps} \"{reason}\"")
     };
@@ -196,8 +250,8 @@ fn said_event(event: &Happened) -> String {
 fn said_request(request: &StepRequest) -> String {
     let StepRequest { step, action, attempt, complete_by, path, body, .. } = request;
     let (of, usual) = match action {
-        Action::Do => ("", format!("/{step}")),
-        Action::Undo => ("undo of ", format!("/{step}/undo")),
+        Action::Do => ("", format!("/{}", step.step)),
+        Action::Undo => ("undo of ", format!("/{}/undo", step.step)),
     };
     let mut said = format!("request {of}{step} #{attempt} by {}", since_start(*complete_by));
     if *path != usual {

@@ -38,7 +38,8 @@ fn parse(text: &str) -> Result<Story, String> {
         if first == "timing" {
             timing = read_timing(said).map_err(wrong)?;
         } else if first == "workflow" {
-            about = options(said, &["within", "overdue", "with lifecycle"]).map_err(wrong)?;
+            about =
+                options(said, &["within", "overdue", "with lifecycle", "output"]).map_err(wrong)?;
         } else if line.starts_with(' ') {
             let name =
                 first.strip_suffix(':').ok_or_else(|| wrong("a step is `name: ...`".into()))?;
@@ -49,7 +50,7 @@ fn parse(text: &str) -> Result<Story, String> {
             lines.push(Line { number, left, right });
         }
     }
-    let workflow = json!({
+    let mut workflow = json!({
         "name": "order",
         "version": 1,
         "complete_within": about.remove("within").unwrap_or("1h".to_owned()),
@@ -57,6 +58,9 @@ fn parse(text: &str) -> Result<Story, String> {
         "lifecycle_events": about.contains_key("with lifecycle"),
         "steps": steps,
     });
+    if let (Some(output), Some(workflow)) = (about.remove("output"), workflow.as_object_mut()) {
+        workflow.insert("output".to_owned(), json(&output));
+    }
     let workflow: Workflow =
         serde_json::from_value(workflow).map_err(|error| format!("1: {error}"))?;
     match workflow.problems().first() {
@@ -98,12 +102,25 @@ const ACTION_WORDS: [&str; 6] =
 /// A step's definition: `after a and b, within 30s, attempts 2, then undo, undo (path /refund)`.
 fn step(name: &str, said: &str) -> Result<Value, String> {
     let words = ["after", "then", "not idempotent", "point of no return", "undo"];
-    let mut found = options(said, &[&words[..], &ACTION_WORDS].concat())?;
-    let mut definition = action(&mut found, &format!("/{name}"))?;
+    let kinds = ["when", "for each", "wait", "callback within", "workflow"];
+    let mut found = options(said, &[&words[..], &kinds, &ACTION_WORDS].concat())?;
     let after = found.remove("after").unwrap_or_default();
+    let after: Value = after.split(" and ").filter(|step| !step.is_empty()).collect();
+    if let Some(wait) = found.remove("wait") {
+        return Ok(with_when(&mut found, json!({ "after": after, "wait": wait })));
+    }
+    let body = found.get("body").map(|body| json(body));
+    let mut definition = action(&mut found, &format!("/{name}"))?;
+    if let Some(child) = found.remove("workflow") {
+        definition.remove("request");
+        definition.insert("after".to_owned(), after);
+        definition.insert("workflow".to_owned(), json!({ "name": child, "input": body }));
+        for_each(&mut found, &mut definition)?;
+        return Ok(with_when(&mut found, definition.into()));
+    }
     let said = Map::from_iter([
         ("agent".to_owned(), json!(format!("{name}-agent"))),
-        ("after".to_owned(), after.split(" and ").filter(|step| !step.is_empty()).collect()),
+        ("after".to_owned(), after),
         ("idempotent".to_owned(), json!(!found.contains_key("not idempotent"))),
         ("point_of_no_return".to_owned(), json!(found.contains_key("point of no return"))),
     ]);
@@ -113,7 +130,39 @@ fn step(name: &str, said: &str) -> Result<Value, String> {
         let mut found = options(undo, &ACTION_WORDS)?;
         definition.insert("undo".to_owned(), action(&mut found, &format!("/{name}/undo"))?.into());
     }
-    Ok(definition.into())
+    if let Some(callback) = found.remove("callback within") {
+        definition.insert("callback".to_owned(), read_callback(&callback));
+    }
+    for_each(&mut found, &mut definition)?;
+    Ok(with_when(&mut found, definition.into()))
+}
+
+fn with_when(found: &mut BTreeMap<String, String>, mut definition: Value) -> Value {
+    if let (Some(when), Some(definition)) = (found.remove("when"), definition.as_object_mut()) {
+        definition.insert("when".to_owned(), json!(when));
+    }
+    definition
+}
+
+/// `for each ${ input.items } 2 at once`.
+fn for_each(
+    found: &mut BTreeMap<String, String>,
+    definition: &mut Map<String, Value>,
+) -> Result<(), String> {
+    let Some(said) = found.remove("for each") else { return Ok(()) };
+    let said = said.strip_suffix(" at once").ok_or("items go `2 at once`")?;
+    let (items, at_once) = said.rsplit_once(' ').ok_or("items go `2 at once`")?;
+    let each = json!({ "items": items, "at_once": json(at_once) });
+    definition.insert("for_each".to_owned(), each);
+    Ok(())
+}
+
+/// `callback within 1h`, `callback within 1h heard every 10m`.
+fn read_callback(said: &str) -> Value {
+    match said.split_once(" heard every ") {
+        Some((within, heartbeat)) => json!({ "within": within, "heartbeat": heartbeat }),
+        None => json!({ "within": said }),
+    }
 }
 
 fn action(found: &mut BTreeMap<String, String>, path: &str) -> Result<Map<String, Value>, String> {

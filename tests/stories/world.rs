@@ -5,17 +5,17 @@ use serde_json::{Value, json};
 use steward_core::{
     command::{Command, Order},
     effects::Effect,
-    messages::{Outcome, Submission},
+    messages::{Action, Answer, ChildOutcome, Outcome, Submission},
     ports::{Attempt, Document, DocumentKey},
     submission::accept,
-    task::{StepState, Task},
-    transition::{Context, Documents, Event, Transition, needs, transition},
+    task::{ProcessState, StepState, Task},
+    transition::{Context, Documents, Event, Transition, Wanted, transition},
 };
 
 use super::{
     Walk,
     laws::{self, Decided},
-    left::{Happens, TASK_ID, happens},
+    left::{Happens, Submitted, TASK_ID, happens},
     said::{said_due, said_saved, said_sent},
     script::{Line, Story},
 };
@@ -53,7 +53,7 @@ impl<'a> World<'a> {
                 self.now = self.now.checked_add(by).map_err(|error| error.to_string())?;
                 Ok(String::new())
             }
-            Happens::Submitted { input, reply_to } => self.submit(input, reply_to),
+            Happens::Submitted(submitted) => self.submit(submitted),
             Happens::Event { event, redelivered } => self.decide(&event, redelivered),
             Happens::AlertSent { of } => {
                 let newest = self.task.as_ref().and_then(|task| task.ended_at);
@@ -81,11 +81,13 @@ impl<'a> World<'a> {
         Ok(command)
     }
 
-    fn submit(&mut self, input: Value, reply_to: Option<String>) -> Result<String, String> {
+    fn submit(&mut self, submitted: Submitted) -> Result<String, String> {
         let Story { workflow, timing, .. } = self.story;
+        let Submitted { input, reply_to, parent, undo } = submitted;
         let task_id = TASK_ID.parse().map_err(|error| format!("{error}"))?;
-        let name = workflow.name.clone();
-        let submission = Submission { task_id, workflow: name, version: None, input, reply_to };
+        let (workflow_name, version) = (workflow.name.clone(), None);
+        let submission =
+            Submission { task_id, workflow: workflow_name, version, input, reply_to, parent, undo };
         let (task, document) = accept(&submission, workflow, None, self.now, *timing);
         self.documents = Documents::from([(document.key, document.body)]);
         let said = format!("{}; {}", task.process_state, said_due(&task));
@@ -127,21 +129,32 @@ impl<'a> World<'a> {
         Context { now: self.now, actor, redelivered, timing: self.story.timing }
     }
 
-    /// Hands over what `needs` asks for, and checks that this is all it takes.
+    /// Hands over what the core asks for, and checks that it asks for nothing else.
     fn ask(&mut self, task: &Task, event: &Event, context: Context<'_>) -> Transition {
         let workflow = &self.story.workflow;
-        let wanted = needs(workflow, task, event, context);
-        let mut handed = self.documents.clone();
-        handed.retain(|key, _| wanted.contains(key));
-        let answer = transition(workflow, task, &handed, event, context);
-        if answer != transition(workflow, task, &self.documents, event, context) {
-            self.broken.push(format!("`needs` asks for all it takes; it asked for {wanted:?}"));
+        let mut handed = Documents::new();
+        let answer = loop {
+            match transition(workflow, task, &handed, event, context) {
+                Ok(answer) => break answer,
+                Err(Wanted(keys)) => {
+                    for key in keys {
+                        if !self.documents.contains_key(&key) {
+                            self.broken.push(format!("it asks for what is there, and for {key}"));
+                        }
+                        let body = self.documents.get(&key).cloned().unwrap_or_default();
+                        if handed.insert(key.clone(), body).is_some() {
+                            self.broken.push(format!("it asks once, and again for {key}"));
+                        }
+                    }
+                }
+            }
+        };
+        if !handed.is_empty() && !reads(&answer) {
+            let keys: Vec<_> = handed.keys().map(ToString::to_string).collect();
+            self.broken.push(format!("it asks for nothing else; it asked for {keys:?}"));
         }
-        if handed.len() < wanted.len() {
-            self.broken.push(format!("`needs` asks for what is there; it asked for {wanted:?}"));
-        }
-        if !wanted.is_empty() && !reads(&answer) {
-            self.broken.push(format!("`needs` asks for nothing else; it asked for {wanted:?}"));
+        if Ok(&answer) != transition(workflow, task, &self.documents, event, context).as_ref() {
+            self.broken.push("it asks for all it takes".to_owned());
         }
         answer
     }
@@ -155,18 +168,21 @@ impl<'a> World<'a> {
         }
         let Story { workflow, timing, .. } = self.story;
         let context = self.context(&Event::Wake, false);
-        let woken = transition(workflow, task, &self.documents, &Event::Wake, context);
+        let Ok(woken) = transition(workflow, task, &self.documents, &Event::Wake, context) else {
+            return Some("all documents are at hand".to_owned());
+        };
         let due_by = self.now + timing.pickup_within + timing.clock_skew;
         if matches!(woken, Transition::Apply { .. }) {
             let in_time = task.due.is_some_and(|due| due <= due_by);
             return (!in_time).then(|| "what could start now is due soon".to_owned());
         }
         let under_way = task.actions().any(|(_, action, progress)| match progress.state {
-            StepState::Running { .. } => true,
+            StepState::Running { .. } | StepState::HandedOut { .. } => true,
             StepState::Waiting { .. } => action == task.direction(),
-            StepState::Completed { .. } | StepState::Failed { .. } | StepState::Skipped { .. } => {
-                false
-            }
+            StepState::Each
+            | StepState::Completed { .. }
+            | StepState::Failed { .. }
+            | StepState::Skipped { .. } => false,
         });
         (!under_way).then(|| "a task that goes on never stands still".to_owned())
     }
@@ -183,7 +199,7 @@ impl<'a> World<'a> {
         for (step, action, progress) in task.actions() {
             let number = progress.state.attempt();
             let key = DocumentKey::Output(Attempt { step: step.clone(), action, number });
-            let completed = matches!(progress.state, StepState::Completed { .. });
+            let completed = matches!(progress.state, StepState::Completed { .. }) && number > 0;
             if completed && !self.documents.contains_key(&key) {
                 self.broken.push(format!("the state never points at nothing; it points at {key}"));
             }
@@ -193,13 +209,27 @@ impl<'a> World<'a> {
     fn is_right(&self, key: &DocumentKey, body: &Value, event: &Event, task: &Task) -> bool {
         let order = match event {
             Event::Commanded(command) => Some(&command.order),
-            Event::Wake | Event::Swept | Event::Replied(_) | Event::AlertSent { .. } => None,
+            Event::Wake
+            | Event::Swept
+            | Event::Replied(_)
+            | Event::Answered { .. }
+            | Event::Asked(_)
+            | Event::ChildEnded { .. }
+            | Event::AlertSent { .. } => None,
         };
         match (key, event) {
             (DocumentKey::Output(of), Event::Replied(reply)) => {
                 reply.outcome == Outcome::Completed { output: body.clone() }
                     && of.action == reply.action
             }
+            (DocumentKey::Output(of), Event::Answered { answer, .. }) => {
+                *answer == Answer::Completed { output: body.clone() } && of.action == Action::Do
+            }
+            (DocumentKey::Output(of), Event::ChildEnded { outcome, .. }) => match of.action {
+                Action::Do => *outcome == ChildOutcome::Processed { output: body.clone() },
+                Action::Undo => *body == Value::Null,
+            },
+            (DocumentKey::Result(_), _) => task.process_state == ProcessState::Processed,
             (DocumentKey::Output(_), _) => {
                 matches!(order, Some(Order::Complete { output, .. }) if output == body)
             }
@@ -240,15 +270,35 @@ impl<'a> World<'a> {
     }
 }
 
-/// Whether a decision had to read documents: to make a request, or to find that it cannot be made, or
-/// to edit the input.
+/// Whether a decision had to read documents: to make a request, or to find that it cannot be made, to
+/// begin a step, to edit the input, to tell what the task returned.
 fn reads(answer: &Transition) -> bool {
-    let made = |effects: &[Effect]| effects.iter().any(|e| matches!(e, Effect::Request(_)));
+    let made = |effects: &[Effect]| {
+        effects.iter().any(|effect| match effect {
+            Effect::Request(_) | Effect::Submit(_) | Effect::ChildEnded(_) => true,
+            Effect::Notice { notice, .. } => notice.output.is_some(),
+            Effect::Ask(_)
+            | Effect::Reply(_)
+            | Effect::Wake { .. }
+            | Effect::Reject { .. }
+            | Effect::Publish(_) => false,
+        })
+    };
     match answer {
-        Transition::Apply { documents, effects, .. } => {
+        Transition::Apply { task, documents, effects } => {
             let kept = documents.iter();
             let mut kept = kept.filter(|made| !matches!(made.key, DocumentKey::Output(_)));
-            made(effects) || kept.next().is_some()
+            let begun = task.steps.values().any(|record| {
+                record.items.is_some()
+                    || matches!(
+                        record.run.state,
+                        StepState::Skipped { attempt: 0 }
+                            | StepState::Waiting { attempt: 0, .. }
+                            | StepState::Completed { attempt: 0 }
+                    )
+            });
+            let refused = task.commands.iter().any(|record| record.refused.is_some());
+            made(effects) || kept.next().is_some() || begun || refused || task.error.is_some()
         }
         Transition::Ignore { effects, .. } => made(effects),
         Transition::Illegal(_) => false,

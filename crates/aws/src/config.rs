@@ -126,6 +126,7 @@ mod tests {
             ("STEWARD_TASKS_TABLE", "tasks"),
             ("STEWARD_DOCUMENTS_TABLE", "documents"),
             ("STEWARD_WORKFLOWS_TABLE", "workflows"),
+            ("STEWARD_SUBMISSIONS_QUEUE_URL", "https://q/submissions"),
             ("STEWARD_SCHEDULER_QUEUE_URL", "https://q/scheduler"),
             ("STEWARD_REJECTED_QUEUE_URL", "https://q/rejected"),
             ("STEWARD_AGENT_QUEUE_URL", "https://q/agent-{agent}"),

@@ -1,160 +1,99 @@
-//! The demo's audit: what the state store says of each order against what the remote services' own
+//! The demo's audit: what the state store says of each task against what the remote services' own
 //! ledgers say.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use steward_core::task::{ProcessState, Task};
-use steward_local::services::{Ledger, Service};
+use steward_local::services::Ledger;
+
+use crate::scenario::Scenario;
 
 /// What the audit found.
-#[derive(Debug, Default)]
 pub(crate) struct Audit {
-    /// Orders by final state.
+    scenario: &'static dyn Scenario,
+    /// Tasks by final state.
     pub(crate) by_state: BTreeMap<ProcessState, u64>,
     /// Everything that should not be. Empty: passed.
     pub(crate) findings: Vec<String>,
 }
 
 impl Audit {
+    /// An audit that has looked at nothing yet.
+    pub(crate) fn of(scenario: &'static dyn Scenario) -> Self {
+        Self { scenario, by_state: BTreeMap::new(), findings: Vec::new() }
+    }
+
     /// Whether nothing was found.
     pub(crate) fn passed(&self) -> bool {
         self.findings.is_empty()
     }
 
-    /// Holds one order against the ledgers. `alerted` are the tasks for which an alert was seen.
+    /// Holds one task against the ledgers. `alerted` are the tasks for which an alert was seen.
     pub(crate) fn check(
         &mut self,
-        order: &str,
+        number: usize,
         task: Option<&Task>,
         ledger: &Ledger,
         alerted: &BTreeSet<String>,
     ) {
+        let id = self.scenario.task_id(number);
         let Some(task) = task else {
-            self.findings.push(format!("{order}: submitted, and not recorded"));
+            self.findings.push(format!("{id}: submitted, and not recorded"));
             return;
         };
-        *self.by_state.entry(task.process_state).or_default() += 1;
-        let effects = |service| ledger.effects(service, order);
-        match task.process_state {
+        let ended = task.process_state;
+        *self.by_state.entry(ended).or_default() += 1;
+        match ended {
             ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => {
-                self.findings.push(format!("{order}: still {}", task.process_state));
+                self.findings.push(format!("{id}: still {ended}"));
+                return;
             }
-            ProcessState::Processed => {
-                for service in Service::ALL {
-                    let (count, standing) = (effects(service), ledger.standing(service, order));
-                    if (count, standing) != (1, 1) {
-                        self.findings.push(format!(
-                            "{order}: Processed, with {count} effects in {service}, {standing} of them standing"
-                        ));
-                    }
-                }
+            ProcessState::Error if !alerted.contains(&id) => {
+                self.findings.push(format!("{id}: Error, and no alert"));
             }
-            ProcessState::Undone => {
-                for service in Service::ALL {
-                    let (count, standing) = (effects(service), ledger.standing(service, order));
-                    if count > 1 || standing > 0 {
-                        self.findings.push(format!(
-                            "{order}: Undone, with {count} effects in {service}, {standing} of them standing"
-                        ));
-                    }
-                }
-            }
-            ProcessState::Error => {
-                for service in Service::ALL {
-                    let count = effects(service);
-                    if count > 1 {
-                        self.findings
-                            .push(format!("{order}: Error, with {count} effects in {service}"));
-                    }
-                }
-                if !alerted.contains(order) {
-                    self.findings.push(format!("{order}: Error, and no alert"));
-                }
+            ProcessState::Processed | ProcessState::Undone | ProcessState::Error => {}
+        }
+        self.check_effects(number, ended, ledger);
+        let objections = self.scenario.objections(number, ended, ledger);
+        self.findings.extend(objections.into_iter().map(|what| format!("{id}: {what}")));
+    }
+
+    /// Each effect there once, and standing, if it was to be; nothing standing of what is undone; and
+    /// nothing ever twice.
+    fn check_effects(&mut self, number: usize, ended: ProcessState, ledger: &Ledger) {
+        let id = self.scenario.task_id(number);
+        for &service in self.scenario.services() {
+            let page = self.scenario.page(service, number);
+            let (count, standing) =
+                (ledger.effects(service, &page), ledger.standing(service, &page));
+            let wanted = self.scenario.wanted(service, number);
+            let is_right = match ended {
+                ProcessState::Processed => (count, standing) == (wanted, wanted),
+                ProcessState::Undone => count <= 1 && standing == 0,
+                ProcessState::Error
+                | ProcessState::Pending
+                | ProcessState::Processing
+                | ProcessState::Undoing => count <= 1,
+            };
+            if !is_right {
+                self.findings.push(format!(
+                    "{id}: {ended}, with {count} effects in {service}, {standing} of them standing"
+                ));
             }
         }
     }
 
-    /// Holds the ledgers against the orders: no service may know one that was never submitted.
-    pub(crate) fn check_foreign(&mut self, submitted: &BTreeSet<String>, ledger: &Ledger) {
-        for service in Service::ALL {
-            for order in ledger.orders(service).filter(|order| !submitted.contains(*order)) {
-                self.findings.push(format!("{order}: known to {service}, never submitted"));
+    /// Holds the ledgers against the tasks: no service may know one that was never submitted.
+    pub(crate) fn check_foreign(&mut self, submitted: usize, ledger: &Ledger) {
+        for &service in self.scenario.services() {
+            let known: BTreeSet<_> =
+                (0..submitted).map(|number| self.scenario.page(service, number)).collect();
+            for page in ledger.pages(service).filter(|page| !known.contains(*page)) {
+                self.findings.push(format!("{page}: known to {service}, never submitted"));
             }
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use steward_core::{ports::Timing, submission};
-    use steward_local::services::{FaultPlan, MockServices};
-
-    fn task(state: ProcessState) -> Task {
-        let text = r#"{ "task_id": "o-1", "workflow": "order" }"#;
-        let workflow = include_str!("../../../workflows/order.yaml");
-        let workflow = steward_local::definitions::parse("order.yaml".as_ref(), workflow).unwrap();
-        let timing = Timing {
-            pickup_within: std::time::Duration::ZERO,
-            clock_skew: std::time::Duration::ZERO,
-        };
-        let now = jiff::Timestamp::UNIX_EPOCH;
-        let submission = submission::parse(text).unwrap();
-        let (task, _) = submission::accept(&submission, &workflow, None, now, timing);
-        Task { process_state: state, ..task }
-    }
-
-    fn findings(task: Option<&Task>, ledger: &Ledger) -> Vec<String> {
-        let mut audit = Audit::default();
-        audit.check("o-1", task, ledger, &BTreeSet::new());
-        assert_eq!(audit.passed(), audit.findings.is_empty());
-        audit.findings
-    }
-
-    #[test]
-    fn whatever_should_not_be_is_found() {
-        let nothing = Ledger::default();
-        assert_eq!(findings(None, &nothing), ["o-1: submitted, and not recorded"]);
-        assert_eq!(findings(Some(&task(ProcessState::Pending)), &nothing), ["o-1: still Pending"]);
-        assert_eq!(
-            findings(Some(&task(ProcessState::Error)), &nothing),
-            ["o-1: Error, and no alert"]
-        );
-        assert_eq!(
-            findings(Some(&task(ProcessState::Processed)), &nothing),
-            Service::ALL.map(|service| format!(
-                "o-1: Processed, with 0 effects in {service}, 0 of them standing"
-            ))
-        );
-    }
-
-    #[tokio::test]
-    async fn a_second_charge_is_found() {
-        let services = MockServices::start(FaultPlan::none(1)).await.unwrap();
-        let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        for key in ["o-1/charge/do", "o-1/charge/again"] {
-            let url = format!("{}/charges", services.base_url(Service::Payment));
-            let call = client.post(url).header("idempotency-key", key).body(r#"{"order":"o-1"}"#);
-            assert!(
-                call.header("content-type", "application/json")
-                    .send()
-                    .await
-                    .unwrap()
-                    .status()
-                    .is_success()
-            );
-        }
-        let found = findings(Some(&task(ProcessState::Processed)), &services.ledger());
-        assert!(
-            found.contains(
-                &"o-1: Processed, with 2 effects in payment, 2 of them standing".to_owned()
-            ),
-            "{found:?}"
-        );
-        let found = findings(Some(&task(ProcessState::Undone)), &services.ledger());
-        assert_eq!(found, ["o-1: Undone, with 2 effects in payment, 2 of them standing"]);
-        let mut audit = Audit::default();
-        audit.check_foreign(&BTreeSet::new(), &services.ledger());
-        assert_eq!(audit.findings, ["o-1: known to payment, never submitted"]);
-    }
-}
+mod tests;

@@ -1,4 +1,4 @@
-//! `steward demo --chaos`: instances are killed at random and a service goes down, while orders run.
+//! `steward demo --chaos`: instances are killed at random and a service goes down, while tasks run.
 
 use std::{
     sync::{
@@ -28,9 +28,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How often what is waited for is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// What goes down: the service of the step in the middle.
-const GOES_DOWN: Service = Service::Payment;
-
 /// What has been done to the function set.
 pub(crate) struct Chaos {
     random: Mutex<fastrand::Rng>,
@@ -48,13 +45,13 @@ impl Chaos {
         self.killed.load(Ordering::SeqCst)
     }
 
-    /// Goes on until it is dropped.
+    /// Goes on until it is dropped. The service goes down once a quarter of the tasks have ended.
     pub(crate) async fn wreak(
         &self,
         host: &Host,
         services: &MockServices,
         heard: &Heard,
-        orders: usize,
+        (goes_down, tasks): (Service, usize),
     ) {
         let killing = async {
             loop {
@@ -63,11 +60,11 @@ impl Chaos {
             }
         };
         let outage = async {
-            wait_until(Duration::MAX, || heard.ended() * 4 >= orders).await;
-            services.set_down(GOES_DOWN, true);
+            wait_until(Duration::MAX, || heard.ended() * 4 >= tasks).await;
+            services.set_down(goes_down, true);
             wait_until(PATIENCE, || heard.events("breaker_opened") > 0).await;
             sleep(DOWN_FOR).await;
-            services.set_down(GOES_DOWN, false);
+            services.set_down(goes_down, false);
         };
         tokio::join!(killing, outage);
     }

@@ -1,8 +1,9 @@
-//! `steward demo`: orders through services that misbehave on purpose, everything in this process, and
-//! an audit of what came of it. With `--chaos`, the function set itself is killed meanwhile.
+//! `steward demo`: tasks through services that misbehave on purpose, everything in this process, and
+//! an audit of what came of it. With `--chaos`, the function set itself is killed meanwhile. What the
+//! tasks are is the [`Scenario`]'s to say.
 //!
 //! ```text
-//! this client ──► submissions queue ──► the function set ──► inventory, payment, shipping
+//! this client ──► submissions queue ──► the function set ──► the scenario's services
 //!      ▲                                      │                 (slow, failing, silent)
 //!      └── notices: received, processed, error┘                          │
 //!      └──────────────── audit: state store against ledgers ◄────────────┘
@@ -11,7 +12,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     num::NonZeroU32,
-    path::Path,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -32,7 +32,6 @@ use steward_core::{
     task::Task,
 };
 use steward_local::{
-    definitions,
     event_source::EventSource,
     host::{Host, HostOptions},
     resources,
@@ -40,12 +39,14 @@ use steward_local::{
 };
 use tokio::{sync::Semaphore, task::JoinSet};
 
-use crate::{audit::Audit, chaos::Chaos, table::table};
+use crate::{
+    audit::Audit,
+    chaos::Chaos,
+    scenario::{Scenario, Shipped},
+    table::table,
+};
 
-/// The workflow that the demo runs, as it ships.
-const WORKFLOW: &str = include_str!("../../../workflows/order.yaml");
-
-/// How long the demo waits for the last order before it audits what there is.
+/// How long the demo waits for the last task before it audits what there is.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Instances of each function while they are killed at random.
@@ -66,13 +67,16 @@ const BATCH: usize = 10;
 /// What to run.
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// How many orders to submit.
+    /// What to run.
+    #[arg(long, value_enum, default_value_t = Shipped::Order)]
+    workflow: Shipped,
+    /// How many tasks to submit.
     #[arg(long, default_value_t = 1_000)]
     tasks: usize,
     /// Decides which call meets which fault.
     #[arg(long, default_value_t = 42)]
     seed: u64,
-    /// How many orders are under way at once.
+    /// How many tasks are under way at once.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     in_flight: u32,
     /// Kill submissions, schedulers, agents and supervisors meanwhile, take a service down for a
@@ -90,12 +94,13 @@ pub(crate) async fn run(args: DemoArgs) -> Result<()> {
     let counters = recorder.snapshotter();
     recorder.install().context("install the counters")?;
     let plan = if args.chaos { FaultPlan::chaos(args.seed) } else { FaultPlan::demo(args.seed) };
-    let services = MockServices::start(plan).await?;
-    let host = start_host(&services, &args).await?;
-    let client = Client::start(&host, args.in_flight as usize).await?;
+    let scenario = args.workflow.scenario();
+    let services = MockServices::start(scenario.services(), plan).await?;
+    let host = start_host(scenario, &services, &args).await?;
+    let client = Client::start(scenario, &host, args.in_flight as usize).await?;
     let started = Instant::now();
     let chaos = Chaos::new(args.seed);
-    let havoc = chaos.wreak(&host, &services, &client.heard, args.tasks);
+    let havoc = chaos.wreak(&host, &services, &client.heard, (scenario.goes_down(), args.tasks));
     tokio::select! {
         submitted = client.submit_all(&host, args.tasks, args.json) => submitted?,
         () = havoc, if args.chaos => {}
@@ -110,14 +115,17 @@ pub(crate) async fn run(args: DemoArgs) -> Result<()> {
     Ok(())
 }
 
-async fn start_host(services: &MockServices, args: &DemoArgs) -> Result<Host> {
-    let workflow = definitions::parse(Path::new("workflows/order.yaml"), WORKFLOW)?;
-    let agent = |service: Service| {
+async fn start_host(
+    scenario: &dyn Scenario,
+    services: &MockServices,
+    args: &DemoArgs,
+) -> Result<Host> {
+    let agent = |&service: &Service| {
         Ok::<_, anyhow::Error>((service.name().parse()?, services.base_url(service).parse()?))
     };
     let host = Host::start(HostOptions {
-        workflows: vec![workflow],
-        agents: Service::ALL.into_iter().map(agent).collect::<Result<_, _>>()?,
+        workflows: vec![scenario.workflow()?],
+        agents: scenario.services().iter().map(agent).collect::<Result<_, _>>()?,
         supervise_every: Some(SUPERVISE_EVERY),
         instances: if args.chaos { INSTANCES_IN_CHAOS } else { NonZeroU32::MIN },
         ..HostOptions::default()
@@ -127,8 +135,9 @@ async fn start_host(services: &MockServices, args: &DemoArgs) -> Result<Host> {
     Ok(host)
 }
 
-/// The client: submits orders, and hears of them on a queue of its own.
+/// The client: submits tasks, and hears of them on a queue of its own.
 struct Client {
+    scenario: &'static dyn Scenario,
     sqs: aws_sdk_sqs::Client,
     reply_to: String,
     heard: Arc<Heard>,
@@ -137,7 +146,7 @@ struct Client {
 
 /// What has been heard so far.
 pub(crate) struct Heard {
-    /// A permit for each order that may be under way.
+    /// A permit for each task that may be under way.
     room: Semaphore,
     inner: Mutex<HeardInner>,
 }
@@ -156,7 +165,7 @@ impl Heard {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A notice may come more than once; only the first end of an order counts.
+    /// A notice may come more than once; only the first end of a task counts.
     fn notice(&self, body: &str) {
         let Ok(StatusNotice { task_id: Some(id), status, .. }) = serde_json::from_str(body) else {
             return;
@@ -191,7 +200,7 @@ impl Heard {
         }
     }
 
-    /// How many orders have ended.
+    /// How many tasks have ended.
     pub(crate) fn ended(&self) -> usize {
         self.lock().ended
     }
@@ -203,7 +212,7 @@ impl Heard {
 }
 
 impl Client {
-    async fn start(host: &Host, in_flight: usize) -> Result<Self> {
+    async fn start(scenario: &'static dyn Scenario, host: &Host, in_flight: usize) -> Result<Self> {
         let reply_to =
             resources::create_queue(&host.aws.sdk_config(), "client-demo", false).await?;
         let inner = HeardInner {
@@ -218,12 +227,12 @@ impl Client {
         let alerts = host.queue_url(resources::ALERTS_QUEUE);
         listen(&sqs, reply_to.clone(), &heard, Heard::notice, &mut listeners);
         listen(&sqs, alerts, &heard, Heard::alert, &mut listeners);
-        Ok(Self { sqs, reply_to, heard, _listeners: listeners })
+        Ok(Self { scenario, sqs, reply_to, heard, _listeners: listeners })
     }
 
-    /// Submits `count` orders as fast as there is room, and waits for the end of the last.
+    /// Submits `count` tasks as fast as there is room, and waits for the end of the last.
     async fn submit_all(&self, host: &Host, count: usize, quiet: bool) -> Result<()> {
-        let progress = progress_bar(count, quiet)?;
+        let progress = progress_bar(count, self.scenario.nouns().1, quiet)?;
         let queue = host.queue_url(resources::SUBMISSIONS_QUEUE);
         let mut next = 0;
         let deadline = Instant::now() + PATIENCE;
@@ -249,35 +258,27 @@ impl Client {
     async fn submit(&self, queue: &str, numbers: std::ops::Range<usize>) -> Result<()> {
         let mut entries = Vec::new();
         for number in numbers {
-            let id = order_id(number);
+            let id = self.scenario.task_id(number);
             let entry = SendMessageBatchRequestEntry::builder().id(number.to_string());
-            entries.push(entry.message_body(self.order(number, &id).to_string()).build()?);
+            entries.push(entry.message_body(self.submission(number, &id).to_string()).build()?);
             self.heard.lock().under_way.insert(id, Instant::now());
         }
         let request = self.sqs.send_message_batch().queue_url(queue).set_entries(Some(entries));
         let answer = request.send().await.context("submit")?;
         match answer.failed().first() {
-            Some(failed) => bail!("the queue refused an order: {}", failed.code()),
+            Some(failed) => bail!("the queue refused a submission: {}", failed.code()),
             None => Ok(()),
         }
     }
 
-    fn order(&self, number: usize, id: &str) -> Value {
+    fn submission(&self, number: usize, id: &str) -> Value {
         json!({
             "task_id": id,
-            "workflow": "order",
+            "workflow": self.scenario.name(),
             "reply_to": self.reply_to,
-            "input": {
-                "items": [{ "sku": format!("sku-{}", number % 97), "quantity": 1 + number % 3 }],
-                "amount": { "value": 1_000 + number % 9_000, "currency": "EUR" },
-                "address": { "name": format!("Customer {number}"), "street": "1 Main Street", "city": "Delft" },
-            },
+            "input": self.scenario.input(number),
         })
     }
-}
-
-fn order_id(number: usize) -> String {
-    format!("order-{number:06}")
 }
 
 /// Hears every message of a queue until the `JoinSet` is dropped. What comes again is heard again,
@@ -299,16 +300,18 @@ fn listen(
     EventSource { queue_url, concurrency: 2 }.spawn(sqs, handler, listeners);
 }
 
-fn progress_bar(count: usize, quiet: bool) -> Result<ProgressBar> {
+fn progress_bar(count: usize, tasks: &str, quiet: bool) -> Result<ProgressBar> {
     if quiet {
         return Ok(ProgressBar::hidden());
     }
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} orders ended, {elapsed} ")?;
+    let template = format!("{{bar:40}} {{pos}}/{{len}} {tasks} ended, {{elapsed}} ");
+    let style = ProgressStyle::with_template(&template)?;
     Ok(ProgressBar::new(count as u64).with_style(style))
 }
 
 /// What came of the run.
 struct Report {
+    scenario: &'static dyn Scenario,
     submitted: usize,
     audit: Audit,
     seconds: f64,
@@ -325,22 +328,23 @@ async fn report(
     (counters, chaos): (&Snapshotter, &Chaos),
     seconds: f64,
 ) -> Result<Report> {
-    let orders: Vec<_> = (0..args.tasks).map(order_id).collect();
-    let tasks = load_all(host, &orders).await?;
+    let scenario = client.scenario;
+    let ids: Vec<_> = (0..args.tasks).map(|number| scenario.task_id(number)).collect();
+    let tasks = load_all(host, &ids).await?;
     let in_error = |task: &&Task| task.error.is_some();
     wait_for_alerts(client, tasks.values().filter(in_error).map(|task| task.task_id.to_string()))
         .await;
-    let mut audit = Audit::default();
+    let mut audit = Audit::of(scenario);
     {
         let heard = client.heard.lock();
-        for order in &orders {
-            audit.check(order, tasks.get(order), ledger, &heard.alerted);
-            if heard.under_way.contains_key(order) {
-                audit.findings.push(format!("{order}: the client never heard of its end"));
+        for (number, id) in ids.iter().enumerate() {
+            audit.check(number, tasks.get(id), ledger, &heard.alerted);
+            if heard.under_way.contains_key(id) {
+                audit.findings.push(format!("{id}: the client never heard of its end"));
             }
         }
     }
-    audit.check_foreign(&orders.iter().cloned().collect(), ledger);
+    audit.check_foreign(args.tasks, ledger);
     let heard = client.heard.lock();
     let percentile = |p| heard.latencies.value_at_quantile(p) as f64 / 1_000.0;
     let latency_ms = BTreeMap::from([("p50", percentile(0.5)), ("p99", percentile(0.99))]);
@@ -372,19 +376,19 @@ async fn report(
             counts.push((name, label, events as u64));
         }
     }
-    Ok(Report { submitted: args.tasks, audit, seconds, latency_ms, counts })
+    Ok(Report { scenario, submitted: args.tasks, audit, seconds, latency_ms, counts })
 }
 
-async fn load_all(host: &Host, orders: &[String]) -> Result<BTreeMap<String, Task>> {
-    let loads = stream::iter(orders).map(|order| async move {
-        let task = host.ports.store().load(&order.parse()?).await?;
-        Ok::<_, anyhow::Error>((order.clone(), task))
+async fn load_all(host: &Host, ids: &[String]) -> Result<BTreeMap<String, Task>> {
+    let loads = stream::iter(ids).map(|id| async move {
+        let task = host.ports.store().load(&id.parse()?).await?;
+        Ok::<_, anyhow::Error>((id.clone(), task))
     });
     let loaded: Vec<_> = loads.buffer_unordered(16).collect().await;
     let mut tasks = BTreeMap::new();
     for loaded in loaded {
-        let (order, task) = loaded?;
-        tasks.extend(task.map(|task| (order, task)));
+        let (id, task) = loaded?;
+        tasks.extend(task.map(|task| (id, task)));
     }
     Ok(tasks)
 }
@@ -438,22 +442,22 @@ impl Report {
 
     fn table(&self) -> String {
         let mut table = table(&[]);
-        table.add_row(["orders submitted".to_owned(), self.submitted.to_string()]);
+        let (_, tasks) = self.scenario.nouns();
+        table.add_row([format!("{tasks} submitted"), self.submitted.to_string()]);
         for (state, count) in &self.audit.by_state {
             table.add_row([format!("  {state}"), count.to_string()]);
         }
         for (_, label, count) in &self.counts {
             table.add_row([(*label).to_owned(), count.to_string()]);
         }
-        table.add_row(["orders per second".to_owned(), format!("{:.0}", self.throughput())]);
+        table.add_row([format!("{tasks} per second"), format!("{:.0}", self.throughput())]);
         for (name, value) in &self.latency_ms {
             table.add_row([format!("submitted to ended, {name}"), format!("{value:.0} ms")]);
         }
         let verdict = if self.audit.passed() {
-            "passed: every order has ended; the processed ones are reserved, charged and shipped once, \
-             of the undone ones nothing stands, the others are alerted"
+            format!("passed: {}", self.scenario.verdict())
         } else {
-            "FAILED"
+            "FAILED".to_owned()
         };
         let findings: String =
             self.audit.findings.iter().take(20).map(|finding| format!("\n  {finding}")).collect();

@@ -8,6 +8,7 @@ use steward_core::{command::Order, names::TaskId};
 use tracing_subscriber::EnvFilter;
 
 mod audit;
+mod callback;
 mod chaos;
 mod client;
 mod dead_letters;
@@ -16,6 +17,7 @@ mod local;
 mod operate;
 mod redrive;
 mod retry_all;
+mod scenario;
 mod show;
 mod simulate;
 mod table;
@@ -32,7 +34,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run orders through misbehaving services, everything embedded, and audit the result.
+    /// Run tasks through misbehaving services, everything embedded, and audit the result.
     Demo(demo::DemoArgs),
     /// Host your own workflows and services in this process, until Ctrl-C.
     Local(local::LocalArgs),
@@ -72,6 +74,9 @@ enum Command {
     Pause(operate::Target),
     /// Go on after a pause.
     Resume(operate::Target),
+    /// Answer a step that waits for someone, with the token that it handed out.
+    #[command(subcommand)]
+    Callback(callback::CallbackCommand),
     /// Resubmit every task of a workflow that ended in Error. Reads the whole table.
     RetryAll(retry_all::RetryAllArgs),
     /// List dead-letter queues, show what is in one, or send it back.
@@ -115,6 +120,7 @@ async fn run() -> Result<()> {
         Command::Cancel(target) => operate::command(target, Order::Cancel).await,
         Command::Pause(target) => operate::command(target, Order::Pause).await,
         Command::Resume(target) => operate::command(target, Order::Resume).await,
+        Command::Callback(command) => callback::run(command).await,
         Command::RetryAll(args) => retry_all::run(args).await,
         Command::Dlq(command) => dead_letters::run(command).await,
         Command::Workflow(command) => workflows::run(command).await,

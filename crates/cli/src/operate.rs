@@ -98,7 +98,8 @@ pub(crate) struct CompleteArgs {
     output: Value,
 }
 
-fn read_json(text: &str) -> Result<Value> {
+/// JSON, or that in a file if it starts with `@`.
+pub(crate) fn read_json(text: &str) -> Result<Value> {
     let read;
     let text = match text.strip_prefix('@') {
         Some(file) => {

@@ -36,7 +36,7 @@ impl Steward {
             .arg("--workflows")
             .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows"));
         command.arg("--data").arg(data);
-        for service in Service::ALL {
+        for service in Service::ORDER {
             command.arg("--agent").arg(format!("{service}={}", services.base_url(service)));
         }
         let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -79,10 +79,12 @@ async fn state(client: &reqwest::Client, steward: &Steward, n: usize) -> String 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_in_the_middle_of_five_hundred_orders_it_loses_none_and_charges_none_twice() {
     let services =
-        MockServices::start(FaultPlan { latency_ms: 50, ..FaultPlan::none(1) }).await.unwrap();
+        MockServices::start(&Service::ORDER, FaultPlan { latency_ms: 50, ..FaultPlan::none(1) })
+            .await
+            .unwrap();
     let data = tempfile::tempdir().unwrap();
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
-    let shipped = || services.ledger().orders(Service::Shipping).count();
+    let shipped = || services.ledger().pages(Service::Shipping).count();
 
     let first = Steward::start(data.path(), &services);
     stream::iter(0..ORDERS).for_each_concurrent(16, |n| submit(&client, &first, n)).await;
@@ -101,7 +103,7 @@ async fn killed_in_the_middle_of_five_hundred_orders_it_loses_none_and_charges_n
     }
     let ledger = services.ledger();
     for n in 0..ORDERS {
-        for service in Service::ALL {
+        for service in Service::ORDER {
             assert_eq!(ledger.effects(service, &order(n)), 1, "{service} of {}", order(n));
         }
     }

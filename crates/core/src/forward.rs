@@ -46,11 +46,9 @@ fn begin_ready(change: &mut Change<'_>) -> bool {
             Ok(has_passed) => passed |= has_passed,
             Err(NoValue::Wanted) => {}
             Err(NoValue::Because(reason)) => {
-                let input = change.task.input.clone();
-                let complete_by = change.task.complete_by;
-                let mut record = StepRecord::new(StepState::Running { attempt: 1, complete_by });
-                record.run.input = input;
-                change.task.steps.insert(name.clone(), record);
+                // It has not begun: an operator who tries again has it begin from here.
+                let not_begun = StepRecord::new(StepState::Failed { attempt: 0 });
+                change.task.steps.insert(name.clone(), not_begun);
                 change.impossible.push((name.into(), Action::Do, reason));
             }
         }
@@ -80,7 +78,13 @@ fn begin(change: &mut Change<'_>, name: &StepName, step: &StepDefinition) -> Res
 fn holds(change: &Change<'_>, when: &Template) -> Result<bool, NoValue> {
     match change.sources().render(when)? {
         Value::Bool(holds) => Ok(holds),
-        other => Err(format!("`when` gives {}, not true or false", kind(&other)).into()),
+        other @ (Value::Null
+        | Value::Number(_)
+        | Value::String(_)
+        | Value::Array(_)
+        | Value::Object(_)) => {
+            Err(format!("`when` gives {}, not true or false", kind(&other)).into())
+        }
     }
 }
 

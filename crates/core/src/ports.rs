@@ -439,7 +439,7 @@ mod tests {
 
     #[test]
     fn a_key_reads_back_as_it_was_written() {
-        let step: StepName = "charge".parse().unwrap();
+        let step: Part = "charge".parse().unwrap();
         for key in [
             DocumentKey::Submission,
             DocumentKey::Input("c-1".parse().unwrap()),

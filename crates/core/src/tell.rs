@@ -6,8 +6,8 @@ use serde_json::Value;
 use crate::{
     effects::Effect,
     events::{BusEvent, Happened, TaskTrouble},
-    messages::{Action, ChildEnded, ChildOutcome, NoticeStatus, StatusNotice},
-    names::Part,
+    messages::{Action, ChildEnded, ChildOutcome, NoticeStatus, Parent, StatusNotice},
+    names::{Part, StepName},
     ports::DocumentKey,
     task::{ProcessState, Task},
     undo::{self, PointOfNoReturn},
@@ -80,6 +80,14 @@ pub(crate) fn to_parent(sources: Sources<'_>) -> Option<Effect> {
         }
     };
     let (task_id, step) = (parent.task_id.clone(), parent.step.clone());
+    Some(Effect::ChildEnded(ChildEnded { task_id, step, outcome }))
+}
+
+/// Tells the task that this one ran for that it is past its point of no return.
+pub(crate) fn not_undone(task: &Task, step: &StepName) -> Option<Effect> {
+    let reason = format!("not undone, past the point of no return {step}");
+    let outcome = ChildOutcome::Error { reason, not_undone: true };
+    let Parent { task_id, step, .. } = task.parent.clone()?;
     Some(Effect::ChildEnded(ChildEnded { task_id, step, outcome }))
 }
 

@@ -3,17 +3,18 @@
 //!
 //! | state      | event                              | becomes                | and                          |
 //! | ---------- | ---------------------------------- | ---------------------- | ---------------------------- |
-//! | Pending    | wake                               | Processing             | first steps run              |
+//! | Pending    | wake                               | Processing, Processed  | first steps run, or pass     |
 //! | Pending    | wake, impossible                   | Undoing, Error         | the policy says which        |
 //! | Pending    | swept, nothing past due            | Pending                | due later; wake              |
 //! | Pending    | swept, task past due               | Undoing, Error         | the workflow says which      |
 //! | Pending    | undo                               | Undoing, Undone        | Undoing only while paused    |
+//! | Pending    | asked to be undone                 | Undone                 |                              |
 //! | Pending    | cancel                             | Error                  | alert                        |
 //! | Pending    | pause                              | Pending                | nothing starts               |
 //! | Pending    | resume                             | Pending, Processing    | as a wake, if in time        |
 //! | Pending    | resume, impossible                 | Undoing, Error         | the policy says which        |
 //! | Pending    | corrupt reply                      | illegal                |                              |
-//! | Processing | wake                               | Processing             | what waited runs again       |
+//! | Processing | wake                               | Processing, Processed  | what waited runs or passes   |
 //! | Processing | wake, impossible                   | Undoing, Error         | the policy says which        |
 //! | Processing | step completed                     | Processing, Processed  | what comes after runs        |
 //! | Processing | step completed, impossible         | Undoing, Error         | the policy says which        |
@@ -28,6 +29,8 @@
 //! | Processing | skip/complete                      | Processing, Processed  | what comes after runs        |
 //! | Processing | resubmit/skip/complete, impossible | Undoing, Error         | the policy says which        |
 //! | Processing | undo                               | Undoing, Undone        | undos run                    |
+//! | Processing | asked to be undone                 | Undoing, Undone, Error | undos run                    |
+//! | Processing | heartbeat                          | Processing             | awaited for longer           |
 //! | Processing | undo, impossible                   | Error                  | left to undo; alert          |
 //! | Processing | cancel                             | Error                  | alert                        |
 //! | Processing | pause                              | Processing             | nothing starts               |
@@ -57,6 +60,7 @@
 //! | Undoing    | resume, impossible                 | Error                  | left to undo; alert          |
 //! | Undoing    | corrupt reply                      | illegal                |                              |
 //! | Processed  | undo                               | Undoing, Undone        | undos run                    |
+//! | Processed  | asked to be undone                 | Undoing, Undone        | undos run                    |
 //! | Processed  | undo, impossible                   | Error                  | left to undo; alert          |
 //! | Processed  | corrupt reply                      | illegal                |                              |
 //! | Undone     | corrupt reply                      | illegal                |                              |
@@ -66,15 +70,19 @@
 //! | Error      | resubmit/skip/complete             | any but Pending        | goes on where it stopped     |
 //! | Error      | resubmit/skip/complete, impossible | Undoing, Error         | the policy says which        |
 //! | Error      | undo                               | Undoing, Undone        | undos run                    |
+//! | Error      | asked to be undone                 | Undoing, Undone        | undos run                    |
+//! | Error      | heartbeat                          | Error                  | awaited for longer           |
 //! | Error      | undo, impossible                   | Error                  | left to undo; alert          |
 //! | Error      | corrupt reply                      | illegal                |                              |
 //! | any        | command refused                    | the same               | on record                    |
 //!
 //! Each state and each event that a cell names stands for an arrow. *Step* is an agent's reply about
-//! the step itself, *undo* with a verb one about its undo; *undo* alone is the operator's command, as
-//! are resubmit, skip, complete, cancel, pause and resume. A step failed also if its output is over a
+//! the step itself, *undo* with a verb one about its undo: or what someone answers who was handed a
+//! token, or how the task of the step ended. *Undo* alone is the operator's command, as are resubmit,
+//! skip, complete, cancel, pause and resume. *Asked to be undone*, and asked for, which is as a wake, a
+//! task is by the one that it runs for. A step failed also if its output is over a
 //! limit, or if it was deferred and must not be repeated. *Impossible*: what should run next makes no
-//! request. *Error*, where a row of Undoing names it beside others: the point of no return turned out
+//! request, or what the task returns cannot be made. *Error*, where a row of Undoing names it beside others: the point of no return turned out
 //! to be passed. Every end tells the client, every Error is alerted, every command is told; all that
 //! is not here is ignored, with its [reason](Ignored).
 //!
@@ -94,13 +102,13 @@ use crate::{
     change::{Change, waits, would_go_on},
     command::Command,
     effects::Effect,
-    messages::{Action, Answer, ChildEnded, ChildOutcome, Outcome, StepReply, Wake, WakeCause},
+    messages::{Action, Answer, ChildOutcome, Outcome, StepReply, Wake, WakeCause},
     names::{Part, StepName},
     operate::{operate, told},
     ports::{Attempt, Document, DocumentKey, Timing},
     request::request,
     task::{ProcessState, Progress, StepState, Task, later},
-    tell::{ending, to_parent},
+    tell::{ending, not_undone, to_parent},
     undo::{self, PointOfNoReturn},
     values::{Desk, Sources},
     workflow::{Work, Workflow},
@@ -391,19 +399,11 @@ impl<'a> Case<'a, '_> {
         let mut change = self.change();
         if task.process_state.is_final() {
             if let PointOfNoReturn::Passed(step) = undo::point_of_no_return(self.workflow, task) {
-                if task.process_state == ProcessState::Error {
+                if task.process_state == ProcessState::Error && self.context.redelivered {
                     return self.tell_parent();
                 }
-                let reason = format!("not undone, past the point of no return {step}");
-                let error = ChildOutcome::Error { reason, not_undone: true };
-                let tell = to_parent(self.sources()).into_iter().map(|effect| match effect {
-                    Effect::ChildEnded(ended) => {
-                        Effect::ChildEnded(ChildEnded { outcome: error.clone(), ..ended })
-                    }
-                    other => other,
-                });
-                let reason = Ignored::Ended;
-                return Decision::Ignore { reason, send: Vec::new(), tell: tell.collect() };
+                let tell = not_undone(task, &step).into_iter().collect();
+                return Decision::Ignore { reason: Ignored::Ended, send: Vec::new(), tell };
             }
             change.reopen();
         }
@@ -434,7 +434,7 @@ impl<'a> Case<'a, '_> {
 
     fn replied(&self, reply: &StepReply) -> Decision<'a> {
         let StepReply { step, action, attempt, .. } = reply;
-        let progress = match self.progress(step, *action, *attempt, "reply") {
+        let progress = match self.progress(step, *action, *attempt, "a reply") {
             Ok(progress) => progress,
             Err(decision) => return decision,
         };
@@ -471,7 +471,7 @@ impl<'a> Case<'a, '_> {
                 "an answer to step `{step}`, which hands nothing out"
             ));
         }
-        let progress = match self.progress(step, Action::Do, number, "answer") {
+        let progress = match self.progress(step, Action::Do, number, "an answer") {
             Ok(progress) => progress,
             Err(decision) => return decision,
         };
@@ -551,11 +551,11 @@ impl<'a> Case<'a, '_> {
             Action::Undo => format!("the undo of step `{step}`"),
         };
         let Some(progress) = self.task.progress(step, action) else {
-            return Err(Decision::Illegal(format!("a {what} to {of}, which never started")));
+            return Err(Decision::Illegal(format!("{what} to {of}, which never started")));
         };
         let newest = progress.state.attempt();
         if attempt > newest || attempt == 0 {
-            let what = format!("a {what} to attempt {attempt} at {of}, of {newest}");
+            let what = format!("{what} to attempt {attempt} at {of}, of {newest}");
             return Err(Decision::Illegal(what));
         }
         if attempt < newest {

@@ -121,7 +121,13 @@ impl<'s> Sources<'s> {
         let values = self.values(items.reads(), edit, None)?;
         match items.render(values.scope()).map_err(|error| error.to_string())? {
             Value::Array(items) => Ok(items),
-            other => Err(format!("`for_each.items` gives {}, not a list", kind(&other)).into()),
+            other @ (Value::Null
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::String(_)
+            | Value::Object(_)) => {
+                Err(format!("`for_each.items` gives {}, not a list", kind(&other)).into())
+            }
         }
     }
 

@@ -60,7 +60,11 @@ fn outcomes(ports: &MemoryPorts) -> Vec<Outcome> {
     let sent = ports.channel().take(&Queue::Scheduler);
     let read = |text: &str| match serde_json::from_str(text).unwrap() {
         SchedulerMessage::Reply(reply) => reply.outcome,
-        other @ (SchedulerMessage::Wake(_) | SchedulerMessage::Command(_)) => panic!("{other:?}"),
+        other @ (SchedulerMessage::Wake(_)
+        | SchedulerMessage::Command(_)
+        | SchedulerMessage::Callback(_)
+        | SchedulerMessage::Ask(_)
+        | SchedulerMessage::ChildEnded(_)) => panic!("{other:?}"),
     };
     sent.iter().map(|message| read(&message.body)).collect()
 }

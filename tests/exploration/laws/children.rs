@@ -66,7 +66,8 @@ impl Change<'_> {
             let is_its = submission.task_id.as_str() == format!("t:{colons}");
             let child = self.before.children.get(part);
             let content = child.and_then(|child| child.content.as_ref());
-            let same = content.is_none_or(|content| *content == submission.input.to_string());
+            let input = submission.input.to_string();
+            let same = content.is_none_or(|content| *content == input);
             if !is_its || !same {
                 broken.push(format!("{part}: the same task, with the same content"));
             }

@@ -20,8 +20,8 @@ use steward_core::{
     messages::{Action, Outcome, StepRequest},
     names::TaskId,
     ports::{
-        Clock, Created, Document, DocumentKey, DueCursor, DuePage, EventBus, PortError, Ports, Put,
-        Saved, Shared, SharedKey, SharedKind, SharedSaved, StateStore, Timing,
+        Clock, Created, Document, DocumentKey, DueCursor, DuePage, EventBus, Kept, PortError,
+        Ports, Put, Saved, Shared, SharedKey, SharedKind, SharedSaved, StateStore, Timing,
     },
     task::Task,
     workflow::Method,
@@ -330,11 +330,11 @@ impl StateStore for Store {
     async fn put_document(
         &self,
         id: &TaskId,
-        complete_by: Timestamp,
+        kept: Kept,
         document: &Document,
     ) -> Result<Put, PortError> {
         self.check()?;
-        self.inner.put_document(id, complete_by, document).await
+        self.inner.put_document(id, kept, document).await
     }
     async fn documents(
         &self,

@@ -114,6 +114,30 @@ fn workflow(name: &str) -> Workflow {
     serde_json::from_value(json!({ "name": name, "version": 1, "steps": steps })).unwrap()
 }
 
+/// Someone is asked, and answers later.
+fn approval() -> Workflow {
+    let order = json!({ "order": "${ task.id }" });
+    serde_json::from_value(json!({ "name": "approval", "version": 1, "steps": {
+        "ask": {
+            "agent": "shop",
+            "request": {
+                "path": "/ask", "body": { "order": "${ task.id }", "token": "${ callback.token }" },
+            },
+            "callback": { "within": "1h", "heartbeat": "30m" },
+            "recovery": { "then": "undo" },
+            "undo": { "request": { "path": "/forget", "body": order } },
+        },
+        "ship": {
+            "agent": "shop", "after": ["ask"],
+            "request": {
+                "path": "/ship",
+                "body": { "order": "${ task.id }", "receipt": "${ steps.ask.output.receipt }" },
+            },
+        },
+    } }))
+    .unwrap()
+}
+
 /// What `steward` said, and whether it succeeded.
 #[derive(Debug)]
 pub(crate) struct Said {
@@ -151,7 +175,7 @@ impl World {
         let (remote, url) = Remote::start().await;
         let host = Host::start(HostOptions {
             listen: Some("127.0.0.1:0".parse().unwrap()),
-            workflows: vec![workflow("order"), workflow("return")],
+            workflows: vec![workflow("order"), workflow("return"), approval()],
             agents: vec![("shop".parse().unwrap(), url.parse().unwrap())],
             supervise_every: Some(Duration::from_millis(200)),
             ..HostOptions::default()

@@ -1,5 +1,7 @@
 //! What a definition file must not be, with the whole text of each error.
 
+use steward_core::{recovery::Then, workflow::Method};
+
 use super::*;
 
 const DEFINITION: &str = "\
@@ -50,6 +52,18 @@ fn the_definition_that_ships_is_read_from_its_file() {
     assert_eq!((workflow.name.as_str(), workflow.version), ("order", 2));
     assert_eq!(steps, ["reserve", "charge", "ship"]);
     assert!(read_dir(&root.join("workflows")).unwrap().contains(&workflow));
+}
+
+#[test]
+fn every_step_of_the_drone_delivery_that_makes_something_can_take_it_back() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let workflow = read_file(&root.join("workflows/drone-delivery.yaml")).unwrap();
+    assert_eq!((workflow.name.as_str(), workflow.version), ("drone-delivery", 1));
+    for (name, step) in &workflow.steps {
+        let makes = step.request.method == Method::Put;
+        assert_eq!(makes, step.undo.is_some(), "{name}");
+        assert_eq!(step.recovery.then, Then::Undo, "{name}");
+    }
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The answers that are not a success: refusals, failures, and none at all.
+//! What calls and answers are made of, and the answers that are not a success: refusals, failures,
+//! and none at all.
 
 use std::future::ready;
 use std::io;
@@ -9,9 +10,10 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::Service;
+use super::desk::is_id;
 
 /// An error answer (RFC 9457).
 #[derive(Debug, Clone, Copy)]
@@ -38,7 +40,76 @@ pub(super) const fn refusal(service: Service) -> Problem {
             name: "undeliverable-address",
             title: "Nobody delivers to this address",
         },
+        Service::Account => Problem {
+            status: StatusCode::FORBIDDEN,
+            name: "account-suspended",
+            title: "The account is suspended",
+        },
+        Service::Package => Problem {
+            status: StatusCode::UNPROCESSABLE_ENTITY,
+            name: "package-too-heavy",
+            title: "The package is too heavy",
+        },
+        Service::Transport => Problem {
+            status: StatusCode::UNPROCESSABLE_ENTITY,
+            name: "no-carrier",
+            title: "Nobody carries packages there",
+        },
+        Service::DroneScheduler => Problem {
+            status: StatusCode::UNPROCESSABLE_ENTITY,
+            name: "no-fly-zone",
+            title: "Drones may not fly there",
+        },
+        Service::Delivery => Problem {
+            status: StatusCode::UNPROCESSABLE_ENTITY,
+            name: "no-dropoff",
+            title: "Nothing can be dropped off there",
+        },
     }
+}
+
+/// The answer to a call that is not well formed.
+pub(super) const fn bad(name: &'static str, title: &'static str) -> Problem {
+    Problem { status: StatusCode::BAD_REQUEST, name, title }
+}
+
+/// The body, which must be a JSON object.
+pub(super) fn object(body: &[u8]) -> Result<Map<String, Value>, Problem> {
+    serde_json::from_slice(body)
+        .map_err(|_| bad("body-not-an-object", "The body is not a JSON object"))
+}
+
+/// The package that a request is about.
+pub(super) fn package_of(request: &Map<String, Value>) -> Result<String, Problem> {
+    match request.get("package").and_then(Value::as_str) {
+        Some(package) if is_id(package) => Ok(package.to_owned()),
+        Some(_) => Err(bad("package-length", "package is empty or too long")),
+        None => Err(bad("package-missing", "package is missing or not a string")),
+    }
+}
+
+/// What else the service says of what it did; small, since the caller will store it.
+pub(super) fn particulars(
+    service: Service,
+    request: &Map<String, Value>,
+    digest: u64,
+) -> Option<(String, Value)> {
+    let one_of = |[first, second, third]: [&str; 3]| match digest % 3 {
+        0 => json!(first),
+        1 => json!(second),
+        _ => json!(third),
+    };
+    let (name, value) = match service {
+        Service::Inventory => ("warehouse", one_of(["Rotterdam", "Genoa", "Gdansk"])),
+        Service::Payment => ("amount", request.get("amount")?.clone()),
+        Service::Shipping | Service::Transport => {
+            ("carrier", one_of(["Swift Parcel", "Blue Van", "Night Mail"]))
+        }
+        Service::DroneScheduler => ("drone", json!(format!("drone-{}", digest % 1_000))),
+        Service::Delivery => ("minutes", json!(15 + digest % 30)),
+        Service::Account | Service::Package => return None,
+    };
+    Some((name.to_owned(), value))
 }
 
 /// A failure that may pass, asking or not to be left alone for a second.

@@ -1,34 +1,30 @@
-//! One service's front desk: takes a call in, lets the plan spoil it, writes the book, answers.
+//! One service's front desk: takes a call in, lets the plan spoil it, hands it on, keeps the book.
 //!
 //! Both visits to the book (arrival, then effect) are short and synchronous; all waiting is between
-//! them. The effect and its idempotency record are written under one lock: two calls with the same
-//! key that race cannot both take effect.
+//! them. The effect and the memory of it are written under one lock: two calls with the same key, or
+//! for the same id, that race cannot both take effect.
 
 use std::collections::HashMap;
 use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
+    Mutex, MutexGuard, PoisonError,
     atomic::{AtomicBool, Ordering},
 };
 use std::time::Duration;
 
-use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::{Json, Router};
-use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use axum::{Json, http};
+use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::answer::{Problem, broken_connection, failure, refusal};
 use super::fault::digest;
 use super::ledger::ServiceLedger;
-use super::{Effect, Fault, FaultKind, FaultPlan, OrderLedger, Service};
+use super::{Effect, Fault, FaultKind, FaultPlan, Page, Service};
 
-const BODY_BYTES_MAX: usize = 64 * 1024;
-const KEY_BYTES_MAX: usize = 1024;
-const ORDER_BYTES_MAX: usize = 512;
+/// Bytes of an id that a caller chose.
+const ID_BYTES_MAX: usize = 512;
 
 /// One service: its plan for misbehaving and its book.
 #[derive(Debug)]
@@ -42,33 +38,44 @@ pub(super) struct Desk {
     book: Mutex<Book>,
 }
 
+/// What a service knows.
 #[derive(Debug, Default)]
-struct Book {
+pub(super) struct Book {
     ledger: ServiceLedger,
-    keys: HashMap<String, KeyRecord>,
+    /// Calls so far, by their key.
+    calls: HashMap<String, u32>,
+    /// What took effect, by what the caller named it: an idempotency key, or a thing's id.
+    done: HashMap<String, Done>,
 }
 
-/// What is remembered of an idempotency key.
-#[derive(Debug, Default)]
-struct KeyRecord {
-    calls: u32,
-    /// The call that took effect, and what it was answered.
-    done: Option<(Call, Value)>,
+/// What took effect under a name, and what it was answered.
+#[derive(Debug)]
+struct Done {
+    page: String,
+    asked: Asked,
+    answer: Value,
+    /// Whether it has been taken back under the same name.
+    is_gone: bool,
 }
 
+/// What was asked: a repeat asks the same.
+pub(super) type Asked = (Operation, Map<String, Value>);
+
+/// Doing something or undoing it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Operation {
+pub(super) enum Operation {
     Do,
     Undo,
 }
 
-/// A call that is well formed.
-#[derive(Debug, Clone, PartialEq)]
-struct Call {
-    operation: Operation,
-    key: String,
-    order: String,
-    request: Map<String, Value>,
+/// A well-formed call, as it comes in.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Arrival<'a> {
+    pub(super) operation: Operation,
+    /// Faults go by it: the idempotency key, or else the method and the path.
+    pub(super) key: &'a str,
+    /// The page of the book that it belongs on.
+    pub(super) page: &'a str,
 }
 
 /// What the plan has in mind for one call.
@@ -79,21 +86,6 @@ enum Fate {
     Failed { status: u16, retry_after: bool },
     Hung,
     Refused,
-}
-
-/// The service's routes, to be nested under its name.
-pub(super) fn router(desk: Arc<Desk>) -> Router {
-    let serve = |operation| {
-        post(move |State(desk): State<Arc<Desk>>, headers: HeaderMap, body: Bytes| async move {
-            desk.serve(operation, &headers, &body).await
-        })
-    };
-    Router::new()
-        .route(&format!("/{}s", noun(desk.service, Operation::Do)), serve(Operation::Do))
-        .route(&format!("/{}s", noun(desk.service, Operation::Undo)), serve(Operation::Undo))
-        .route("/ledger", get(async |State(desk): State<Arc<Desk>>| Json(desk.ledger())))
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .with_state(desk)
 }
 
 impl Desk {
@@ -113,21 +105,32 @@ impl Desk {
         self.book().ledger.clone()
     }
 
-    async fn serve(&self, operation: Operation, headers: &HeaderMap, body: &[u8]) -> Response {
-        let call = match Call::parse(operation, headers, body) {
-            Ok(call) => call,
-            Err(problem) => return problem.into_response(),
-        };
-        let fate = self.arrive(&call);
+    /// A number that is always the same for this key.
+    pub(super) fn digest(&self, key: &str) -> u64 {
+        digest(self.plan.seed, key)
+    }
+
+    /// The page on which something of this name stands.
+    pub(super) fn page_of(&self, name: &str) -> Option<String> {
+        self.book().done.get(name).map(|done| done.page.clone())
+    }
+
+    /// Lets the call meet its fate; if it gets through, `act` takes effect and says the answer.
+    pub(super) async fn serve(
+        &self,
+        call: Arrival<'_>,
+        act: impl FnOnce(&mut Book) -> Response,
+    ) -> Response {
+        let fate = self.arrive(call);
         // All waiting is before the effect: who gives up on a slow call has called without effect.
         pause(self.plan.latency_ms).await;
         match fate {
             Fate::Served { after_ms } => {
                 pause(after_ms).await;
-                self.take_effect(call)
+                act(&mut self.book())
             }
             Fate::ServedUnheard => {
-                self.take_effect(call);
+                act(&mut self.book());
                 broken_connection()
             }
             Fate::Failed { status, retry_after } => failure(status, retry_after),
@@ -141,95 +144,27 @@ impl Desk {
     }
 
     /// Counts the call, and says what becomes of it.
-    fn arrive(&self, call: &Call) -> Fate {
+    fn arrive(&self, call: Arrival<'_>) -> Fate {
         let fault = match call.operation {
-            Operation::Do => self.plan.fault(&call.key),
-            Operation::Undo => self.plan.fault_of_undo(&call.key),
+            Operation::Do => self.plan.fault(call.key),
+            Operation::Undo => self.plan.fault_of_undo(call.key),
         };
         let mut book = self.book();
         if self.is_down.load(Ordering::SeqCst) {
-            let order = book.ledger.order_mut(&call.order);
-            order.calls += 1;
-            *order.faults.entry(FaultKind::Down).or_default() += 1;
+            let page = book.page(call.page);
+            page.calls += 1;
+            page.meets(FaultKind::Down);
             return Fate::Failed { status: 503, retry_after: false };
         }
-        let record = book.keys.entry(call.key.clone()).or_default();
-        record.calls = record.calls.saturating_add(1);
-        let nth = record.calls;
-
-        let (kind, fate) = match fault {
-            Fault::Slow { delay_ms } => {
-                (Some(FaultKind::Slow), Fate::Served { after_ms: delay_ms })
-            }
-            Fault::Flaky { calls, status, retry_after } if nth <= calls => {
-                (Some(FaultKind::Flaky), Fate::Failed { status, retry_after })
-            }
-            Fault::Hang if nth == 1 => (Some(FaultKind::Hang), Fate::Hung),
-            Fault::AnswerLost if nth == 1 => (Some(FaultKind::AnswerLost), Fate::ServedUnheard),
-            Fault::Refuse => (Some(FaultKind::Refuse), Fate::Refused),
-            Fault::Healthy | Fault::Flaky { .. } | Fault::Hang | Fault::AnswerLost => {
-                (None, Fate::Served { after_ms: 0 })
-            }
-        };
-        let order = book.ledger.order_mut(&call.order);
-        order.calls += 1;
+        let calls = book.calls.entry(call.key.to_owned()).or_default();
+        *calls = calls.saturating_add(1);
+        let (kind, fate) = fate(fault, *calls);
+        let page = book.page(call.page);
+        page.calls += 1;
         if let Some(kind) = kind {
-            *order.faults.entry(kind).or_default() += 1;
+            page.meets(kind);
         }
         fate
-    }
-
-    /// Takes effect, unless the key already has; then the answer is the one from back then.
-    fn take_effect(&self, call: Call) -> Response {
-        let mut book = self.book();
-        let Book { ledger, keys } = &mut *book;
-        let order = ledger.order_mut(&call.order);
-        let record = keys.entry(call.key.clone()).or_default();
-        match &record.done {
-            Some((first, answer)) if *first == call => {
-                order.deduplicated += 1;
-                let replay = [("idempotent-replay", HeaderValue::from_static("true"))];
-                (StatusCode::OK, replay, Json(answer.clone())).into_response()
-            }
-            Some(_) => {
-                order.keys_reused += 1;
-                let reused = Problem {
-                    status: StatusCode::UNPROCESSABLE_ENTITY,
-                    name: "idempotency-key-reused",
-                    title: "This Idempotency-Key was used before, with another request",
-                };
-                reused.into_response()
-            }
-            None => {
-                let answer = self.perform(&call, order);
-                record.done = Some((call, answer.clone()));
-                (StatusCode::CREATED, Json(answer)).into_response()
-            }
-        }
-    }
-
-    /// Brings the effect about, or undoes it, and says what to answer.
-    fn perform(&self, call: &Call, order: &mut OrderLedger) -> Value {
-        let digest = digest(self.plan.seed, &call.key);
-        let noun = noun(self.service, call.operation);
-        let id = format!("{noun}-{digest:016x}");
-        let mut answer = Map::new();
-        answer.insert(noun.to_owned(), json!(id));
-        answer.insert("order".to_owned(), json!(call.order));
-        match call.operation {
-            Operation::Do => {
-                answer.extend(particulars(self.service, &call.request, digest));
-                order.effects.push(Effect {
-                    id,
-                    idempotency_key: call.key.clone(),
-                    undone_by: None,
-                });
-            }
-            Operation::Undo => {
-                answer.insert("undone".to_owned(), json!(order.undo(&call.key)));
-            }
-        }
-        Value::Object(answer)
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
@@ -238,72 +173,90 @@ impl Desk {
     }
 }
 
-impl Call {
-    /// Reads a call; the error is the answer to one that is not well formed.
-    fn parse(operation: Operation, headers: &HeaderMap, body: &[u8]) -> Result<Self, Problem> {
-        let bad = |name, title| {
-            let status = StatusCode::BAD_REQUEST;
-            Err(Problem { status, name, title })
-        };
-        let key = headers.get("idempotency-key").and_then(|key| key.to_str().ok());
-        let key = match key {
-            Some(key) if !key.is_empty() && key.len() <= KEY_BYTES_MAX => key.to_owned(),
-            Some(_) => {
-                return bad("idempotency-key-length", "Idempotency-Key is empty or too long");
-            }
-            None => return bad("idempotency-key-missing", "Idempotency-Key is missing"),
-        };
-        let Ok(request) = serde_json::from_slice::<Map<String, Value>>(body) else {
-            return bad("body-not-an-object", "The body is not a JSON object");
-        };
-        let order = match request.get("order").and_then(Value::as_str) {
-            Some(order) if !order.is_empty() && order.len() <= ORDER_BYTES_MAX => order.to_owned(),
-            Some(_) => return bad("order-length", "order is empty or too long"),
-            None => return bad("order-missing", "order is missing or not a string"),
-        };
-        Ok(Self { operation, key, order, request })
+/// What the fault makes of the `nth` call with its key, and what it counts as.
+const fn fate(fault: Fault, nth: u32) -> (Option<FaultKind>, Fate) {
+    match fault {
+        Fault::Slow { delay_ms } => (Some(FaultKind::Slow), Fate::Served { after_ms: delay_ms }),
+        Fault::Flaky { calls, status, retry_after } if nth <= calls => {
+            (Some(FaultKind::Flaky), Fate::Failed { status, retry_after })
+        }
+        Fault::Hang if nth == 1 => (Some(FaultKind::Hang), Fate::Hung),
+        Fault::AnswerLost if nth == 1 => (Some(FaultKind::AnswerLost), Fate::ServedUnheard),
+        Fault::Refuse => (Some(FaultKind::Refuse), Fate::Refused),
+        Fault::Healthy | Fault::Flaky { .. } | Fault::Hang | Fault::AnswerLost => {
+            (None, Fate::Served { after_ms: 0 })
+        }
     }
+}
+
+impl Book {
+    /// A page, a new one if need be.
+    pub(super) fn page(&mut self, name: &str) -> &mut Page {
+        self.ledger.page_mut(name)
+    }
+
+    /// Takes effect under `name` by `make`, once: a repeat gets the first answer, word for word, one
+    /// that comes after it was taken back gets [`GONE`], and anything else under that name `taken`.
+    pub(super) fn once(
+        &mut self,
+        name: &str,
+        page: &str,
+        asked: Asked,
+        taken: impl IntoResponse,
+        make: impl FnOnce(&mut Page, &Asked) -> Value,
+    ) -> Response {
+        match self.done.get(name) {
+            Some(done) if done.asked == asked && done.is_gone => {
+                self.page(page).deduplicated += 1;
+                GONE.into_response()
+            }
+            Some(done) if done.asked == asked => {
+                let answer = done.answer.clone();
+                self.page(page).deduplicated += 1;
+                let header = http::HeaderName::from_static("idempotent-replay");
+                let replay = [(header, HeaderValue::from_static("true"))];
+                (StatusCode::OK, replay, Json(answer)).into_response()
+            }
+            Some(_) => {
+                self.page(page).keys_reused += 1;
+                taken.into_response()
+            }
+            None => {
+                let answer = make(self.page(page), &asked);
+                let page = page.to_owned();
+                let done = Done { page, asked, answer: answer.clone(), is_gone: false };
+                self.done.insert(name.to_owned(), done);
+                (StatusCode::CREATED, Json(answer)).into_response()
+            }
+        }
+    }
+
+    /// Takes back the one thing of this name, if it stands. The name stays used up: a repeat of the
+    /// call that made it may still be under way. `key` is that of the call which takes it back.
+    pub(super) fn take_back(&mut self, name: &str, key: &str) {
+        let Self { ledger, done, .. } = self;
+        if let Some(done) = done.get_mut(name) {
+            done.is_gone = true;
+            ledger.page_mut(&done.page).undo(key, |effect: &Effect| effect.id == name);
+        }
+    }
+}
+
+/// The answer to who asks again for what has been taken back.
+const GONE: Problem = Problem {
+    status: StatusCode::GONE,
+    name: "taken-back",
+    title: "This was made, and has been taken back",
+};
+
+/// Whether a caller may choose this id.
+pub(super) fn is_id(text: &str) -> bool {
+    !text.is_empty() && text.len() <= ID_BYTES_MAX
 }
 
 async fn pause(ms: u64) {
     // Not even a sleep of nothing is free: it waits for the timer's next millisecond.
     if ms > 0 {
         sleep(Duration::from_millis(ms)).await;
-    }
-}
-
-/// What the operation brings into being. Its plural is the path, itself the field of the answer.
-const fn noun(service: Service, operation: Operation) -> &'static str {
-    match (service, operation) {
-        (Service::Inventory, Operation::Do) => "reservation",
-        (Service::Inventory, Operation::Undo) => "release",
-        (Service::Payment, Operation::Do) => "charge",
-        (Service::Payment, Operation::Undo) => "refund",
-        (Service::Shipping, Operation::Do) => "shipment",
-        (Service::Shipping, Operation::Undo) => "cancellation",
-    }
-}
-
-/// What else the service says of what it did; small, since the caller will store it.
-fn particulars(
-    service: Service,
-    request: &Map<String, Value>,
-    digest: u64,
-) -> Option<(String, Value)> {
-    let one_of = |[first, second, third]: [&str; 3]| match digest % 3 {
-        0 => json!(first),
-        1 => json!(second),
-        _ => json!(third),
-    };
-    match service {
-        Service::Inventory => {
-            Some(("warehouse".to_owned(), one_of(["Rotterdam", "Genoa", "Gdansk"])))
-        }
-        Service::Payment => {
-            request.get("amount").map(|amount| ("amount".to_owned(), amount.clone()))
-        }
-        Service::Shipping => {
-            Some(("carrier".to_owned(), one_of(["Swift Parcel", "Blue Van", "Night Mail"])))
-        }
     }
 }

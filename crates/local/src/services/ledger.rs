@@ -18,32 +18,33 @@ pub struct Ledger {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub(super) struct ServiceLedger {
-    orders: BTreeMap<String, OrderLedger>,
+    pages: BTreeMap<String, Page>,
 }
 
-/// What one service did for one order.
+/// What one service did for one order, or one package, or one account: whatever it goes by.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct OrderLedger {
+pub struct Page {
     /// Everything that took effect, undone or not. More than one: a mistake of the caller's.
     pub effects: Vec<Effect>,
     /// Calls that arrived well formed, undos and those that met a fault included.
     pub calls: u64,
-    /// Calls that repeated an idempotency key and were given the first answer again.
+    /// Calls that repeated an idempotency key, or asked again for what there is or was under their id,
+    /// and had no effect of their own.
     pub deduplicated: u64,
-    /// Calls that used an idempotency key again for something else: a mistake of the caller's.
+    /// Calls that used an idempotency key or an id again for something else: a mistake of the caller's.
     pub keys_reused: u64,
     /// Calls that met a fault, by its kind.
     pub faults: BTreeMap<FaultKind, u64>,
 }
 
-/// A reservation, a charge or a shipment.
+/// A reservation, a charge or a shipment; a package, a booking, a drone or a delivery.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Effect {
-    /// The service's own name for it, as in its answer.
+    /// The service's own name for it, as in its answer, or the one that its caller chose.
     pub id: String,
-    /// The idempotency key of the call that brought it about.
-    pub idempotency_key: String,
-    /// The idempotency key of the call that undid it.
+    /// The call that brought it about: its idempotency key, or its method and path.
+    pub done_by: String,
+    /// The call that undid it.
     pub undone_by: Option<String>,
 }
 
@@ -52,75 +53,88 @@ impl Ledger {
         Self { services: books.collect() }
     }
 
-    /// How many distinct effects the service had for the order, those since undone included.
+    /// How many distinct effects the service had on this page, those since undone included.
     #[must_use]
-    pub fn effects(&self, service: Service, order: &str) -> usize {
-        self.order(service, order).map_or(0, |order| order.effects.len())
+    pub fn effects(&self, service: Service, page: &str) -> usize {
+        self.page(service, page).map_or(0, |page| page.effects.len())
     }
 
     /// How many of the effects stand, not having been undone.
     #[must_use]
-    pub fn standing(&self, service: Service, order: &str) -> usize {
-        self.order(service, order).map_or(0, OrderLedger::standing)
+    pub fn standing(&self, service: Service, page: &str) -> usize {
+        self.page(service, page).map_or(0, Page::standing)
     }
 
-    /// All that the service knows of the order; `None` if it was never called for it.
+    /// Whether the service has refused anything on this page for good.
     #[must_use]
-    pub fn order(&self, service: Service, order: &str) -> Option<&OrderLedger> {
-        self.services.get(&service)?.orders.get(order)
+    pub fn has_refused(&self, service: Service, page: &str) -> bool {
+        self.page(service, page).is_some_and(|page| page.faults.contains_key(&FaultKind::Refuse))
     }
 
-    /// The orders that the service was called for, with or without effect, sorted.
-    pub fn orders(&self, service: Service) -> impl Iterator<Item = &str> {
+    /// All that the service knows of an order, a package, an account; `None` if it was never called
+    /// for it.
+    #[must_use]
+    pub fn page(&self, service: Service, name: &str) -> Option<&Page> {
+        self.services.get(&service)?.pages.get(name)
+    }
+
+    /// What the service was called for, with or without effect, sorted.
+    pub fn pages(&self, service: Service) -> impl Iterator<Item = &str> {
         self.services
             .get(&service)
             .into_iter()
-            .flat_map(|book| book.orders.keys())
+            .flat_map(|book| book.pages.keys())
             .map(String::as_str)
     }
 
     /// Well-formed calls to all services.
     #[must_use]
     pub fn calls_total(&self) -> u64 {
-        self.all().map(|order| order.calls).sum()
+        self.all().map(|page| page.calls).sum()
     }
 
-    /// Calls to all services that were given an earlier call's answer.
+    /// Calls to all services that were recognised as repeats.
     #[must_use]
     pub fn deduplicated_total(&self) -> u64 {
-        self.all().map(|order| order.deduplicated).sum()
+        self.all().map(|page| page.deduplicated).sum()
     }
 
     /// Calls to all services that were hit by this kind of fault.
     #[must_use]
     pub fn faults_total(&self, kind: FaultKind) -> u64 {
-        self.all().filter_map(|order| order.faults.get(&kind)).sum()
+        self.all().filter_map(|page| page.faults.get(&kind)).sum()
     }
 
-    fn all(&self) -> impl Iterator<Item = &OrderLedger> {
-        self.services.values().flat_map(|book| book.orders.values())
+    fn all(&self) -> impl Iterator<Item = &Page> {
+        self.services.values().flat_map(|book| book.pages.values())
     }
 }
 
 impl ServiceLedger {
-    pub(super) fn order_mut(&mut self, order: &str) -> &mut OrderLedger {
-        self.orders.entry(order.to_owned()).or_default()
+    pub(super) fn page_mut(&mut self, name: &str) -> &mut Page {
+        self.pages.entry(name.to_owned()).or_default()
     }
 }
 
-impl OrderLedger {
+impl Page {
     /// How many effects have not been undone.
     #[must_use]
     pub fn standing(&self) -> usize {
         self.effects.iter().filter(|effect| effect.undone_by.is_none()).count()
     }
 
-    /// Undoes what stands and returns the ids of what that was.
-    pub(super) fn undo(&mut self, idempotency_key: &str) -> Vec<String> {
+    /// Counts a call that met a fault.
+    pub(super) fn meets(&mut self, kind: FaultKind) {
+        *self.faults.entry(kind).or_default() += 1;
+    }
+
+    /// Undoes what stands and is meant, and returns the ids of what that was.
+    pub(super) fn undo(&mut self, call: &str, is_meant: impl Fn(&Effect) -> bool) -> Vec<String> {
         let standing = self.effects.iter_mut().filter(|effect| effect.undone_by.is_none());
         standing
+            .filter(|effect| is_meant(effect))
             .map(|effect| {
-                effect.undone_by = Some(idempotency_key.to_owned());
+                effect.undone_by = Some(call.to_owned());
                 effect.id.clone()
             })
             .collect()

@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 
 use super::{FaultKind, FaultPlan, Ledger, MockServices, Service};
 
+mod drone_delivery;
+
 const CHARGE: &str = "order-1/charge/do";
 const REFUND: &str = "order-1/charge/undo";
 
@@ -20,8 +22,12 @@ struct World {
 
 impl World {
     async fn new(plan: FaultPlan) -> Self {
+        Self::of(&Service::ORDER, plan).await
+    }
+
+    async fn of(services: &[Service], plan: FaultPlan) -> Self {
         let client = Client::builder().no_proxy().build().unwrap();
-        Self { services: MockServices::start(plan).await.unwrap(), client }
+        Self { services: MockServices::start(services, plan).await.unwrap(), client }
     }
 
     async fn post(
@@ -97,8 +103,8 @@ async fn repeat_gets_the_same_answer_and_counts_one_effect() {
     assert_eq!(world.charges(), 1);
     assert_eq!(world.ledger().calls_total(), 2);
     assert_eq!(world.ledger().deduplicated_total(), 1);
-    assert_eq!(world.ledger().orders(Service::Payment).collect::<Vec<_>>(), ["order-1"]);
-    assert_eq!(world.ledger().orders(Service::Shipping).count(), 0);
+    assert_eq!(world.ledger().pages(Service::Payment).collect::<Vec<_>>(), ["order-1"]);
+    assert_eq!(world.ledger().pages(Service::Shipping).count(), 0);
 }
 
 #[tokio::test]
@@ -147,7 +153,7 @@ async fn key_used_for_something_else_is_refused_and_counted() {
     assert_eq!(world.refund(CHARGE).await.unwrap().status(), StatusCode::UNPROCESSABLE_ENTITY);
     let ledger = world.ledger();
     assert_eq!(ledger.standing(Service::Payment, "order-1"), 1);
-    assert_eq!(ledger.order(Service::Payment, "order-1").unwrap().keys_reused, 1);
+    assert_eq!(ledger.page(Service::Payment, "order-1").unwrap().keys_reused, 1);
 }
 
 #[tokio::test]
@@ -292,7 +298,7 @@ async fn ledger_can_be_read_by_a_person() {
     let charge = json_of(world.charge(CHARGE).await.unwrap()).await;
     let url = format!("{}/ledger", world.services.base_url(Service::Payment));
     let ledger = json_of(world.client.get(url).send().await.unwrap()).await;
-    let effect = json!({ "id": charge["charge"], "idempotency_key": CHARGE, "undone_by": null });
+    let effect = json!({ "id": charge["charge"], "done_by": CHARGE, "undone_by": null });
     assert_eq!(ledger["order-1"]["effects"], json!([effect]));
     assert_eq!(ledger["order-1"]["calls"], 1);
 }

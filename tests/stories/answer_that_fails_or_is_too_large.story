@@ -1,0 +1,21 @@
+# What someone answers is a permanent failure, or an output like any other, with its limit.
+workflow within 2h
+  approve: callback within 1h, body ${ callback.token }, then undo, undo
+  ship:    after approve
+
+submit                       => Pending; due 30s
+wake                         => Processing; request approve #1 by 60s with "o-1/approve/1"
+agent completes approve #1   => approve handed out until 3600s
+someone fails approve #1 "never"
+                             => Undoing because "step approve: never";
+                                approve failed (failures 1, may have run, reason kept);
+                                request undo of approve #1 by 60s
+
+submit                       => Pending; due 30s
+wake                         => Processing; request approve #1 by 60s with "o-1/approve/1"
+agent completes approve #1   => approve handed out until 3600s
+someone completes approve #1 with 131073 bytes
+                             => Undoing because "step approve: an output of 131073 bytes;
+                                the limit is 131072";
+                                approve failed (failures 1, may have run, reason kept);
+                                request undo of approve #1 by 60s

@@ -1,0 +1,11 @@
+# What is skipped lets the next be looked at at once, to the end of the task.
+workflow within 10m, output ${ steps.b.output }
+  a: when ${ input.wanted }
+  b: after a, when ${ input.wanted }
+  c: after b, when ${ steps.b.output == null && input.wanted }
+
+submit reply_to shop with {"wanted":false}
+                             => Pending; due 30s
+wake                         => Processed; a skipped; b skipped; c skipped; returns null; no longer due;
+                                notice to shop: processed with null
+wake (redelivered)           => ignored: Ended; again notice to shop: processed with null

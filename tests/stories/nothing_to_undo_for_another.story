@@ -1,0 +1,18 @@
+# A task that runs for another and has nothing to undo is undone when it is asked, at once.
+workflow within 2h
+  box: path /box
+
+submit for pack of p-1       => Pending; due 30s
+wake                         => Processing; request box #1 by 60s
+agent completes box #1       => Processed; box completed (output kept); no longer due;
+                                tell pack of p-1: Processed with null
+asked to be undone           => Undone because "asked for by task p-1";
+                                tell pack of p-1: Undone "asked for by task p-1"
+
+submit for pack of p-1       => Pending; due 30s
+wake                         => Processing; request box #1 by 60s
+clock +62s
+sweep                        => box waiting (failures 1, may have run, reason kept); unlocked; due 92s;
+                                wake scheduler
+asked to be undone           => Undone because "asked for by task p-1"; task by 7262s; box failed;
+                                no longer due; tell pack of p-1: Undone "asked for by task p-1"
