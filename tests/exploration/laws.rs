@@ -9,18 +9,27 @@ use steward_core::{
     events::Happened,
     limits,
     messages::{Action, Outcome, StepRequest},
-    names::StepName,
+    names::{Part, StepName},
     ports::{Attempt, DocumentKey},
-    task::{ProcessState, StepState, Task, later},
+    task::{ProcessState, Progress, StepRecord, StepState, Task, later},
     transition::Event,
 };
 
 use super::{
-    moves::{is_alert, output_key},
+    children::Child,
+    play::{is_alert, output_key},
     settings::{Ending, Setting},
-    states::{has_passed, is_completed, is_failed, is_final, is_running, waits_until},
-    world::{Owed, Truth, World},
+    states::{
+        awaited_by, has_passed, is_awaited, is_completed, is_failed, is_final, is_running,
+        waits_until,
+    },
+    world::{Owed, Truth, World, end},
 };
+
+mod callbacks;
+mod children;
+mod items;
+mod waits;
 
 /// What an event changed.
 pub(super) struct Change<'a> {
@@ -49,14 +58,26 @@ fn followers(setting: &Setting, step: &StepName) -> BTreeSet<StepName> {
     found
 }
 
-/// Whether `step` has an undo, may have had an effect, and is not undone yet.
-fn is_left(setting: &Setting, world: &World, step: &StepName) -> bool {
-    let record = world.task.as_ref().and_then(|task| task.steps.get(step));
+/// Whether the definition says how a part is undone.
+fn has_undo(setting: &Setting, part: &Part) -> bool {
+    let step = &setting.workflow.steps[&part.step];
+    step.undo.is_some() || step.workflow.is_some()
+}
+
+/// Whether `part` has an undo, may have had an effect, and is not undone yet.
+fn is_left(setting: &Setting, world: &World, part: &Part) -> bool {
+    let record = world.task.as_ref().and_then(|task| task.record(part));
     let completed = record.is_some_and(|record| is_completed(&record.run));
     let undone = record.and_then(|record| record.undo.as_ref()).is_some_and(has_passed);
-    setting.workflow.steps[step].undo.is_some()
-        && (completed || world.may_have_run(step))
-        && !undone
+    // Of a task, what is left is known for sure.
+    let stands = world.children.get(part).is_none_or(Child::is_open);
+    has_undo(setting, part) && (completed || world.may_have_run(part)) && !undone && stands
+}
+
+/// All that is left to undo.
+fn left(setting: &Setting, world: &World) -> Vec<Part> {
+    let parts = world.task.iter().flat_map(Task::parts).map(|(part, _)| part);
+    parts.filter(|part| is_left(setting, world, part)).collect()
 }
 
 /// The laws that are broken in a world as it stands.
@@ -78,11 +99,11 @@ pub(super) fn of_the_world(setting: &Setting, world: &World) -> Vec<String> {
     );
     law(
         "Undone: whatever may have run is undone, or its undo skipped",
-        state != ProcessState::Undone || !steps.keys().any(|s| is_left(setting, world, s)),
+        state != ProcessState::Undone || left(setting, world).is_empty(),
     );
     law(
-        "Undone: nothing is with an agent",
-        state != ProcessState::Undone || !task.actions().any(|(.., p)| is_running(p)),
+        "Undone: nobody is waited for",
+        state != ProcessState::Undone || !task.actions().any(|(.., p)| is_awaited(p)),
     );
     law(
         "Error: the alert is out, or the task is due until it is",
@@ -94,25 +115,33 @@ pub(super) fn of_the_world(setting: &Setting, world: &World) -> Vec<String> {
     );
     law(
         "Processing: no step failed",
-        state != ProcessState::Processing || !task.steps.values().any(|r| is_failed(&r.run)),
+        state != ProcessState::Processing || !task.parts().any(|(_, r)| is_failed(&r.run)),
     );
     law(
         "Undoing: no undo failed",
-        state != ProcessState::Undoing || !task.steps.values().flat_map(|r| &r.undo).any(is_failed),
+        state != ProcessState::Undoing || !task.parts().flat_map(|(_, r)| &r.undo).any(is_failed),
     );
     let returned = |name: &StepName| {
-        steps[name].point_of_no_return && task.steps.get(name).is_some_and(|r| is_completed(&r.run))
+        let mut parts = task.parts().filter(|(part, _)| part.step == *name);
+        steps[name].point_of_no_return && parts.any(|(_, record)| is_completed(&record.run))
     };
     law(
         "past the point of no return nothing is undone",
         !matches!(state, ProcessState::Undoing | ProcessState::Undone)
             || !steps.keys().any(returned),
     );
+    broken.extend(children::of_children(world, task));
+    let mut law = |text: &str, holds: bool| {
+        if !holds {
+            broken.push(text.to_owned());
+        }
+    };
     for (step, action, progress) in task.actions() {
-        let output = output_key(step, action, progress.state.attempt());
+        let number = progress.state.attempt();
+        let output = output_key(&step, action, number);
         law(
             "a completed step points at its output",
-            !is_completed(progress) || world.documents.contains_key(&output),
+            !is_completed(progress) || number == 0 || world.documents.contains_key(&output),
         );
         let input = progress.input.clone().map(DocumentKey::Input);
         law(
@@ -129,12 +158,22 @@ pub(super) fn of_the_change(change: &Change<'_>) -> Vec<String> {
     let (before, after) = change.tasks();
     change.of_requests(before, after, &mut broken);
     change.of_what_comes_back(after, &mut broken);
+    change.of_what_items_say(after, &mut broken);
+    change.of_submissions(&mut broken);
+    change.of_what_children_say(before, after, &mut broken);
+    change.of_answers(before, after, &mut broken);
+    change.of_the_parent(after, &mut broken);
     if change.applied {
         change.of_due(after, &mut broken);
         change.of_attempts(before, after, &mut broken);
         change.of_failures(before, after, &mut broken);
         change.of_wakes(before, after, &mut broken);
         change.of_the_end(before, after, &mut broken);
+        change.of_items(after, &mut broken);
+        change.of_when(before, after, &mut broken);
+        change.of_the_waits(before, after, &mut broken);
+        change.of_what_is_ready(after, &mut broken);
+        change.of_what_is_handed_out(before, after, &mut broken);
     }
     broken
 }
@@ -147,7 +186,10 @@ impl Change<'_> {
     fn requests(&self) -> impl Iterator<Item = &StepRequest> {
         self.effects.iter().filter_map(|effect| match effect {
             Effect::Request(request) => Some(request),
-            Effect::Reply(_)
+            Effect::Submit(_)
+            | Effect::Ask(_)
+            | Effect::ChildEnded(_)
+            | Effect::Reply(_)
             | Effect::Wake { .. }
             | Effect::Notice { .. }
             | Effect::Reject { .. }
@@ -155,10 +197,19 @@ impl Change<'_> {
         })
     }
 
+    /// What is asked for, of agents and of other tasks, with the attempt.
+    fn asked(&self) -> Vec<Attempt> {
+        let task = self.after.task.as_ref().unwrap();
+        self.effects.iter().filter_map(|effect| asked(task, effect)).collect()
+    }
+
     fn wakes(&self) -> BTreeSet<Timestamp> {
         let wakes = self.effects.iter().filter_map(|effect| match effect {
             Effect::Wake { after, .. } => Some(later(self.after.now, *after)),
             Effect::Request(_)
+            | Effect::Submit(_)
+            | Effect::Ask(_)
+            | Effect::ChildEnded(_)
             | Effect::Reply(_)
             | Effect::Notice { .. }
             | Effect::Reject { .. }
@@ -198,29 +249,26 @@ impl Change<'_> {
     fn of_requests(&self, before: &Task, after: &Task, broken: &mut Vec<String>) {
         let steps = &self.setting.workflow.steps;
         let backward = after.undo_reason.is_some();
-        for request in self.requests() {
-            let StepRequest { step, action, attempt: number, complete_by, .. } = request;
-            let of = format!("{} {step} #{number}", action.name());
+        for attempt in &self.asked() {
+            let Attempt { step, action, number } = attempt;
             let mut law = |text: &str, holds: bool| {
                 if !holds {
-                    broken.push(format!("{of}: {text}"));
+                    broken.push(format!("{} {step} #{number}: {text}", action.name()));
                 }
             };
-            let progress = after.progress(step, *action).map(|progress| &progress.state);
-            let is_asked = matches!(progress, Some(StepState::Running { attempt, complete_by: by })
-                if attempt == number && by == complete_by);
-            law("a request is of the attempt that runs", is_asked);
+            let runs = after.progress(step, *action).is_some_and(|progress| {
+                is_running(progress) && progress.state.attempt() == *number
+            });
+            law("a request is of the attempt that runs", runs);
             law("nothing is asked once the task has ended", !is_final(after));
             law(
                 "no step is done while the task goes backward",
                 !backward || *action == Action::Undo,
             );
             law("no step is undone while the task goes forward", backward || *action == Action::Do);
-            let key = format!("t/{step}/{}", action.name());
-            law("the idempotency key is stable", request.idempotency_key.starts_with(&key));
             let passed =
                 |name: &StepName| after.steps.get(name).is_some_and(|r| has_passed(&r.run));
-            let is_next = steps[step].after.iter().all(passed);
+            let is_next = steps[&step.step].after.iter().all(passed);
             law("a step starts after those before it", *action == Action::Undo || is_next);
             let number_before = before.progress(step, *action).map(|p| p.state.attempt());
             let is_new = number_before != Some(*number);
@@ -228,32 +276,48 @@ impl Change<'_> {
             if *action == Action::Undo {
                 self.of_undo(step, after, &mut law);
             }
-            let repeated = self.before.dispatches.iter().any(|(attempt, dispatch)| {
-                attempt.step == *step
-                    && attempt.action == Action::Do
-                    && attempt.number < *number
+            let repeated = self.before.dispatches.iter().any(|(other, dispatch)| {
+                other.step == *step
+                    && other.action == Action::Do
+                    && other.number < *number
                     && dispatch.sent
-                    && self.after.dispatches[attempt].truth != Truth::DidNotRun
+                    && self.after.dispatches[other].truth != Truth::DidNotRun
             });
             law(
                 "what must not be repeated is not",
-                steps[step].idempotent || *action == Action::Undo || !repeated,
+                steps[&step.step].idempotent || *action == Action::Undo || !repeated,
             );
+        }
+        for StepRequest { step, action, attempt, complete_by, idempotency_key, .. } in
+            self.requests()
+        {
+            let state = after.progress(step, *action).map(|progress| &progress.state);
+            let is_saved = matches!(state, Some(StepState::Running { attempt: number, complete_by: by })
+                if number == attempt && by == complete_by);
+            let key = format!("t/{step}/{}", action.name());
+            if !is_saved || !idempotency_key.starts_with(&key) {
+                broken.push(format!("a request says what is saved; that of {step} does not"));
+            }
         }
     }
 
     /// An undo starts when all that came after its step is settled, and never past the point of no
     /// return.
-    fn of_undo(&self, step: &StepName, after: &Task, law: &mut impl FnMut(&str, bool)) {
-        let runs = |name: &StepName| after.steps.get(name).is_some_and(|r| is_running(&r.run));
-        for follower in followers(self.setting, step) {
-            let left = is_left(self.setting, self.after, &follower);
-            law("an undo waits for what came after it", !runs(&follower) && !left);
+    fn of_undo(&self, part: &Part, after: &Task, law: &mut impl FnMut(&str, bool)) {
+        let followers = followers(self.setting, &part.step);
+        let is_awaited = |record: &StepRecord| is_awaited(&record.run);
+        for (other, record) in after.parts().filter(|(other, _)| followers.contains(&other.step)) {
+            let left = is_left(self.setting, self.after, &other);
+            law("an undo waits for what came after it", !is_awaited(record) && !left);
         }
-        law("an undo waits for the attempt that it undoes", !runs(step));
-        for (name, definition) in &self.setting.workflow.steps {
-            let may_have = self.after.may_have_run(name) || runs(name);
-            law("no undo past the point of no return", !definition.point_of_no_return || !may_have);
+        let own = after.record(part);
+        law("an undo waits for the attempt that it undoes", !own.is_some_and(is_awaited));
+        let ran = own.is_some_and(|own| is_completed(&own.run)) || self.after.was_decided(part);
+        law("only what may have run is undone", ran);
+        for (other, record) in after.parts() {
+            let may_have = self.after.may_have_run(&other) || is_awaited(record);
+            let returns = !self.setting.workflow.steps[&other.step].point_of_no_return;
+            law("no undo past the point of no return", returns || !may_have);
         }
     }
 
@@ -277,6 +341,10 @@ impl Change<'_> {
         }
         let alerted = after.process_state != ProcessState::Error || self.after.alerted;
         law("the lost alert is sent".to_owned(), alerted);
+        let notices = self.effects.iter().filter(|e| matches!(e, Effect::Notice { .. })).count();
+        let is_end = owed.ended.is_some() && owed.ended == end(after);
+        let known = after.process_state == ProcessState::Error && after.due.is_none();
+        law("the lost end is told".to_owned(), !is_end || known || notices == 1);
         let (wakes, now) = (self.wakes(), self.after.now);
         for (Attempt { step, action, number }, at) in &owed.waits {
             let still = after.progress(step, *action).is_some_and(|progress| {
@@ -286,7 +354,7 @@ impl Change<'_> {
             let sent = wakes.contains(at) || (*at <= now && wakes.contains(&now));
             law(format!("the lost wake for {} {step} is sent", action.name()), !wanted || sent);
         }
-        let idle = !after.actions().any(|(.., p)| is_running(p) || waits_until(p).is_some());
+        let idle = !after.actions().any(|(.., p)| is_awaited(p) || waits_until(p).is_some());
         let stopped = is_final(after) || after.paused_at.is_some() || now >= after.complete_by;
         let wanted = owed.left && idle && !stopped;
         law("what was left to do is asked for".to_owned(), !wanted || !wakes.is_empty());
@@ -304,9 +372,9 @@ impl Change<'_> {
         };
         let mut is_idle = true;
         for (_, _, progress) in after.actions() {
-            if let StepState::Running { complete_by, .. } = progress.state {
+            if let Some(complete_by) = awaited_by(progress) {
                 is_idle = false;
-                law("due by the complete-by of what runs", complete_by);
+                law("due by the complete-by of what is awaited", complete_by);
             }
             if let (Some(until), false) = (waits_until(progress), paused) {
                 is_idle = false;
@@ -331,7 +399,7 @@ impl Change<'_> {
     /// Attempts follow each other, and start only when they may.
     fn of_attempts(&self, before: &Task, after: &Task, broken: &mut Vec<String>) {
         for (step, action, progress) in after.actions() {
-            let old = before.progress(step, action);
+            let old = before.progress(&step, action);
             let (number, old_number) =
                 (progress.state.attempt(), old.map_or(0, |old| old.state.attempt()));
             let of = format!("{} {step} #{number}", action.name());
@@ -345,19 +413,20 @@ impl Change<'_> {
             if number == old_number || by_hand {
                 continue;
             }
-            law("one attempt at a time", !old.is_some_and(is_running));
+            law("one attempt at a time", !old.is_some_and(is_awaited));
             law("nothing starts in a paused task", after.paused_at.is_none());
-            let asked = self.requests().any(|request| {
-                (&request.step, request.action, request.attempt) == (step, action, number)
-            });
+            let attempt = Attempt { step: step.clone(), action, number };
+            let asked = self.asked().contains(&attempt);
             law("what starts is asked for", asked || is_failed(progress));
             if let StepState::Running { complete_by, .. } = progress.state {
                 let in_time = complete_by > self.after.now && complete_by <= after.complete_by;
                 law("an attempt ends within the task's time", in_time);
             }
         }
-        if let Some((step, ..)) = before.actions().find(|(s, a, _)| after.progress(s, *a).is_none())
-        {
+        // What never began is begun anew, and may have items then.
+        let begun = |progress: &Progress| progress.state != StepState::Failed { attempt: 0 };
+        let mut begun = before.actions().filter(|(.., progress)| begun(progress));
+        if let Some((step, ..)) = begun.find(|(s, a, _)| after.progress(s, *a).is_none()) {
             broken.push(format!("the record of {step} is gone"));
         }
     }
@@ -387,15 +456,20 @@ impl Change<'_> {
         }
         let past = |at: Timestamp| later(at, self.setting.timing.clock_skew) <= now;
         for (step, action, old) in before.actions() {
-            let Some(new) = after.progress(step, action) else { continue };
-            let StepState::Running { complete_by, .. } = old.state else { continue };
-            law("what is past due is given up, nothing else", is_running(new) != past(complete_by));
-            if is_running(new) {
+            let Some(new) = after.progress(&step, action) else { continue };
+            let Some(complete_by) = awaited_by(old) else { continue };
+            // Nobody is waited for once the task turns round, but agents and whoever may pass the
+            // point of no return.
+            let turns = before.direction() != after.direction();
+            let is_dropped = turns && (!is_running(old) || self.setting.runs_task(&step));
+            if is_awaited(new) || (is_dropped && !past(complete_by)) {
+                law("what is past due is given up", !past(complete_by));
                 continue;
             }
+            law("nothing else is given up", past(complete_by));
             law("a silent attempt may have run", new.may_have_run);
             law("a failure is counted once", new.failure_count == old.failure_count + 1);
-            let definition = &self.setting.workflow.steps[step];
+            let definition = &self.setting.workflow.steps[&step.step];
             let repeatable = definition.idempotent || action == Action::Undo;
             let wanted = before.process_state != ProcessState::Undoing || action == Action::Undo;
             let policy = definition.action(action).unwrap().recovery;
@@ -416,7 +490,7 @@ impl Change<'_> {
         }
         for (step, action, progress) in after.actions() {
             let Some(until) = waits_until(progress) else { continue };
-            let is_new = before.progress(step, action).and_then(waits_until) != Some(until);
+            let is_new = before.progress(&step, action).and_then(waits_until) != Some(until);
             let longest = later(now, limits::QUEUE_DELAY_MAX);
             let wanted = is_new || before.paused_at.is_some();
             if wanted && until <= longest && !wakes.contains(&until.max(now)) {
@@ -439,9 +513,8 @@ impl Change<'_> {
         }
         let decides = matches!(self.event, Event::Wake | Event::Replied(_));
         if decides && after.process_state == ProcessState::Undoing && after.paused_at.is_none() {
-            let begun = after.actions().any(|(.., p)| is_running(p) || waits_until(p).is_some());
-            let mut steps = self.setting.workflow.steps.keys();
-            let left = begun || steps.any(|name| is_left(self.setting, self.after, name));
+            let begun = after.actions().any(|(.., p)| is_awaited(p) || waits_until(p).is_some());
+            let left = begun || !left(self.setting, self.after).is_empty();
             let stuck = self.after.now >= after.complete_by;
             law("Undoing: something is left to undo", left || stuck || !self.wakes().is_empty());
         }
@@ -468,19 +541,38 @@ impl Change<'_> {
                 | Happened::TaskEnded { .. } => continue,
             };
             law("the alert says which way the task went", is_undo == backward);
-            let mut steps = self.setting.workflow.steps.keys();
-            let left = |name: &&StepName| backward && is_left(self.setting, self.after, name);
+            let left = left(self.setting, self.after);
             law(
                 "the alert names what is left",
-                steps.clone().filter(left).all(|s| named.contains(s)),
+                !backward || left.iter().all(|part| named.contains(part)),
             );
-            let can = |name: &StepName| self.setting.workflow.steps[name].undo.is_some();
+            let can = |part: &Part| has_undo(self.setting, part);
             law("the alert names what can be undone", !backward || named.iter().all(can));
-            let failed = |name: &StepName| after.steps.get(name).is_some_and(|r| is_failed(&r.run));
-            law(
-                "the alert names what failed",
-                backward || steps.all(|s| failed(s) == named.contains(s)),
-            );
+            let failed = after.parts().filter(|(_, record)| is_failed(&record.run));
+            let failed: Vec<_> = failed.map(|(part, _)| part).collect();
+            law("the alert names what failed", backward || failed == *named);
         }
+    }
+}
+
+/// What an effect asks for, of an agent or of another task.
+pub(super) fn asked(task: &Task, effect: &Effect) -> Option<Attempt> {
+    match effect {
+        Effect::Request(StepRequest { step, action, attempt: number, .. }) => {
+            Some(Attempt { step: step.clone(), action: *action, number: *number })
+        }
+        Effect::Submit(submission) => {
+            let step = submission.parent.as_ref()?.step.clone();
+            let action = if submission.undo { Action::Undo } else { Action::Do };
+            let number = task.progress(&step, action)?.state.attempt();
+            Some(Attempt { step, action, number })
+        }
+        Effect::Ask(_)
+        | Effect::ChildEnded(_)
+        | Effect::Reply(_)
+        | Effect::Wake { .. }
+        | Effect::Notice { .. }
+        | Effect::Reject { .. }
+        | Effect::Publish(_) => None,
     }
 }

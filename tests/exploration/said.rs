@@ -4,12 +4,13 @@ use std::fmt::Write;
 
 use steward_core::{
     effects::Effect,
-    messages::{Action, Outcome, StepReply, StepRequest},
-    task::{StepRecord, StepState, Task},
+    messages::{Action, Answer, Outcome, StepReply, StepRequest},
+    names::Part,
+    task::{StepState, Task},
     transition::{Event, Transition},
 };
 
-use super::moves::Arrow;
+use super::play::Arrow;
 
 /// `agent completes a #1`, `scheduler woken again`.
 pub(super) fn said_event(event: &Event, redelivered: bool) -> String {
@@ -17,6 +18,16 @@ pub(super) fn said_event(event: &Event, redelivered: bool) -> String {
         Event::Wake => "scheduler woken".to_owned(),
         Event::Swept => "supervisor sweeps".to_owned(),
         Event::AlertSent { .. } => "alert sent, says its sender".to_owned(),
+        Event::Asked(action) => format!("parent asks for {}", action.name()),
+        Event::ChildEnded { step, outcome } => format!("task of {step} says {outcome:?}"),
+        Event::Answered { step, attempt, answer } => {
+            let verb = match answer {
+                Answer::Completed { .. } => "completes",
+                Answer::Failed { .. } => "fails",
+                Answer::Heartbeat => "has a heartbeat for",
+            };
+            format!("answer {verb} {step} #{attempt}")
+        }
         Event::Commanded(command) => format!("operator: {}", command.order.describe(&[])),
         Event::Replied(StepReply { step, action, attempt, outcome, .. }) => {
             let verb = match outcome {
@@ -26,15 +37,15 @@ pub(super) fn said_event(event: &Event, redelivered: bool) -> String {
                 Outcome::Deferred { may_have_run: false, .. } => "defers",
                 Outcome::Deferred { may_have_run: true, .. } => "defers (may have run)",
             };
-            format!("agent {verb} {} #{attempt}", said_action(step.as_str(), *action))
+            format!("agent {verb} {} #{attempt}", said_action(step, *action))
         }
     };
     if redelivered { format!("{said}, delivered again") } else { said }
 }
 
-fn said_action(step: &str, action: Action) -> String {
+fn said_action(step: &Part, action: Action) -> String {
     match action {
-        Action::Do => step.to_owned(),
+        Action::Do => step.to_string(),
         Action::Undo => format!("the undo of {step}"),
     }
 }
@@ -51,13 +62,18 @@ pub(super) fn said_outcome(before: &Task, answer: &Transition) -> String {
     for effect in effects {
         match effect {
             Effect::Request(StepRequest { step, action, attempt, .. }) => {
-                let of = said_action(step.as_str(), *action);
+                let of = said_action(step, *action);
                 write!(said, "; request {of} #{attempt}").unwrap();
             }
             Effect::Wake { after, .. } => write!(said, "; wake after {after:?}").unwrap(),
             Effect::Notice { notice, .. } => write!(said, "; notice {:?}", notice.status).unwrap(),
             Effect::Publish(event) => write!(said, "; event {}", event.metadata.event).unwrap(),
-            Effect::Reply(_) | Effect::Reject { .. } => said.push_str("; ?"),
+            Effect::Submit(submission) => {
+                let to = if submission.undo { " to be undone" } else { "" };
+                write!(said, "; submit {}{to}", submission.task_id).unwrap();
+            }
+            Effect::ChildEnded(ended) => write!(said, "; tell {:?}", ended.outcome).unwrap(),
+            Effect::Ask(_) | Effect::Reply(_) | Effect::Reject { .. } => said.push_str("; ?"),
         }
     }
     said
@@ -68,13 +84,13 @@ fn said_task(task: &Task) -> String {
     if task.paused_at.is_some() {
         said.push_str(" (paused)");
     }
-    for (name, StepRecord { run, undo }) in &task.steps {
-        write!(said, ", {name} {}", said_state(&run.state)).unwrap();
-        if run.may_have_run {
+    for (name, record) in task.steps.iter().filter(|(_, record)| record.items.is_some()) {
+        write!(said, ", {name} {}", said_state(&record.run.state)).unwrap();
+    }
+    for (step, action, progress) in task.actions() {
+        write!(said, ", {} {}", said_action(&step, action), said_state(&progress.state)).unwrap();
+        if progress.may_have_run && action == Action::Do {
             said.push_str(" (may have run)");
-        }
-        if let Some(undo) = undo {
-            write!(said, ", undo of {name} {}", said_state(&undo.state)).unwrap();
         }
     }
     match task.due {
@@ -87,13 +103,15 @@ fn said_task(task: &Task) -> String {
 fn said_state(state: &StepState) -> String {
     let (name, attempt) = (state.name(), state.attempt());
     match state {
-        StepState::Running { complete_by: at, .. } => {
+        StepState::Running { complete_by: at, .. }
+        | StepState::HandedOut { complete_by: at, .. } => {
             format!("{name} #{attempt} by {}s", at.as_second())
         }
         StepState::Waiting { until: at, .. } => format!("{name} until {}s", at.as_second()),
-        StepState::Completed { .. } | StepState::Failed { .. } | StepState::Skipped { .. } => {
-            name.to_owned()
-        }
+        StepState::Each
+        | StepState::Completed { .. }
+        | StepState::Failed { .. }
+        | StepState::Skipped { .. } => name.to_owned(),
     }
 }
 
@@ -105,7 +123,12 @@ pub(super) fn arrow(before: &Task, event: &Event, redelivered: bool, answer: &Tr
             order.split(' ').next().unwrap_or_default().to_owned()
         }
         Event::Replied(reply) => format!("{} {}", reply.action.name(), event.name()),
-        Event::Wake | Event::Swept | Event::AlertSent { .. } => event.name().to_owned(),
+        Event::Wake
+        | Event::Swept
+        | Event::AlertSent { .. }
+        | Event::Answered { .. }
+        | Event::Asked(_)
+        | Event::ChildEnded { .. } => event.name().to_owned(),
     };
     if redelivered {
         name.push_str(", again");

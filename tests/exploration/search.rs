@@ -9,13 +9,15 @@ use std::{
 use steward_core::{
     command::{Command, Order},
     effects::Effect,
-    messages::StepReply,
+    messages::{Action, StepReply},
     task::later,
     transition::Event,
 };
 
 use super::{
-    moves::{Arrow, Move, completed, is_alert, moves, play},
+    children::says,
+    moves::{Move, answer, completed, moves},
+    play::{Arrow, is_alert, play, tell},
     settings::{Ending, Setting},
     world::World,
 };
@@ -44,7 +46,14 @@ pub(crate) struct Report {
 struct Node {
     parent: usize,
     depth: u32,
-    line: String,
+    happened: Option<Step>,
+}
+
+/// A move, and whether what it sent was lost.
+#[derive(Clone)]
+struct Step {
+    happens: Move,
+    lost: bool,
 }
 
 struct Search<'a> {
@@ -80,7 +89,7 @@ pub(super) fn explore(setting: &Setting, worlds_max: usize) -> Result<Report, St
     let mut search = Search {
         setting,
         seen: HashSet::from([first.fingerprint(setting)]),
-        nodes: vec![Node { parent: 0, depth: 0, line: String::new() }],
+        nodes: vec![Node { parent: 0, depth: 0, happened: None }],
         next: VecDeque::from([(0, first)]),
         ends: HashSet::new(),
         report,
@@ -100,14 +109,14 @@ impl Search<'_> {
             let outcomes = play(self.setting, world, &happens);
             self.report.moves += 1;
             if !outcomes.broken.is_empty() {
-                let line = outcomes.worlds.first().map_or("", |(line, _)| line.as_str());
-                return Err(self.path(at, line, &outcomes.broken));
+                let step = Step { happens, lost: false };
+                return Err(self.path(at, vec![step], &outcomes.broken));
             }
             if let Some(arrow) = outcomes.arrow {
                 *self.report.walked.entry(arrow).or_default() += 1;
             }
             self.report.endings.extend(outcomes.ending);
-            for (line, next) in outcomes.worlds {
+            for (next, lost) in outcomes.worlds.into_iter().zip([false, true]) {
                 if !self.seen.insert(next.fingerprint(self.setting)) {
                     continue;
                 }
@@ -115,29 +124,32 @@ impl Search<'_> {
                     self.report.is_whole = false;
                     continue;
                 }
-                if let Err((mut lines, broken)) = self.comes_to_an_end(&next) {
-                    lines.insert(0, line);
-                    return Err(self.path(at, &lines.join("\n  "), &broken));
+                let step = Step { happens: happens.clone(), lost };
+                if let Err((mut steps, broken)) = self.comes_to_an_end(&next) {
+                    steps.insert(0, step);
+                    return Err(self.path(at, steps, &broken));
                 }
                 let depth = self.nodes[at].depth + 1;
                 self.report.depth = self.report.depth.max(depth);
-                self.nodes.push(Node { parent: at, depth, line });
+                self.nodes.push(Node { parent: at, depth, happened: Some(step) });
                 self.next.push_back((self.nodes.len() - 1, next));
             }
         }
         Ok(())
     }
 
-    /// The path from the start to node `at`, one more line, and what is wrong there.
-    fn path(&self, mut at: usize, line: &str, broken: &[String]) -> String {
-        let mut lines = vec![line];
-        while at > 0 {
-            lines.push(&self.nodes[at].line);
+    /// The path from the start to node `at`, the steps from there, and what is wrong in the end.
+    fn path(&self, mut at: usize, steps: Vec<Step>, broken: &[String]) -> String {
+        let mut path = VecDeque::from(steps);
+        while let Some(step) = &self.nodes[at].happened {
+            path.push_front(step.clone());
             at = self.nodes[at].parent;
         }
         let mut said = format!("{}:\n", self.setting.name);
-        for line in lines.iter().rev() {
-            writeln!(said, "  {line}").unwrap();
+        let mut world = World::first(self.setting);
+        for Step { happens, lost } in path {
+            writeln!(said, "  {}", tell(self.setting, &world, &happens, lost)).unwrap();
+            world = play(self.setting, &world, &happens).worlds.remove(usize::from(lost));
         }
         for law in broken {
             writeln!(said, "BROKEN: {law}").unwrap();
@@ -147,7 +159,7 @@ impl Search<'_> {
 
     /// From here on no message is lost any more and agents do what they are asked; but whatever is on
     /// its way now is lost. A paused task is resumed first.
-    fn comes_to_an_end(&mut self, world: &World) -> Result<(), (Vec<String>, Vec<String>)> {
+    fn comes_to_an_end(&mut self, world: &World) -> Result<(), (Vec<Step>, Vec<String>)> {
         let mut world = world.clone();
         world.owed = None;
         world.confirming = None;
@@ -155,9 +167,9 @@ impl Search<'_> {
         let mut inbox = VecDeque::new();
         if world.task.as_ref().is_some_and(|task| task.paused_at.is_some()) {
             world.budget.commands += 1;
-            inbox.push_back(resume());
+            inbox.push_back(arrives(resume()));
         }
-        let (mut passed, mut lines) = (Vec::new(), Vec::new());
+        let (mut passed, mut steps) = (Vec::new(), Vec::new());
         for _ in 0..MOVES_TO_THE_END_MAX {
             let Some(task) = &world.task else { return Ok(()) };
             if task.process_state.is_final() && task.due.is_none() && inbox.is_empty() {
@@ -172,42 +184,68 @@ impl Search<'_> {
                 }
                 passed.push(mark);
                 let due = task.due.map(|due| later(due, self.setting.timing.clock_skew));
-                world.now = due.unwrap_or(world.now).max(world.now);
-                lines.push(format!("clock {}s", world.now.as_second()));
+                let now = due.unwrap_or(world.now).max(world.now);
+                inbox.extend([Move::TimePasses(now), arrives(Event::Swept)]);
             }
-            let happens = inbox.pop_front().unwrap_or(Event::Swept);
-            let happens = Move::Arrives { event: happens, redelivered: false };
+            let Some(happens) = inbox.pop_front() else { continue };
+            steps.push(Step { happens: happens.clone(), lost: false });
             let mut outcomes = play(self.setting, &world, &happens);
-            let (line, next) = outcomes.worlds.remove(0);
-            lines.push(line);
             if !outcomes.broken.is_empty() {
-                return Err((lines, outcomes.broken));
+                return Err((steps, outcomes.broken));
             }
-            inbox.extend(outcomes.effects.iter().flat_map(answers));
-            world = next;
+            world = outcomes.worlds.remove(0);
+            for effect in &outcomes.effects {
+                inbox.extend(answers(self.setting, &world, effect));
+            }
         }
         let broken = "from here on all goes well, and the task does not end".to_owned();
-        Err((lines, vec![broken]))
+        Err((steps, vec![broken]))
     }
+}
+
+fn arrives(event: Event) -> Move {
+    Move::Arrives { event, redelivered: false }
 }
 
 /// What a message leads to if all goes well. Wakes that are held back are lost: the supervisor's sweep
 /// must do.
-fn answers(effect: &Effect) -> Option<Event> {
+fn answers(setting: &Setting, world: &World, effect: &Effect) -> Vec<Move> {
     match effect {
-        Effect::Request(request) => Some(Event::Replied(StepReply {
-            task_id: request.task_id.clone(),
-            step: request.step.clone(),
-            action: request.action,
-            attempt: request.attempt,
-            outcome: completed(&request.step, request.attempt),
-        })),
-        Effect::Wake { after, .. } => after.is_zero().then_some(Event::Wake),
+        Effect::Request(request) => {
+            let (step, number) = (request.step.clone(), request.attempt);
+            let reply = Event::Replied(StepReply {
+                task_id: request.task_id.clone(),
+                step: step.clone(),
+                action: request.action,
+                attempt: number,
+                outcome: completed(&step, number),
+            });
+            let handed_out = setting.callback(&step).is_some() && request.action == Action::Do;
+            let answer = Event::Answered { attempt: number, answer: answer(&step), step };
+            std::iter::once(reply).chain(handed_out.then_some(answer)).map(arrives).collect()
+        }
+        Effect::Submit(submission) => {
+            let Some(parent) = &submission.parent else { return Vec::new() };
+            let action = if submission.undo { Action::Undo } else { Action::Do };
+            let child = world.children.get(&parent.step).cloned().unwrap_or_default();
+            let (moves, end) = child.goes_well(action);
+            let step = &parent.step;
+            let moves = moves.into_iter().map(|happens| Move::Child(step.clone(), happens));
+            moves.chain(says(step, end).map(arrives)).collect()
+        }
+        Effect::Wake { after, .. } => {
+            after.is_zero().then(|| arrives(Event::Wake)).into_iter().collect()
+        }
         Effect::Publish(event) => {
             let ended_at = event.metadata.at;
-            is_alert(effect).then_some(Event::AlertSent { ended_at })
+            let sent = is_alert(effect).then_some(Event::AlertSent { ended_at });
+            sent.map(arrives).into_iter().collect()
         }
-        Effect::Reply(_) | Effect::Notice { .. } | Effect::Reject { .. } => None,
+        Effect::Ask(_)
+        | Effect::ChildEnded(_)
+        | Effect::Reply(_)
+        | Effect::Notice { .. }
+        | Effect::Reject { .. } => Vec::new(),
     }
 }
 

@@ -5,7 +5,14 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steward_core::{command::Order, ports::Timing, workflow::Workflow};
+use steward_core::{
+    command::Order,
+    names::Part,
+    ports::Timing,
+    workflow::{Callback, Workflow},
+};
+
+mod steps;
 
 /// A way for a task to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,10 +37,32 @@ pub(super) struct Setting {
     pub(super) budget: Budget,
     /// What operators may ask for.
     pub(super) orders: Vec<Order>,
-    /// Whether agents may return something of which the next request cannot be made.
-    pub(super) useless_outputs: bool,
+    /// What the client submits.
+    pub(super) input: Value,
+    /// What agents may return beside an id.
+    pub(super) outputs: Vec<Value>,
+    /// Whether the task runs for another.
+    pub(super) is_child: bool,
+    /// The steps with a `when`, and the step whose output says `ok`; or `input`, if that does.
+    pub(super) whens: Vec<(&'static str, &'static str)>,
+    /// The step whose list is of nothing.
+    pub(super) none: Option<&'static str>,
+    /// The steps that wait, and how long.
+    pub(super) waits: Vec<(&'static str, Duration)>,
     /// The endings that must be reached.
     pub(super) endings: Vec<Ending>,
+}
+
+impl Setting {
+    /// Whether a part runs a task of its own.
+    pub(super) fn runs_task(&self, part: &Part) -> bool {
+        self.workflow.steps[&part.step].workflow.is_some()
+    }
+
+    /// How a part is answered, if someone is handed a token.
+    pub(super) fn callback(&self, part: &Part) -> Option<&Callback> {
+        self.workflow.steps[&part.step].callback.as_ref()
+    }
 }
 
 /// How often each of these may happen on one path.
@@ -86,8 +115,23 @@ fn setting(name: &'static str, steps: Value, budget: Budget, endings: &[Ending])
     let ten = Duration::from_secs(10);
     let timing = Timing { pickup_within: 2 * ten, clock_skew: ten };
     let endings = endings.to_vec();
-    let (orders, useless_outputs) = (Vec::new(), false);
-    Setting { name, workflow, timing, budget, orders, useless_outputs, endings }
+    let (orders, input) = (Vec::new(), json!({ "n": 1, "m": 1 }));
+    let (outputs, is_child) = (Vec::new(), false);
+    let (whens, waits, none) = (Vec::new(), Vec::new(), None);
+    Setting {
+        name,
+        workflow,
+        timing,
+        budget,
+        orders,
+        input,
+        outputs,
+        is_child,
+        whens,
+        none,
+        waits,
+        endings,
+    }
 }
 
 /// All that is explored.
@@ -105,7 +149,7 @@ pub(super) fn settings() -> Vec<Setting> {
         "c": step(&["a"], 1, "undo"), "d": undoable(&["b", "c"], 1, "undo"),
     });
     let two_attempts = json!({ "a": step(&[], 2, "alert"), "b": step(&["a"], 2, "alert") });
-    vec![
+    let agents = vec![
         setting("line", line, QUIET, &[Processed, TaskInError]),
         setting("diamond", diamond, QUIET, &[Processed, TaskInError]),
         setting("line_undone", line_undone, Budget { deferrals: 1, ..QUIET }, &backward),
@@ -123,7 +167,8 @@ pub(super) fn settings() -> Vec<Setting> {
         commanded_forward(),
         commanded_backward(),
         impossible(),
-    ]
+    ];
+    agents.into_iter().chain(steps::all()).collect()
 }
 
 /// `b` cannot be taken back; `c`, beside it, may ask for that, and `d`, after both.
@@ -219,6 +264,6 @@ fn impossible() -> Setting {
     b["request"]["path"] = json!("/do/${ steps.a.output.id }");
     let steps = json!({ "a": a, "b": b, "c": undoable(&["a"], 1, "undo") });
     let endings = [Ending::Processed, Ending::Undone, Ending::UndoFailed];
-    let useless_outputs = true;
-    Setting { useless_outputs, ..setting("impossible", steps, QUIET, &endings) }
+    let outputs = vec![Value::Null];
+    Setting { outputs, ..setting("impossible", steps, QUIET, &endings) }
 }

@@ -22,6 +22,24 @@ pub(super) fn is_running(progress: &Progress) -> bool {
     matches!(progress.state, StepState::Running { .. })
 }
 
+/// By when someone is to answer, an agent or whoever was handed a token.
+pub(super) fn awaited_by(progress: &Progress) -> Option<Timestamp> {
+    match progress.state {
+        StepState::Running { complete_by, .. } | StepState::HandedOut { complete_by, .. } => {
+            Some(complete_by)
+        }
+        StepState::Each
+        | StepState::Waiting { .. }
+        | StepState::Completed { .. }
+        | StepState::Failed { .. }
+        | StepState::Skipped { .. } => None,
+    }
+}
+
+pub(super) fn is_awaited(progress: &Progress) -> bool {
+    awaited_by(progress).is_some()
+}
+
 pub(super) fn is_failed(progress: &Progress) -> bool {
     matches!(progress.state, StepState::Failed { .. })
 }
@@ -31,6 +49,8 @@ pub(super) fn waits_until(progress: &Progress) -> Option<Timestamp> {
     match progress.state {
         StepState::Waiting { until, .. } => Some(until),
         StepState::Running { .. }
+        | StepState::HandedOut { .. }
+        | StepState::Each
         | StepState::Completed { .. }
         | StepState::Failed { .. }
         | StepState::Skipped { .. } => None,

@@ -4,19 +4,26 @@
 use std::{
     collections::{BTreeMap, hash_map::DefaultHasher},
     hash::{Hash, Hasher},
+    sync::Arc,
 };
 
 use jiff::Timestamp;
 use steward_core::{
     command::Command,
     messages::Action,
-    names::StepName,
+    names::Part,
     ports::{Attempt, DocumentKey},
-    task::{Progress, StepState, Task},
+    task::{ProcessState, Progress, StepState, Task},
     transition::{Documents, Event},
 };
 
-use super::settings::{Budget, Setting};
+use super::{
+    children::Child,
+    settings::{Budget, Setting},
+};
+
+/// How a task ended, and when, after how many commands, and whether on its way back.
+pub(super) type End = (ProcessState, Timestamp, usize, bool);
 
 /// What one attempt at an agent has come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -46,14 +53,19 @@ pub(super) struct Owed {
     pub(super) waits: BTreeMap<Attempt, Timestamp>,
     /// Whether the scheduler was to be woken at once.
     pub(super) left: bool,
+    /// The end of the task of which nobody was told.
+    pub(super) ended: Option<End>,
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct World {
     pub(super) task: Option<Task>,
-    pub(super) documents: Documents,
+    /// Shared, since most moves write none.
+    pub(super) documents: Arc<Documents>,
     pub(super) now: Timestamp,
     pub(super) dispatches: BTreeMap<Attempt, Dispatch>,
+    /// The tasks of steps, once asked for.
+    pub(super) children: BTreeMap<Part, Child>,
     pub(super) owed: Option<Owed>,
     /// Whether the alert of the present Error went out.
     pub(super) alerted: bool,
@@ -67,7 +79,8 @@ impl World {
     pub(super) fn first(setting: &Setting) -> Self {
         Self {
             task: None,
-            documents: Documents::new(),
+            documents: Arc::default(),
+            children: BTreeMap::new(),
             now: Timestamp::UNIX_EPOCH,
             dispatches: BTreeMap::new(),
             owed: None,
@@ -79,11 +92,20 @@ impl World {
     }
 
     /// Whether an attempt at doing `step` took effect, or may have.
-    pub(super) fn may_have_run(&self, step: &StepName) -> bool {
+    pub(super) fn may_have_run(&self, step: &Part) -> bool {
         self.dispatches.iter().any(|(attempt, dispatch)| {
             attempt.step == *step
                 && attempt.action == Action::Do
                 && dispatch.sent
+                && dispatch.truth != Truth::DidNotRun
+        })
+    }
+
+    /// Whether an attempt at doing `part` was decided on of which nobody knows that it did not run.
+    pub(super) fn was_decided(&self, part: &Part) -> bool {
+        self.dispatches.iter().any(|(attempt, dispatch)| {
+            attempt.step == *part
+                && attempt.action == Action::Do
                 && dispatch.truth != Truth::DidNotRun
         })
     }
@@ -96,8 +118,10 @@ impl World {
             self.hash_task(task, setting, to);
         }
         self.hash_dispatches(to);
-        if let Some(Owed { event, waits, left }) = &self.owed {
+        self.children.hash(to);
+        if let Some(Owed { event, waits, left, ended }) = &self.owed {
             (format!("{event:?}"), left).hash(to);
+            ended.map(|of| Some(of) == self.task.as_ref().and_then(end)).hash(to);
             waits.iter().for_each(|(of, at)| (of, self.seconds_until(*at, setting)).hash(to));
         }
         (self.alerted, self.budget).hash(to);
@@ -126,13 +150,13 @@ impl World {
         task.paused_at.map(|at| (at.as_second() - self.now.as_second()).max(-200)).hash(to);
         task.input.hash(to);
         for (name, record) in &task.steps {
-            name.hash(to);
-            for (n, progress) in std::iter::once(&record.run).chain(&record.undo).enumerate() {
-                n.hash(to);
-                hash_progress(progress, relative, to);
-            }
-            let number = record.run.state.attempt();
-            let attempt = Attempt { step: name.clone(), action: Action::Do, number };
+            (name, record.items.as_ref().map(|items| items.count)).hash(to);
+            hash_progress(&record.run, relative, to);
+        }
+        for (step, action, progress) in task.actions() {
+            (&step, action).hash(to);
+            hash_progress(progress, relative, to);
+            let attempt = Attempt { step, action, number: progress.state.attempt() };
             let output = self.documents.get(&DocumentKey::Output(attempt));
             output.map(ToString::to_string).hash(to);
         }
@@ -140,7 +164,7 @@ impl World {
 
     /// Attempts are told apart as the newest and the older ones only.
     fn hash_dispatches(&self, to: &mut impl Hasher) {
-        let mut newest: BTreeMap<(&StepName, Action), (&Dispatch, bool, bool)> = BTreeMap::new();
+        let mut newest: BTreeMap<(&Part, Action), (&Dispatch, bool, bool)> = BTreeMap::new();
         for (attempt, dispatch) in &self.dispatches {
             let older = newest.get(&(&attempt.step, attempt.action)).copied();
             let stale = older.is_some_and(|(older, stale, _)| stale || older.sent);
@@ -154,12 +178,24 @@ impl World {
     }
 }
 
+/// How and when a task ended. In life two ends have two times; here an operator may come between.
+pub(super) fn end(task: &Task) -> Option<End> {
+    let backward = task.undo_reason.is_some();
+    Some((task.process_state, task.ended_at?, task.commands.len(), backward))
+}
+
 fn hash_progress(progress: &Progress, relative: impl Fn(Timestamp) -> i64, to: &mut impl Hasher) {
     let Progress { state, failure_count, may_have_run, input, .. } = progress;
     (state.name(), state.attempt() > 0, failure_count, may_have_run, input).hash(to);
     match state {
         StepState::Running { complete_by, .. } => relative(*complete_by).hash(to),
+        StepState::HandedOut { complete_by, answer_by, .. } => {
+            (relative(*complete_by), relative(*answer_by)).hash(to);
+        }
         StepState::Waiting { until, .. } => relative(*until).hash(to),
-        StepState::Completed { .. } | StepState::Failed { .. } | StepState::Skipped { .. } => {}
+        StepState::Each
+        | StepState::Completed { .. }
+        | StepState::Failed { .. }
+        | StepState::Skipped { .. } => {}
     }
 }

@@ -125,7 +125,7 @@ impl<'a> Change<'a> {
             ChildOutcome::Refused { reason } => {
                 self.fail(attempt, &format!("its task was refused: {reason}"), false);
             }
-            ChildOutcome::Error { reason } => {
+            ChildOutcome::Error { reason, .. } => {
                 self.fail(attempt, &format!("its task is in Error: {reason}"), true);
             }
         }
@@ -138,12 +138,14 @@ impl<'a> Change<'a> {
     }
 
     /// The call has begun the step, and someone else is to answer. Of a task that is being undone
-    /// nobody's answer is waited for.
+    /// nobody's answer is waited for, but for the point of no return.
     fn hand_out(&mut self, attempt: Attempt, callback: &Callback) {
-        if self.task.process_state == ProcessState::Undoing {
+        let definition = self.workflow.steps.get(&attempt.step.step);
+        let returns = definition.is_none_or(|step| !step.point_of_no_return);
+        if self.task.process_state == ProcessState::Undoing && returns {
             return self.fail(attempt, "begun, and given up", true);
         }
-        let answer_by = later(self.context.now, callback.within);
+        let answer_by = later(self.context.now, callback.within).min(self.task.complete_by);
         let complete_by = heard_by(self.context.now, callback, answer_by);
         if let Some(progress) = self.task.progress_mut(&attempt.step, attempt.action) {
             let attempt = attempt.number;
@@ -262,7 +264,7 @@ impl<'a> Change<'a> {
 
     /// Whether it is a step of a task that is being undone: it is only waited for.
     fn is_given_up(&self, attempt: &Attempt) -> bool {
-        attempt.action == Action::Do && self.task.process_state == ProcessState::Undoing
+        attempt.action == Action::Do && self.task.direction() == Action::Undo
     }
 
     fn count_failure(

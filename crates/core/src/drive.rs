@@ -22,12 +22,11 @@ use jiff::Timestamp;
 use crate::{
     effects::{Send, carry_out},
     limits,
-    messages::{Outcome, StepReply},
+    messages::{Answer, ChildOutcome, Outcome, StepReply},
     metrics,
     names::TaskId,
     ports::{
-        Attempt, Clock, Definitions, DocumentKey, Kept, PortError, Ports, Put, Saved, StateStore,
-        chain,
+        Clock, Definitions, DocumentKey, Kept, PortError, Ports, Put, Saved, StateStore, chain,
     },
     task::{ProcessState, Task},
     transition::{Context, Documents, Event, Transition, Wanted, transition},
@@ -331,13 +330,33 @@ async fn write<P: Ports>(ports: &P, fold: &Fold) -> Result<Written, PortError> {
     })
 }
 
-/// Lets a reply say what an earlier reply to the same attempt said, whose document is stored.
+/// Lets an answer say what an earlier answer to the same attempt said, whose document is stored.
 fn adopt(delivery: &mut Delivery, key: &DocumentKey, body: &serde_json::Value) {
-    let Event::Replied(reply) = &mut delivery.event else { return };
-    let StepReply { step, action, attempt: number, .. } = &*reply;
-    let attempt = Attempt { step: step.clone(), action: *action, number: *number };
-    if *key == DocumentKey::Output(attempt) {
-        reply.outcome = Outcome::Completed { output: body.clone() };
+    let DocumentKey::Output(stored) = key else { return };
+    match &mut delivery.event {
+        Event::Replied(StepReply { step, action, attempt, outcome, .. })
+            if (&*step, *action, *attempt) == (&stored.step, stored.action, stored.number) =>
+        {
+            *outcome = Outcome::Completed { output: body.clone() };
+        }
+        Event::Answered { step, attempt, answer: Answer::Completed { output } }
+            if (&*step, *attempt) == (&stored.step, stored.number) =>
+        {
+            *output = body.clone();
+        }
+        Event::ChildEnded { step, outcome: ChildOutcome::Processed { output } }
+            if *step == stored.step =>
+        {
+            *output = body.clone();
+        }
+        Event::Wake
+        | Event::Replied(_)
+        | Event::Swept
+        | Event::Commanded(_)
+        | Event::Answered { .. }
+        | Event::Asked(_)
+        | Event::ChildEnded { .. }
+        | Event::AlertSent { .. } => {}
     }
 }
 

@@ -78,7 +78,13 @@ fn begin(change: &mut Change<'_>, name: &StepName, step: &StepDefinition) -> Res
 fn holds(change: &Change<'_>, when: &Template) -> Result<bool, NoValue> {
     match change.sources().render(when)? {
         Value::Bool(holds) => Ok(holds),
-        other => Err(format!("`when` gives {}, not true or false", kind(&other)).into()),
+        other @ (Value::Null
+        | Value::Number(_)
+        | Value::String(_)
+        | Value::Array(_)
+        | Value::Object(_)) => {
+            Err(format!("`when` gives {}, not true or false", kind(&other)).into())
+        }
     }
 }
 

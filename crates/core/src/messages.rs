@@ -153,6 +153,10 @@ pub enum ChildOutcome {
     Error {
         /// Why, for people.
         reason: String,
+        /// Whether it was to be undone, or is to be now, and cannot be. If not, it may not have heard
+        /// yet that it is to be.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        not_undone: bool,
     },
     /// It was never recorded.
     Refused {

@@ -6,11 +6,11 @@ use serde_json::Value;
 use crate::{
     effects::Effect,
     events::{BusEvent, Happened, TaskTrouble},
-    messages::{Action, ChildEnded, ChildOutcome, NoticeStatus, StatusNotice},
-    names::Part,
+    messages::{Action, ChildEnded, ChildOutcome, NoticeStatus, Parent, StatusNotice},
+    names::{Part, StepName},
     ports::DocumentKey,
     task::{ProcessState, Task},
-    undo,
+    undo::{self, PointOfNoReturn},
     values::Sources,
     workflow::Workflow,
 };
@@ -72,9 +72,22 @@ pub(crate) fn to_parent(sources: Sources<'_>) -> Option<Effect> {
             ChildOutcome::Processed { output: result(sources).unwrap_or_default() }
         }
         ProcessState::Undone => ChildOutcome::Undone { reason: said(&task.undo_reason) },
-        ProcessState::Error => ChildOutcome::Error { reason: said(&task.error) },
+        ProcessState::Error => {
+            let stands = undo::point_of_no_return(sources.workflow, task);
+            let passed = matches!(stands, PointOfNoReturn::Passed(_));
+            let not_undone = passed || task.direction() == Action::Undo;
+            ChildOutcome::Error { reason: said(&task.error), not_undone }
+        }
     };
     let (task_id, step) = (parent.task_id.clone(), parent.step.clone());
+    Some(Effect::ChildEnded(ChildEnded { task_id, step, outcome }))
+}
+
+/// Tells the task that this one ran for that it is past its point of no return.
+pub(crate) fn not_undone(task: &Task, step: &StepName) -> Option<Effect> {
+    let reason = format!("not undone, past the point of no return {step}");
+    let outcome = ChildOutcome::Error { reason, not_undone: true };
+    let Parent { task_id, step, .. } = task.parent.clone()?;
     Some(Effect::ChildEnded(ChildEnded { task_id, step, outcome }))
 }
 

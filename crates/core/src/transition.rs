@@ -102,13 +102,13 @@ use crate::{
     change::{Change, waits, would_go_on},
     command::Command,
     effects::Effect,
-    messages::{Action, Answer, ChildEnded, ChildOutcome, Outcome, StepReply, Wake, WakeCause},
-    names::Part,
+    messages::{Action, Answer, ChildOutcome, Outcome, StepReply, Wake, WakeCause},
+    names::{Part, StepName},
     operate::{operate, told},
     ports::{Attempt, Document, DocumentKey, Timing},
     request::request,
     task::{ProcessState, Progress, StepState, Task, later},
-    tell::{ending, to_parent},
+    tell::{ending, not_undone, to_parent},
     undo::{self, PointOfNoReturn},
     values::{Desk, Sources},
     workflow::{Work, Workflow},
@@ -380,9 +380,13 @@ impl<'a> Case<'a, '_> {
         Decision::Ignore { reason: Ignored::Ended, send: Vec::new(), tell }
     }
 
-    /// The task that this one runs for asks how it ended.
+    /// The task that this one runs for asks how it ended. By asking it may have ended it, and then
+    /// that is told again to all.
     fn tell_parent(&self) -> Decision<'a> {
-        let tell = to_parent(self.sources()).into_iter().collect();
+        let mut tell = if self.context.redelivered { ending(self.sources()) } else { Vec::new() };
+        if tell.is_empty() {
+            tell.extend(to_parent(self.sources()));
+        }
         Decision::Ignore { reason: Ignored::Ended, send: Vec::new(), tell }
     }
 
@@ -395,16 +399,11 @@ impl<'a> Case<'a, '_> {
         let mut change = self.change();
         if task.process_state.is_final() {
             if let PointOfNoReturn::Passed(step) = undo::point_of_no_return(self.workflow, task) {
-                let reason = format!("not undone, past the point of no return {step}");
-                let error = ChildOutcome::Error { reason };
-                let tell = to_parent(self.sources()).into_iter().map(|effect| match effect {
-                    Effect::ChildEnded(ended) => {
-                        Effect::ChildEnded(ChildEnded { outcome: error.clone(), ..ended })
-                    }
-                    other => other,
-                });
-                let reason = Ignored::Ended;
-                return Decision::Ignore { reason, send: Vec::new(), tell: tell.collect() };
+                if task.process_state == ProcessState::Error && self.context.redelivered {
+                    return self.tell_parent();
+                }
+                let tell = not_undone(task, &step).into_iter().collect();
+                return Decision::Ignore { reason: Ignored::Ended, send: Vec::new(), tell };
             }
             change.reopen();
         }
@@ -511,12 +510,18 @@ impl<'a> Case<'a, '_> {
         };
         let (action, progress) =
             record.undo.as_ref().map_or((Action::Do, &record.run), |undo| (Action::Undo, undo));
-        let done = matches!(outcome, ChildOutcome::Processed { .. });
+        let forward = matches!(
+            outcome,
+            ChildOutcome::Processed { .. } | ChildOutcome::Error { not_undone: false, .. }
+        );
         match &progress.state {
-            // It has not heard yet that it is to be undone.
+            // It has not heard yet that it is to be undone; or this is what began that.
             StepState::Running { .. } | StepState::Waiting { .. }
-                if done && action == Action::Undo =>
+                if forward && action == Action::Undo =>
             {
+                if self.context.redelivered {
+                    return self.duplicate(step);
+                }
                 Decision::ignore(Ignored::StaleReply)
             }
             StepState::Running { attempt, .. } | StepState::Waiting { attempt, .. } => {
@@ -568,7 +573,7 @@ impl<'a> Case<'a, '_> {
         }
         let again = |name: &Part, of, number| {
             let is_other = (name, of) != (step, action);
-            is_other && (of == Action::Undo || is_again(name, of, number))
+            is_other && (of == Action::Undo || self.is_any_time(name, number))
         };
         Decision::Ignore { reason, send: running(self.task, again), tell: self.wakes() }
     }
@@ -584,11 +589,22 @@ impl<'a> Case<'a, '_> {
         let follows = |name: &Part, action: Action, number: u32| {
             let after = ancestors.get(&name.step).is_some_and(|before| before.contains(&step.step));
             let next = name.step == step.step && name.item > step.item;
-            action == Action::Undo || is_again(name, action, number) || after || next
+            action == Action::Undo || self.is_any_time(name, number) || after || next
         };
         let mut tell = ending(self.sources());
         tell.extend(self.wakes());
         Decision::Ignore { reason, send: running(self.task, follows), tell }
+    }
+
+    /// Whether any event may have started this attempt, once a wait was over: it is not the first, or
+    /// comes after a step that waits.
+    fn is_any_time(&self, part: &Part, number: u32) -> bool {
+        let waits = |name: &&StepName| {
+            let step = self.workflow.steps.get(*name);
+            step.is_some_and(|step| matches!(step.work(), Some(Work::Wait(_))))
+        };
+        let ancestors = self.workflow.ancestors();
+        number > 1 || ancestors.get(&part.step).is_some_and(|before| before.iter().any(waits))
     }
 
     /// A command that is on record is not carried out again.
@@ -701,11 +717,6 @@ fn running(task: &Task, wanted: impl Fn(&Part, Action, u32) -> bool) -> Vec<(Par
         .filter(|(name, action, number, _)| *action == direction && wanted(name, *action, *number))
         .map(|(name, action, ..)| (name, action))
         .collect()
-}
-
-/// Whether it is not the first attempt: any event may have started it, once its wait was over.
-fn is_again(_: &Part, _: Action, number: u32) -> bool {
-    number > 1
 }
 
 /// Whether `time` is when the task ended, to the millisecond: the state store keeps no more.

@@ -121,7 +121,13 @@ impl<'s> Sources<'s> {
         let values = self.values(items.reads(), edit, None)?;
         match items.render(values.scope()).map_err(|error| error.to_string())? {
             Value::Array(items) => Ok(items),
-            other => Err(format!("`for_each.items` gives {}, not a list", kind(&other)).into()),
+            other @ (Value::Null
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::String(_)
+            | Value::Object(_)) => {
+                Err(format!("`for_each.items` gives {}, not a list", kind(&other)).into())
+            }
         }
     }
 
@@ -142,6 +148,9 @@ impl<'s> Sources<'s> {
         let mut values = self.values(&reads, edit, Some(part))?;
         let each = self.workflow.steps.get(&part.step).and_then(|step| step.for_each.as_ref());
         if let (Some(each), Some(place), true) = (each, part.item, reads.names.contains("item")) {
+            // What is undone is what was done, whatever became of the list since.
+            let done = self.task.progress(part, Action::Do);
+            let edit = done.and_then(|progress| progress.input.as_ref());
             let item = self.items(&each.items, edit)?.into_iter().nth(place as usize);
             values.item = Some(item.ok_or_else(|| format!("there is no item {place}"))?);
         }

@@ -1,0 +1,108 @@
+//! The laws of a callback: whose answer counts, and until when it is waited for.
+
+use steward_core::{
+    messages::{Action, Answer, Outcome},
+    names::Part,
+    task::{ProcessState, StepState, Task, later},
+    transition::Event,
+};
+
+use super::Change;
+use crate::exploration::states::{awaited_by, is_failed};
+
+impl Change<'_> {
+    /// What is handed out stays so until there is an answer, and no longer than was said.
+    pub(super) fn of_what_is_handed_out(
+        &self,
+        before: &Task,
+        after: &Task,
+        broken: &mut Vec<String>,
+    ) {
+        let now = self.after.now;
+        for (step, action, progress) in after.actions() {
+            let StepState::HandedOut { attempt, complete_by, answer_by } = progress.state else {
+                continue;
+            };
+            let mut law = |text: &str, holds: bool| {
+                if !holds {
+                    broken.push(format!("{step} #{attempt}: {text}"));
+                }
+            };
+            law("only a step with a callback is handed out", action == Action::Do);
+            law("a heartbeat never reaches past the answer", complete_by <= answer_by);
+            law("an answer comes within the task's time", answer_by <= after.complete_by);
+            let definition = &self.setting.workflow.steps[&step.step];
+            let waits = definition.point_of_no_return;
+            let backward = after.process_state == ProcessState::Undoing;
+            law("nobody is waited for on the way back", waits || !backward);
+            let old = before.progress(&step, action).map(|old| &old.state);
+            if let Some(StepState::HandedOut { complete_by: by, answer_by: last, .. }) = old {
+                law("by when the answer comes stays", *last == answer_by);
+                law("a heartbeat only gives more time", *by <= complete_by);
+                let heartbeat = matches!(self.event, Event::Answered { answer: Answer::Heartbeat, step: of, .. } if *of == step);
+                law("nothing but a heartbeat gives more time", heartbeat || *by == complete_by);
+            } else {
+                let callback = definition.callback.as_ref().unwrap();
+                let last = later(now, callback.within).min(after.complete_by);
+                law("an answer has as long as was said", answer_by == last);
+                let first = callback.heartbeat.map_or(last, |every| later(now, every).min(last));
+                law("the first heartbeat is soon", complete_by == first);
+            }
+        }
+    }
+
+    /// An answer in time, of the newest attempt, is taken, and no other.
+    pub(super) fn of_answers(&self, before: &Task, after: &Task, broken: &mut Vec<String>) {
+        self.of_the_reply_that_hands_out(before, after, broken);
+        let Event::Answered { step, attempt, answer } = self.event else { return };
+        let state = before.progress(step, Action::Do).map(|progress| &progress.state);
+        let awaited = before.progress(step, Action::Do).and_then(awaited_by);
+        let in_time = awaited.is_some_and(|by| self.after.now <= by)
+            && state.is_some_and(|state| state.attempt() == *attempt);
+        if self.applied && !in_time {
+            broken.push(format!("{step} #{attempt}: an answer is taken that nobody waits for"));
+        }
+        let now = after.progress(step, Action::Do);
+        let taken = match answer {
+            Answer::Completed { .. } => {
+                now.is_some_and(|now| matches!(now.state, StepState::Completed { .. }))
+            }
+            Answer::Failed { .. } => now.is_some_and(|now| is_failed(now) && now.may_have_run),
+            Answer::Heartbeat => true,
+        };
+        if in_time && !taken {
+            broken.push(format!("{step} #{attempt}: an answer in time is taken"));
+        }
+        let heard_by = match (state, self.setting.callback(step).and_then(|c| c.heartbeat)) {
+            (Some(StepState::HandedOut { answer_by, .. }), Some(every)) => {
+                Some(later(self.after.now, every).min(*answer_by))
+            }
+            _ => None,
+        };
+        let is_heartbeat = *answer == Answer::Heartbeat && in_time;
+        if is_heartbeat && heard_by.is_some() && now.and_then(awaited_by) != heard_by {
+            broken.push(format!("{step} #{attempt}: a heartbeat gives more time"));
+        }
+    }
+
+    /// The call of a step with a callback does not complete it.
+    fn of_the_reply_that_hands_out(&self, before: &Task, after: &Task, broken: &mut Vec<String>) {
+        let Event::Replied(reply) = self.event else { return };
+        let completed = matches!(reply.outcome, Outcome::Completed { .. });
+        let hands_out = reply.action == Action::Do && self.setting.callback(&reply.step).is_some();
+        if !self.applied || !completed || !hands_out {
+            return;
+        }
+        let state = after.progress(&reply.step, Action::Do).map(|progress| &progress.state);
+        let returns = self.returns(&reply.step);
+        let waits = before.process_state != ProcessState::Undoing || returns;
+        let handed_out = matches!(state, Some(StepState::HandedOut { .. }));
+        if handed_out != waits {
+            broken.push(format!("{}: its call hands it out, unless it is given up", reply.step));
+        }
+    }
+
+    fn returns(&self, part: &Part) -> bool {
+        self.setting.workflow.steps[&part.step].point_of_no_return
+    }
+}
