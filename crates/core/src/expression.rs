@@ -22,7 +22,10 @@ use crate::{
 
 static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
 
-/// The names that an expression can begin with, but `steps`.
+/// The names that an expression can begin with.
+pub(crate) const NAMES: [&str; 6] = ["input", "steps", "task", "item", "callback", "event"];
+
+/// The same but `steps`.
 const ROOTS: [&str; 5] = ["input", "task", "item", "callback", "event"];
 
 #[derive(Debug, Clone)]

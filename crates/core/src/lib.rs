@@ -23,6 +23,7 @@ pub mod drive;
 pub mod effects;
 pub mod events;
 mod expression;
+pub mod hint;
 pub mod limits;
 pub mod messages;
 pub mod metrics;

@@ -88,6 +88,15 @@ pub const QUEUE_DELAY_MAX: Duration = Duration::from_secs(900);
 /// How often the supervisor looks at a paused task, at least.
 pub const PAUSED_LOOK_WITHIN: Duration = Duration::from_secs(3600);
 
+/// How much longer each pause between attempts may be than the one before: not shorter...
+pub const BACKOFF_RATE_MIN: f64 = 1.0;
+
+/// ...and no more than this many times as long.
+pub const BACKOFF_RATE_MAX: f64 = 10.0;
+
+/// Characters of a duration, as `1d 12h`.
+pub const DURATION_CHARS_MAX: usize = 60;
+
 /// The shortest time a step may be given: below it, queues alone would use it up.
 pub const WITHIN_MIN: Duration = Duration::from_millis(100);
 

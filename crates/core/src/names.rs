@@ -16,7 +16,7 @@ pub struct InvalidName {
 }
 
 macro_rules! checked_text {
-    ($(#[$doc:meta])* $name:ident, $kind:literal, $chars_max:expr, $first:expr, $rest:expr, $rule:literal) => {
+    ($(#[$doc:meta])* $name:ident, $kind:literal, $chars_max:expr, $first:expr, $rest:expr, $pattern:literal, $rule:literal) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String")]
@@ -89,6 +89,7 @@ macro_rules! checked_text {
                     "type": "string",
                     "minLength": 1,
                     "maxLength": $chars_max,
+                    "pattern": $pattern,
                     "description": $rule,
                 })
             }
@@ -102,6 +103,7 @@ checked_text!(
     TaskId, "task id", TASK_ID_CHARS_MAX,
     |c| c.is_ascii_alphanumeric(),
     |c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':'),
+    "^[A-Za-z0-9][A-Za-z0-9_.:-]*$",
     "a letter or digit, then letters, digits, `-`, `_`, `.` and `:`"
 );
 
@@ -110,6 +112,7 @@ checked_text!(
     WorkflowName, "workflow name", NAME_CHARS_MAX,
     |c| c.is_ascii_lowercase(),
     |c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_'),
+    "^[a-z][a-z0-9_-]*$",
     "a lower-case letter, then lower-case letters, digits, `-` and `_`"
 );
 
@@ -118,6 +121,7 @@ checked_text!(
     StepName, "step name", NAME_CHARS_MAX,
     |c| c.is_ascii_lowercase(),
     |c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_',
+    "^[a-z][a-z0-9_]*$",
     "a lower-case letter, then lower-case letters, digits and `_`"
 );
 
@@ -126,6 +130,7 @@ checked_text!(
     CommandId, "command id", COMMAND_ID_CHARS_MAX,
     |c| c.is_ascii_alphanumeric(),
     |c| c.is_ascii_alphanumeric() || c == '-',
+    "^[A-Za-z0-9][A-Za-z0-9-]*$",
     "a letter or digit, then letters, digits and `-`"
 );
 
@@ -134,6 +139,7 @@ checked_text!(
     AgentName, "agent name", NAME_CHARS_MAX,
     |c| c.is_ascii_lowercase(),
     |c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_'),
+    "^[a-z][a-z0-9_-]*$",
     "a lower-case letter, then lower-case letters, digits, `-` and `_`"
 );
 

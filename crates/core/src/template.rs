@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use crate::{
     expression::{self, Expression},
-    limits,
+    hint, limits,
     names::StepName,
 };
 
@@ -29,7 +29,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidTemplate {
     /// A `${` has no `}`.
-    #[error("`{0}`: `${{` is never closed; write `$${{` for a plain `${{`")]
+    #[error("`{0}`: `${{` is never closed")]
     Unclosed(String),
     /// The expression is not CEL.
     #[error("expression `{expression}`: {reason}")]
@@ -43,9 +43,7 @@ pub enum InvalidTemplate {
     #[error("an expression of {0} characters; the limit is {max}", max = limits::EXPRESSION_CHARS_MAX)]
     TooLong(usize),
     /// The expression names something that does not exist.
-    #[error(
-        "expression `{expression}`: unknown name `{name}`; there are `input`, `steps`, `task`, and in their places `item`, `callback` and `event`"
-    )]
+    #[error("expression `{expression}`: unknown name `{name}`")]
     UnknownName {
         /// The expression as written.
         expression: String,
@@ -53,11 +51,29 @@ pub enum InvalidTemplate {
         name: String,
     },
     /// `steps` is used in another form than `steps.<name>.output`.
-    #[error("expression `{0}`: a step's result is written `steps.<name>.output`")]
+    #[error("expression `{0}`: of `steps`, there is only `steps.<name>.output`")]
     StepsForm(String),
     /// The template nests too deep.
     #[error("nested deeper than {max} levels", max = limits::JSON_DEPTH_MAX)]
     TooDeep,
+}
+
+impl InvalidTemplate {
+    /// What would be right, where that can be said.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Unclosed(_) => Some("close it with `}`, or write `$${` for a plain `${`".to_owned()),
+            Self::UnknownName { name, .. } => {
+                Some(hint::similar(name, expression::NAMES).map_or_else(
+                    || "there are `input`, `steps`, `task`, and in their places `item`, `callback` and `event`".to_owned(),
+                    |meant| format!("did you mean `{meant}`?"),
+                ))
+            }
+            Self::StepsForm(_) => Some("write `steps.charge.output.id`, say".to_owned()),
+            Self::Syntax { .. } | Self::TooLong(_) | Self::TooDeep => None,
+        }
+    }
 }
 
 /// An expression that could not be evaluated over this task's values: a permanent failure.
@@ -483,21 +499,15 @@ mod tests {
     #[test]
     fn a_broken_template_is_refused_with_the_reason() {
         for (template, reason) in [
-            (
-                json!("${ input.x"),
-                "`${ input.x`: `${` is never closed; write `$${` for a plain `${`",
-            ),
-            (
-                json!("${ inptu.x }"),
-                "expression `inptu.x`: unknown name `inptu`; there are `input`, `steps`, `task`, and in their places `item`, `callback` and `event`",
-            ),
+            (json!("${ input.x"), "`${ input.x`: `${` is never closed"),
+            (json!("${ inptu.x }"), "expression `inptu.x`: unknown name `inptu`"),
             (
                 json!("${ steps.charge }"),
-                "expression `steps.charge`: a step's result is written `steps.<name>.output`",
+                "expression `steps.charge`: of `steps`, there is only `steps.<name>.output`",
             ),
             (
                 json!("${ steps['charge'].output }"),
-                "expression `steps['charge'].output`: a step's result is written `steps.<name>.output`",
+                "expression `steps['charge'].output`: of `steps`, there is only `steps.<name>.output`",
             ),
         ] {
             assert_eq!(render(template), Err(reason.to_owned()));

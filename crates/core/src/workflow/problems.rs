@@ -6,7 +6,7 @@ use super::{
     Callback, Duration, ForEach, Problem, StepDefinition, Template, Trigger, Work, Workflow,
     wait_until,
 };
-use crate::{limits, messages::Action, names::StepName, recovery::Recovery};
+use crate::{hint, limits, messages::Action, names::StepName, recovery::Recovery};
 
 /// The names that every expression of a step can begin with.
 const EVERYWHERE: [&str; 2] = ["input", "task"];
@@ -67,7 +67,17 @@ struct Place<'p> {
 
 impl Checker<'_> {
     fn say(&mut self, at: impl Into<String>, message: impl Into<String>) {
-        self.found.push(Problem { at: at.into(), message: message.into() });
+        self.hint(at, message, None);
+    }
+
+    fn hint(&mut self, at: impl Into<String>, message: impl Into<String>, hint: Option<String>) {
+        self.found.push(Problem { at: at.into(), message: message.into(), hint });
+    }
+
+    /// The step that may have been meant by an unknown name; or else all there are.
+    fn meant(&self, name: &StepName) -> Option<String> {
+        let known: Vec<_> = self.workflow.steps.keys().map(StepName::as_str).collect();
+        hint::instead_of(name.as_str(), known)
     }
 
     fn check(&mut self) {
@@ -177,17 +187,13 @@ impl Checker<'_> {
 
     fn check_after(&mut self, name: &StepName, step: &StepDefinition) {
         let mut seen = BTreeSet::new();
-        for other in &step.after {
+        for (n, other) in step.after.iter().enumerate() {
+            let at = format!("steps.{name}.after.{n}");
             if !self.workflow.steps.contains_key(other) {
-                let known: Vec<_> = self.workflow.steps.keys().map(StepName::as_str).collect();
-                let known = known.join(", ");
-                self.say(
-                    format!("steps.{name}.after"),
-                    format!("there is no step `{other}`; there are {known}"),
-                );
+                self.hint(&at, format!("there is no step `{other}`"), self.meant(other));
             }
             if !seen.insert(other) {
-                self.say(format!("steps.{name}.after"), format!("`{other}` is named twice"));
+                self.say(&at, format!("`{other}` is named twice"));
             }
         }
     }
@@ -204,13 +210,14 @@ impl Checker<'_> {
         let kind = match said.as_slice() {
             [kind] => *kind,
             [] => {
-                let message = "says nothing to do: it needs an `agent`, a `wait` or a `workflow`";
-                return self.say(format!("steps.{name}"), message);
+                let hint = Some("it needs an `agent`, a `wait` or a `workflow`".to_owned());
+                return self.hint(format!("steps.{name}"), "says nothing to do", hint);
             }
             several => {
                 let several = several.join("` and `");
-                let message = format!("`{several}`: a step does one thing; make it several steps");
-                return self.say(format!("steps.{name}"), message);
+                let hint = Some("make it several steps".to_owned());
+                let message = format!("a step does one thing, not `{several}`");
+                return self.hint(format!("steps.{name}"), message, hint);
             }
         };
         if kind == "agent" && step.request.is_none() {
@@ -248,8 +255,9 @@ impl Checker<'_> {
         }
         let mut templates = step.request.iter().flat_map(|request| request.templates());
         if !templates.any(|template| template.reads().names.contains("callback")) {
-            let message = "nobody could answer: the request does not hand out `callback.token`";
-            self.say(format!("steps.{name}.callback"), message);
+            let message = "nobody could answer: the request does not hand out the token";
+            let hint = Some("put `${ callback.token }` into `request`".to_owned());
+            self.hint(format!("steps.{name}.callback"), message, hint);
         }
     }
 
@@ -298,7 +306,8 @@ impl Checker<'_> {
 
     fn check_expression(&mut self, template: &Template, place: &Place<'_>) {
         if template.problems().is_empty() && !template.is_expression() {
-            self.say(place.at.clone(), "must be one expression, as `${ input.items }`");
+            let hint = Some("write `${ input.items }`, say".to_owned());
+            self.hint(place.at.clone(), "must be one expression and nothing else", hint);
         }
         self.check_template(template, place);
     }
@@ -324,23 +333,26 @@ impl Checker<'_> {
     fn check_read(&mut self, read: &StepName, place: &Place<'_>) {
         let at = place.at.clone();
         if !self.workflow.steps.contains_key(read) {
-            return self.say(at, format!("`steps.{read}.output`: there is no step `{read}`"));
+            let message = format!("`steps.{read}.output`: there is no step `{read}`");
+            return self.hint(at, message, self.meant(read));
         }
         let Some(step) = place.step else { return };
         let comes_before = self.before.get(step).is_some_and(|before| before.contains(read));
         if !comes_before && !(place.own && read == step) {
-            self.say(
-                at,
-                format!(
-                    "`steps.{read}.output`: step `{read}` does not come before this one; name it in `after`"
-                ),
-            );
+            let message = match read == step {
+                true => format!("`steps.{read}.output`: a step has no output before it is done"),
+                false => {
+                    format!("`steps.{read}.output`: step `{read}` does not come before this one")
+                }
+            };
+            let hint = (read != step).then(|| format!("add `{read}` to `after`"));
+            self.hint(at, message, hint);
         }
     }
 
     fn check_syntax(&mut self, template: &Template, at: &str) {
         for (inside, problem) in template.problems() {
-            self.say(format!("{at}{inside}"), problem.to_string());
+            self.hint(format!("{at}{inside}"), problem.to_string(), problem.hint());
         }
     }
 
