@@ -129,10 +129,12 @@ impl Checker<'_> {
         for (key, template) in [("task_id", &trigger.task_id), ("input", &trigger.input)] {
             let at = format!("trigger.{key}");
             self.check_syntax(template, &at);
-            let reads = template.reads();
-            let others = reads.names.iter().filter(|name| **name != "event").copied();
-            for name in others.chain((!reads.steps.is_empty()).then_some("steps")) {
-                self.say(at.clone(), format!("`{name}`: a trigger reads nothing but `event`"));
+            for (inside, reads) in template.reads_by_place() {
+                let others = reads.names.iter().filter(|name| **name != "event").copied();
+                for name in others.chain((!reads.steps.is_empty()).then_some("steps")) {
+                    let message = format!("`{name}`: a trigger reads nothing but `event`");
+                    self.say(format!("{at}{inside}"), message);
+                }
             }
         }
     }
@@ -314,24 +316,26 @@ impl Checker<'_> {
 
     fn check_template(&mut self, template: &Template, place: &Place<'_>) {
         self.check_syntax(template, &place.at);
-        for name in &template.reads().names {
-            if EVERYWHERE.contains(name) || place.names.contains(name) {
-                continue;
+        for (inside, reads) in template.reads_by_place() {
+            let at = format!("{}{inside}", place.at);
+            for name in &reads.names {
+                if EVERYWHERE.contains(name) || place.names.contains(name) {
+                    continue;
+                }
+                let only = match *name {
+                    "item" => "of a step with `for_each`, in its request, input and undo",
+                    "callback" => "of a step with `callback`, in its request",
+                    _ => "of a `trigger`",
+                };
+                self.say(&at, format!("`{name}`: there is one only {only}"));
             }
-            let only = match *name {
-                "item" => "of a step with `for_each`, in its request, input and undo",
-                "callback" => "of a step with `callback`, in its request",
-                _ => "of a `trigger`",
-            };
-            self.say(place.at.clone(), format!("`{name}`: there is one only {only}"));
-        }
-        for read in &template.reads().steps {
-            self.check_read(read, place);
+            for read in &reads.steps {
+                self.check_read(read, &at, place);
+            }
         }
     }
 
-    fn check_read(&mut self, read: &StepName, place: &Place<'_>) {
-        let at = place.at.clone();
+    fn check_read(&mut self, read: &StepName, at: &str, place: &Place<'_>) {
         if !self.workflow.steps.contains_key(read) {
             let message = format!("`steps.{read}.output`: there is no step `{read}`");
             return self.hint(at, message, self.meant(read));

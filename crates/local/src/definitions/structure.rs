@@ -255,7 +255,8 @@ fn unknown_key(
         return (message, hint, None);
     }
     let known = schema_of(error).get("properties").and_then(Value::as_object);
-    let known: Vec<_> = known.into_iter().flat_map(|keys| keys.keys().map(String::as_str)).collect();
+    let known: Vec<_> =
+        known.into_iter().flat_map(|keys| keys.keys().map(String::as_str)).collect();
     let meant = hint::similar(name, known.clone()).map(str::to_owned);
     (format!("unknown key {quoted}"), hint::instead_of(name, known), meant)
 }
@@ -314,7 +315,8 @@ fn wrong_type(kind: &TypeKind, given: &Value, key: &str) -> (String, Option<Stri
         (jsonschema::JsonType::String, "a text"),
         (jsonschema::JsonType::Boolean, "`true` or `false`"),
     ];
-    let wanted: Vec<_> = wanted.iter().filter(|(json, _)| is(*json)).map(|(_, text)| *text).collect();
+    let wanted: Vec<_> =
+        wanted.iter().filter(|(json, _)| is(*json)).map(|(_, text)| *text).collect();
     let given = match given {
         Value::Null => "nothing",
         Value::Bool(_) => "`true` or `false`",
@@ -325,9 +327,11 @@ fn wrong_type(kind: &TypeKind, given: &Value, key: &str) -> (String, Option<Stri
     };
     let hint = match (is(jsonschema::JsonType::Array), key, given) {
         (true, ..) => Some("write it as `[a, b]`".to_owned()),
-        (false, "complete_within" | "within" | "heartbeat" | "retention" | "first" | "max" | "wait", "a number") => {
-            Some("a duration has a unit, as `90s` or `15m`".to_owned())
-        }
+        (
+            false,
+            "complete_within" | "within" | "heartbeat" | "retention" | "first" | "max" | "wait",
+            "a number",
+        ) => Some("a duration has a unit, as `90s` or `15m`".to_owned()),
         (false, ..) => None,
     };
     (format!("must be {}, not {given}", wanted.join(" or ")), hint)
