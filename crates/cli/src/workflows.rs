@@ -68,7 +68,11 @@ fn check(files: &[PathBuf]) -> Result<()> {
                     DefinitionError::Invalid { path, text, found } if is_fancy => {
                         eprint!("{}", drawn(&path.display().to_string(), &text, found));
                     }
-                    error => eprintln!("{:#}", anyhow::Error::new(error)),
+                    error @ (DefinitionError::Unreadable { .. }
+                    | DefinitionError::TooLarge { .. }
+                    | DefinitionError::Invalid { .. }) => {
+                        eprintln!("{:#}", anyhow::Error::new(error));
+                    }
                 }
             }
         }
@@ -79,9 +83,17 @@ fn check(files: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Each problem with its lines of the file.
+/// Each mistake with its lines of the file.
 fn drawn(path: &str, text: &str, found: Vec<Found>) -> String {
-    let source = NamedSource::new(path, text.to_owned());
+    // As long as it was, and nothing in it that a terminal would obey.
+    let printable: String = text
+        .chars()
+        .flat_map(|c| match c.is_control() && c != '\n' && c != '\t' {
+            true => std::iter::repeat_n('?', c.len_utf8()),
+            false => std::iter::repeat_n(c, 1),
+        })
+        .collect();
+    let source = NamedSource::new(path, printable);
     let handler = GraphicalReportHandler::new();
     let mut drawn = String::new();
     for Found { problem, place } in found {
@@ -102,4 +114,27 @@ fn drawn(path: &str, text: &str, found: Vec<Found>) -> String {
         let _ = handler.render_report(&mut drawn, report.as_ref());
     }
     drawn
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn a_mistake_is_drawn_in_its_lines_with_its_hint_and_obeyed_by_no_terminal() {
+        let text = "name: \u{fc}bung\nversion: 1\nsteps: {}\nstesp: 1 # \u{fc}\n";
+        let Err(DefinitionError::Invalid { found, .. }) =
+            steward_local::definitions::parse(Path::new("x.yaml"), text)
+        else {
+            panic!("it is read");
+        };
+        let drawn = drawn("x.yaml", &text.replace("# \u{fc}", "# \u{1b}["), found);
+        for part in ["unknown key `stesp`", "did you mean `steps`?", "x.yaml:4:1", "stesp: 1 # ?["]
+        {
+            assert!(drawn.contains(part), "{drawn}");
+        }
+        assert!(!drawn.contains("\u{1b}["), "{drawn}");
+    }
 }

@@ -87,10 +87,8 @@ macro_rules! checked_text {
             fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
                 schemars::json_schema!({
                     "type": "string",
-                    "minLength": 1,
-                    "maxLength": $chars_max,
-                    "pattern": $pattern,
-                    "description": $rule,
+                    "pattern": format!("^{}{{0,{}}}$", $pattern, $chars_max - 1),
+                    "description": format!("{}, at most {} characters", $rule, $chars_max),
                 })
             }
         }
@@ -103,7 +101,7 @@ checked_text!(
     TaskId, "task id", TASK_ID_CHARS_MAX,
     |c| c.is_ascii_alphanumeric(),
     |c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':'),
-    "^[A-Za-z0-9][A-Za-z0-9_.:-]*$",
+    "[A-Za-z0-9][A-Za-z0-9_.:-]",
     "a letter or digit, then letters, digits, `-`, `_`, `.` and `:`"
 );
 
@@ -112,7 +110,7 @@ checked_text!(
     WorkflowName, "workflow name", NAME_CHARS_MAX,
     |c| c.is_ascii_lowercase(),
     |c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_'),
-    "^[a-z][a-z0-9_-]*$",
+    "[a-z][a-z0-9_-]",
     "a lower-case letter, then lower-case letters, digits, `-` and `_`"
 );
 
@@ -121,7 +119,7 @@ checked_text!(
     StepName, "step name", NAME_CHARS_MAX,
     |c| c.is_ascii_lowercase(),
     |c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_',
-    "^[a-z][a-z0-9_]*$",
+    "[a-z][a-z0-9_]",
     "a lower-case letter, then lower-case letters, digits and `_`"
 );
 
@@ -130,7 +128,7 @@ checked_text!(
     CommandId, "command id", COMMAND_ID_CHARS_MAX,
     |c| c.is_ascii_alphanumeric(),
     |c| c.is_ascii_alphanumeric() || c == '-',
-    "^[A-Za-z0-9][A-Za-z0-9-]*$",
+    "[A-Za-z0-9][A-Za-z0-9-]",
     "a letter or digit, then letters, digits and `-`"
 );
 
@@ -139,7 +137,7 @@ checked_text!(
     AgentName, "agent name", NAME_CHARS_MAX,
     |c| c.is_ascii_lowercase(),
     |c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_'),
-    "^[a-z][a-z0-9_-]*$",
+    "[a-z][a-z0-9_-]",
     "a lower-case letter, then lower-case letters, digits, `-` and `_`"
 );
 

@@ -200,6 +200,17 @@ impl Template {
         }
     }
 
+    /// What is wrong with it as the path of a request, as far as that is known before it is rendered.
+    #[must_use]
+    pub(crate) fn path_problem(&self) -> Option<&'static str> {
+        let Some(text) = self.source.as_str() else { return Some("must be a text") };
+        if !text.starts_with('/') && !text.starts_with("${") {
+            return Some("must start with `/`");
+        }
+        let plain = self.as_literal()?.as_str()?;
+        has_dot_segment(plain).then_some("must not have a `.` or `..` segment")
+    }
+
     /// What must be at hand to render this template.
     #[must_use]
     pub fn reads(&self) -> &Reads {

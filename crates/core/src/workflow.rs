@@ -100,14 +100,6 @@ pub fn json_schema() -> Value {
     schemars::schema_for!(Workflow).to_value()
 }
 
-/// Whether `text` is a duration, as `90s`, `15m`, `1d 12h`.
-///
-/// # Errors
-/// Why not.
-pub fn check_duration(text: &str) -> Result<(), String> {
-    humantime::parse_duration(text).map(|_| ()).map_err(|error| error.to_string())
-}
-
 /// A versioned definition. Immutable once published: a changed one gets a new version.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
@@ -243,6 +235,7 @@ pub struct StepDefinition {
     pub complete_within: Option<Duration>,
     /// What is done when an attempt fails.
     #[serde(default)]
+    #[schemars(with = "Option<Recovery>")]
     pub recovery: Recovery,
     /// Whether the remote service recognises a repeated call by its idempotency key. If not, the
     /// attempt is recorded before the call and never repeated by itself: a step with an unknown
@@ -312,6 +305,7 @@ pub struct UndoDefinition {
     pub complete_within: Option<Duration>,
     /// What is done when an attempt fails; in the end there is only an alert.
     #[serde(default)]
+    #[schemars(with = "Option<Recovery>")]
     pub recovery: Recovery,
     /// What the agent asks of its remote service; only of a step with an agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -716,7 +710,7 @@ mod tests {
         assert_eq!(
             problems(json!({ "a": slow })),
             [
-                "steps.a.complete_within: must be from 100ms to 30days",
+                "steps.a.complete_within: must be from 100ms to 30d",
                 "steps.a.recovery.attempts: must be from 1 to 100",
             ]
         );

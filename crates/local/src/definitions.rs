@@ -154,6 +154,10 @@ pub fn parse(path: &Path, text: &str) -> Result<Workflow, DefinitionError> {
             let place = found.place.as_ref();
             (place.map(|place| (place.line, place.column)), found.problem.clone())
         };
+        for Found { problem, .. } in &mut found {
+            // An expression is quoted as it stands: no terminal shall obey it.
+            problem.message = printable(&problem.message);
+        }
         found.sort_by_key(key);
         found.dedup();
         DefinitionError::Invalid { path, text: text.to_owned(), found }
@@ -169,7 +173,7 @@ fn check(text: &str) -> Result<Workflow, Vec<Found>> {
     let problems = match &read {
         Ok(workflow) => workflow.problems(),
         // What could be mended has been told; the rest may be but a consequence.
-        Err(problems) if structure.found.is_empty() => problems.clone(),
+        Err(problems) if structure.found.is_empty() => problems.iter().map(plain).collect(),
         Err(_) => Vec::new(),
     };
     let problems = problems.into_iter().filter(|problem| !structure.explains(problem));
@@ -179,6 +183,22 @@ fn check(text: &str) -> Result<Workflow, Vec<Found>> {
         Ok(workflow) if found.is_empty() => Ok(workflow),
         Ok(_) | Err(_) => Err(found),
     }
+}
+
+/// JSON Schema takes `1.0` for a whole number, the types do not.
+fn plain(problem: &Problem) -> Problem {
+    match problem.message.starts_with("invalid type: floating point") {
+        true => {
+            Problem { message: "must be a whole number, without `.0`".into(), ..problem.clone() }
+        }
+        false => problem.clone(),
+    }
+}
+
+/// `text` with its control characters written out.
+fn printable(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() };
+    text.chars().map(shown).collect()
 }
 
 /// JSON is YAML, so one parser reads both.

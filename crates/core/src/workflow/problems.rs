@@ -126,6 +126,9 @@ impl Checker<'_> {
                 self.say(format!("trigger.{key}"), format!("must have from 1 to {max} characters"));
             }
         }
+        if !trigger.task_id.source().is_string() {
+            self.say("trigger.task_id", "must be a text");
+        }
         for (key, template) in [("task_id", &trigger.task_id), ("input", &trigger.input)] {
             let at = format!("trigger.{key}");
             self.check_syntax(template, &at);
@@ -235,7 +238,7 @@ impl Checker<'_> {
             ("request", step.request.is_some(), calls),
             ("callback", step.callback.is_some(), calls),
             ("idempotent", !step.idempotent, calls),
-            ("undo.request", undo_request == Some(true), calls),
+            ("undo.request", undo_request == Some(true) && kind != "wait", calls),
             ("for_each", step.for_each.is_some(), both),
             ("complete_within", step.complete_within.is_some(), both),
             ("recovery", step.recovery != Recovery::default(), both),
@@ -255,8 +258,8 @@ impl Checker<'_> {
         if let Some(heartbeat) = heartbeat {
             self.check_within(&at("heartbeat"), *heartbeat, *within);
         }
-        let mut templates = step.request.iter().flat_map(|request| request.templates());
-        if !templates.any(|template| template.reads().names.contains("callback")) {
+        let Some(request) = &step.request else { return };
+        if !request.templates().any(|template| template.reads().names.contains("callback")) {
             let message = "nobody could answer: the request does not hand out the token";
             let hint = Some("put `${ callback.token }` into `request`".to_owned());
             self.hint(format!("steps.{name}.callback"), message, hint);
@@ -279,8 +282,8 @@ impl Checker<'_> {
         let place = |key: &str| Place { at: at(key), step: Some(name), own, names: names.clone() };
         match definition.work {
             Work::Call { request, .. } => {
-                if !request.path.source().is_string() {
-                    self.say(at("request.path"), "must be a text that starts with `/`");
+                if let Some(problem) = request.path.path_problem() {
+                    self.say(at("request.path"), problem);
                 }
                 self.check_template(&request.path, &place("request.path"));
                 if let Some(body) = &request.body {
@@ -308,7 +311,9 @@ impl Checker<'_> {
 
     fn check_expression(&mut self, template: &Template, place: &Place<'_>) {
         if template.problems().is_empty() && !template.is_expression() {
-            let hint = Some("write `${ input.items }`, say".to_owned());
+            let example =
+                if place.at.ends_with(".when") { "input.amount > 0" } else { "input.items" };
+            let hint = Some(format!("write `${{ {example} }}`, say"));
             self.hint(place.at.clone(), "must be one expression and nothing else", hint);
         }
         self.check_template(template, place);
@@ -341,8 +346,14 @@ impl Checker<'_> {
             return self.hint(at, message, self.meant(read));
         }
         let Some(step) = place.step else { return };
-        let comes_before = self.before.get(step).is_some_and(|before| before.contains(read));
-        if !comes_before && !(place.own && read == step) {
+        let before = self.before.get(step);
+        // After a step that does not exist, whatever was meant may have been named.
+        if before.is_some_and(|all| all.iter().any(|name| !self.workflow.steps.contains_key(*name)))
+        {
+            return;
+        }
+        let comes_before = before.is_some_and(|before| before.contains(read));
+        if !(comes_before || place.own && read == step) {
             let message = match read == step {
                 true => format!("`steps.{read}.output`: a step has no output before it is done"),
                 false => {
@@ -362,23 +373,34 @@ impl Checker<'_> {
 
     fn check_within(&mut self, at: &str, given: Duration, max: Duration) {
         if given < limits::WITHIN_MIN || given > max {
-            let least = limits::WITHIN_MIN.as_millis();
-            let max = humantime::format_duration(max);
-            self.say(at, format!("must be from {least}ms to {max}"));
+            let (least, day) = (limits::WITHIN_MIN.as_millis(), 24 * 3600);
+            let max = match max.as_secs() {
+                secs if secs % day == 0 => format!("{}d", secs / day),
+                _ => humantime::format_duration(max).to_string(),
+            };
+            let message = format!("must be from {least}ms to {max}");
+            if !self.is_of_defaults(at, &message) {
+                self.say(at, message);
+            }
+        }
+    }
+
+    fn check_recovery(&mut self, at: &str, recovery: &Recovery, action: Action) {
+        for (key, message) in recovery.problems(action) {
+            let at = format!("{at}.{key}");
+            if !self.is_of_defaults(&at, &message) {
+                self.say(at, message);
+            }
         }
     }
 
     /// What a step has from the defaults is said of the defaults.
-    fn check_recovery(&mut self, at: &str, recovery: &Recovery, action: Action) {
-        for (key, message) in recovery.problems(action) {
-            let rest = at.strip_prefix("steps.").and_then(|rest| rest.split_once('.'));
-            let default = rest.map(|(_, of)| format!("defaults.{of}.{key}"));
-            let is_known =
-                |known: &Problem| Some(&known.at) == default.as_ref() && known.message == message;
-            if !self.found.iter().any(is_known) {
-                self.say(format!("{at}.{key}"), message);
-            }
-        }
+    fn is_of_defaults(&self, at: &str, message: &str) -> bool {
+        let rest = at.strip_prefix("steps.").and_then(|rest| rest.split_once('.'));
+        let default = rest.map(|(_, of)| format!("defaults.{of}"));
+        self.found
+            .iter()
+            .any(|known| Some(&known.at) == default.as_ref() && known.message == message)
     }
 }
 

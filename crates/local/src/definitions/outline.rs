@@ -27,9 +27,10 @@ pub(super) struct Entry {
 
 impl Outline {
     /// Where the key or value is that a problem is about, as `steps.charge.after.0`: as deep as the
-    /// file has it, and nothing of the document as a whole.
+    /// file has it.
     pub(super) fn place(&self, at: &str) -> Option<Place> {
-        let (mut here, mut rest, mut found) = (self, at, None);
+        let start = Place { line: 1, column: 1, bytes: 0..0 };
+        let (mut here, mut rest, mut found) = (self, at, Some(start));
         while let Some((location, value, after)) = here.child(rest) {
             found = Place::of(location);
             (here, rest) = (value, after);

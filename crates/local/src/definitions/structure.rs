@@ -16,7 +16,7 @@ use jsonschema::{
 use serde_json::{Value, json};
 use steward_core::{
     hint, limits,
-    workflow::{self, Problem, check_duration},
+    workflow::{self, Problem},
 };
 
 use super::{Found, outline::Outline};
@@ -153,6 +153,12 @@ fn replace(definition: &mut Value, at: &[String], outline: &mut Outline) {
     let Some((key, parents)) = at.split_last() else { return };
     let is_step = matches!(parents, [steps] if steps == "steps");
     match get_mut(definition, parents) {
+        Some(Value::Object(keys))
+            if key == "after" && keys.get(key).is_some_and(Value::is_string) =>
+        {
+            let alone = keys.get(key).cloned();
+            keys.insert(key.clone(), alone.into_iter().collect());
+        }
         Some(Value::Object(keys)) => {
             match if is_step { stand_in_step() } else { stand_in(key) } {
                 Some(value) => keys.insert(key.clone(), value),
@@ -183,8 +189,11 @@ fn stand_in(key: &str) -> Option<Value> {
         "steps" => json!({ "x": stand_in_step() }),
         "path" => json!("/"),
         "request" => json!({ "path": "/" }),
-        "within" | "wait" => json!("1m"),
+        "within" => json!("30d"),
+        "wait" => json!("1m"),
         "items" => json!("${ input }"),
+        "for_each" => json!({ "items": "${ input }" }),
+        "callback" => json!({ "within": "30d" }),
         "workflow" => json!({ "name": "x" }),
         _ => return None,
     })
@@ -281,7 +290,10 @@ fn wrong_value(error: &ValidationError<'_>, key: &str) -> (String, Option<String
         Kind::Minimum { .. } | Kind::Maximum { .. } => {
             let most = schema.get("maximum").and_then(Value::as_f64);
             match most == Some(f64::from(u32::MAX)) {
-                true => (format!("must be at least {}", limit("minimum")), None),
+                true if matches!(error.kind(), Kind::Minimum { .. }) => {
+                    (format!("must be at least {}", limit("minimum")), None)
+                }
+                true => (format!("must be at most {}", limit("maximum")), None),
                 false => {
                     let [min, max] = ["minimum", "maximum"].map(limit);
                     (format!("must be from {} to {}", whole(&min), whole(&max)), None)
@@ -320,6 +332,9 @@ fn wrong_type(kind: &TypeKind, given: &Value, key: &str) -> (String, Option<Stri
     let given = match given {
         Value::Null => "nothing",
         Value::Bool(_) => "`true` or `false`",
+        Value::Number(number) if number.is_f64() && !is(jsonschema::JsonType::Number) => {
+            "a fraction"
+        }
         Value::Number(_) => "a number",
         Value::String(_) => "a text",
         Value::Array(_) => "a list",
@@ -342,10 +357,8 @@ fn wrong_text(schema: &Value, given: &Value) -> (String, Option<String>) {
     let text = given.as_str().unwrap_or_default();
     let rule = schema.get("description").and_then(Value::as_str).unwrap_or_default();
     if SCHEMA.pointer("/$defs/Duration/pattern") == schema.get("pattern") {
-        let units = "a number and its unit, as `90s`, `15m`, `2h`, `1d 12h`".to_owned();
-        let why = check_duration(text).err().filter(|_| text.len() <= QUOTED_CHARS_MAX);
-        let why = why.map_or_else(String::new, |why| format!(": {why}"));
-        return (format!("{} is not a duration{why}", quote(text)), Some(units));
+        let units = "write a number and its unit, as `90s`, `15m`, `2h`, `1d 12h`".to_owned();
+        return (format!("{} is not a duration", quote(text)), Some(units));
     }
     let mended = text.to_lowercase().replace([' ', '-'], "_");
     let pattern = schema.get("pattern").and_then(Value::as_str).unwrap_or_default();
