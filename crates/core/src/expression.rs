@@ -1,16 +1,19 @@
 //! Expressions: CEL (<https://cel.dev>) in a `${ }`, parsed once, evaluated over a task's values.
 //!
 //! Errors name keys and types, never values: payloads do not reach a log.
+//!
+//! Expressions are bounded: in length and nesting when they are parsed, in the work they may make and
+//! in the size of what they give when they are evaluated.
 
 use std::{
     borrow::Cow,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, LazyLock},
 };
 
 use cel::{
     Context, Env, ExecutionError, IdedExpr, Program,
-    common::ast::{EntryExpr, Expr},
+    common::ast::{CallExpr, EntryExpr, Expr, LiteralValue},
 };
 use serde_json::{Map, Value, json};
 
@@ -19,10 +22,18 @@ use crate::{
     names::StepName,
     template::{EvaluationError, InvalidTemplate, Reads, Scope},
 };
+use bound::Counter;
+use documents::Documents;
+
+mod bound;
+mod documents;
 
 static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
 
-/// The names that an expression can begin with, but `steps`.
+/// The names that an expression can begin with.
+pub(crate) const NAMES: [&str; 6] = ["input", "steps", "task", "item", "callback", "event"];
+
+/// The same but `steps`.
 const ROOTS: [&str; 5] = ["input", "task", "item", "callback", "event"];
 
 #[derive(Debug, Clone)]
@@ -36,7 +47,30 @@ pub(crate) struct Expression {
 #[derive(Debug, Clone)]
 enum Code {
     Path(Vec<String>),
-    Program(Arc<Program>),
+    Program {
+        program: Arc<Program>,
+        /// What it reads: `a.b.c` of all that begins with a name.
+        paths: Vec<Vec<String>>,
+    },
+}
+
+/// What is left to one rendering of a template.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    steps: u64,
+    bytes: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { steps: limits::RENDER_STEPS_MAX, bytes: limits::RENDERED_BYTES_MAX }
+    }
+}
+
+/// The parser and the interpreter go down with each bracket and each operator, in frames of tens of
+/// kilobytes in a debug build: more than a thread's stack has.
+fn deep<T>(work: impl FnOnce() -> T) -> T {
+    stacker::maybe_grow(limits::EXPRESSION_STACK_BYTES, limits::EXPRESSION_STACK_BYTES, work)
 }
 
 pub(crate) fn parse(source: &str, reads: &mut Reads) -> Result<Expression, InvalidTemplate> {
@@ -44,16 +78,45 @@ pub(crate) fn parse(source: &str, reads: &mut Reads) -> Result<Expression, Inval
     if length > limits::EXPRESSION_CHARS_MAX {
         return Err(InvalidTemplate::TooLong(length));
     }
+    let depth = nesting(source);
+    if depth > limits::EXPRESSION_DEPTH_MAX {
+        return Err(InvalidTemplate::TooNested(depth));
+    }
+    let code = deep(|| compile(source, reads))?;
+    Ok(Expression { source: source.to_owned(), code })
+}
+
+fn compile(source: &str, reads: &mut Reads) -> Result<Code, InvalidTemplate> {
     let program = ENVIRONMENT.compile(source).map_err(|errors| InvalidTemplate::Syntax {
         expression: source.to_owned(),
         reason: errors.errors.first().map_or_else(String::new, |error| plain(&error.msg)),
     })?;
-    Names { source, reads, bound: Vec::new() }.visit(program.expression())?;
-    let code = match path(&program.expression().expr) {
+    let mut names = Names { source, reads, bound: Vec::new(), paths: BTreeSet::new() };
+    names.visit(program.expression())?;
+    let paths = names.paths.into_iter().collect();
+    Ok(match path(&program.expression().expr) {
         Some(keys) => Code::Path(keys),
-        None => Code::Program(Arc::new(program)),
-    };
-    Ok(Expression { source: source.to_owned(), code })
+        None => Code::Program { program: Arc::new(program), paths },
+    })
+}
+
+/// How deep brackets nest, those in texts aside.
+fn nesting(source: &str) -> usize {
+    let (mut depth, mut deepest, mut quote, mut escaped) = (0_usize, 0, None, false);
+    for c in source.chars() {
+        match (quote, c) {
+            (Some(_), _) if escaped => escaped = false,
+            (Some(_), '\\') => escaped = true,
+            (Some(open), _) if c == open => quote = None,
+            (Some(_), _) => {}
+            (None, '\'' | '"') => quote = Some(c),
+            (None, '(' | '[' | '{') => depth += 1,
+            (None, ')' | ']' | '}') => depth = depth.saturating_sub(1),
+            (None, _) => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest
 }
 
 /// The parser's message without its list of every token that would have done.
@@ -80,13 +143,18 @@ struct Names<'a> {
     source: &'a str,
     reads: &'a mut Reads,
     bound: Vec<String>,
+    paths: BTreeSet<Vec<String>>,
 }
 
 impl Names<'_> {
     fn visit(&mut self, node: &IdedExpr) -> Result<(), InvalidTemplate> {
         match &node.expr {
             Expr::Unspecified | Expr::Literal(_) => Ok(()),
-            Expr::Ident(name) => self.name(name),
+            Expr::Ident(name) => {
+                self.paths.insert(vec![name.clone()]);
+                self.name(name)
+            }
+            Expr::Select(select) if self.path(&select.operand.expr, &select.field)? => Ok(()),
             Expr::Select(select) => match &select.operand.expr {
                 Expr::Select(inner) if is_steps(&inner.operand.expr) && !inner.test => {
                     self.step(&inner.field, &select.field)
@@ -102,6 +170,7 @@ impl Names<'_> {
                 | Expr::Struct(_) => self.visit(&select.operand),
             },
             Expr::Call(call) => {
+                self.pattern(call)?;
                 call.target.iter().try_for_each(|target| self.visit(target))?;
                 call.args.iter().try_for_each(|argument| self.visit(argument))
             }
@@ -123,6 +192,50 @@ impl Names<'_> {
         }
     }
 
+    /// Whether the node is a plain `a.b.c`, or asks whether there is one: then it is done with.
+    fn path(&mut self, operand: &Expr, field: &str) -> Result<bool, InvalidTemplate> {
+        let Some(mut keys) = path(operand) else { return Ok(false) };
+        keys.push(field.to_owned());
+        match keys.as_slice() {
+            [steps, step, output, ..] if steps == "steps" && !self.is_bound(steps) => {
+                self.step(step, output)?;
+            }
+            [root, ..] => self.name(root)?,
+            [] => {}
+        }
+        self.paths.insert(keys);
+        Ok(true)
+    }
+
+    /// A pattern is compiled for each text it is held against, so it must be known to be small.
+    fn pattern(&self, call: &CallExpr) -> Result<(), InvalidTemplate> {
+        if call.func_name != "matches" {
+            return Ok(());
+        }
+        let wrong = |reason: &str| InvalidTemplate::Pattern {
+            expression: self.source.to_owned(),
+            reason: reason.to_owned(),
+        };
+        let Some(Expr::Literal(LiteralValue::String(pattern))) =
+            call.args.last().map(|pattern| &pattern.expr)
+        else {
+            return Err(wrong("the pattern of `matches` must be a text in quotes"));
+        };
+        let sized =
+            regex::RegexBuilder::new(pattern.inner()).size_limit(limits::PATTERN_BYTES_MAX).build();
+        match sized {
+            Ok(_) => Ok(()),
+            Err(regex::Error::CompiledTooBig(_)) => {
+                Err(wrong("the pattern is too large once it is compiled"))
+            }
+            Err(_) => Err(wrong("the pattern is not a regular expression (RE2)")),
+        }
+    }
+
+    fn is_bound(&self, name: &str) -> bool {
+        self.bound.iter().any(|bound| bound == name)
+    }
+
     fn entry(&mut self, entry: &EntryExpr) -> Result<(), InvalidTemplate> {
         match entry {
             EntryExpr::MapEntry(entry) => {
@@ -134,7 +247,7 @@ impl Names<'_> {
     }
 
     fn name(&mut self, name: &str) -> Result<(), InvalidTemplate> {
-        if self.bound.iter().any(|bound| bound == name) {
+        if self.is_bound(name) {
             return Ok(());
         }
         if name == "steps" {
@@ -166,14 +279,35 @@ fn is_steps(expr: &Expr) -> bool {
 }
 
 impl Expression {
-    pub(crate) fn evaluate(&self, scope: Scope<'_>) -> Result<Value, EvaluationError> {
+    /// Its value in `scope`; what that takes is taken from `budget`.
+    pub(crate) fn evaluate(
+        &self,
+        scope: Scope<'_>,
+        budget: &mut Budget,
+    ) -> Result<Value, EvaluationError> {
         match &self.code {
-            Code::Path(keys) => self.follow(keys, scope),
-            Code::Program(program) => self.run(program, scope),
+            Code::Path(keys) => self.follow(keys, scope, budget),
+            Code::Program { program, paths } => {
+                deep(|| self.run(program, &Documents::new(paths, scope), budget))
+            }
         }
     }
 
-    fn follow(&self, keys: &[String], scope: Scope<'_>) -> Result<Value, EvaluationError> {
+    fn spend(&self, steps: u64, budget: &mut Budget) -> Result<(), EvaluationError> {
+        let left = budget.steps.checked_sub(steps);
+        let max = limits::RENDER_STEPS_MAX;
+        budget.steps = left.ok_or_else(|| {
+            self.failed(format!("may take more than {max} steps over this task's values"))
+        })?;
+        Ok(())
+    }
+
+    fn follow(
+        &self,
+        keys: &[String],
+        scope: Scope<'_>,
+        budget: &mut Budget,
+    ) -> Result<Value, EvaluationError> {
         let no_value = |key: &str| self.failed(format!("there is no `{key}`"));
         let (found, rest) = match keys {
             [steps, step, _, rest @ ..] if steps == "steps" => {
@@ -187,26 +321,35 @@ impl Expression {
         for key in rest {
             value = value.get(key).ok_or_else(|| no_value(key))?;
         }
+        self.spend(bound::size(value), budget)?;
+        self.take(value, budget)?;
         Ok(value.clone())
     }
 
-    fn run(&self, program: &Program, scope: Scope<'_>) -> Result<Value, EvaluationError> {
+    /// Takes the bytes of a result from the budget.
+    fn take(&self, result: &Value, budget: &mut Budget) -> Result<(), EvaluationError> {
+        let bytes = bytes(result);
+        budget.bytes = budget.bytes.checked_sub(bytes).ok_or_else(|| {
+            let max = limits::RENDERED_BYTES_MAX;
+            self.failed(format!("makes the whole larger than {max} bytes"))
+        })?;
+        Ok(())
+    }
+
+    fn run(
+        &self,
+        program: &Program,
+        documents: &Documents<'_>,
+        budget: &mut Budget,
+    ) -> Result<Value, EvaluationError> {
+        self.spend(Counter::count(program.expression(), documents), budget)?;
         let mut context = Context::with_env(ENVIRONMENT.clone());
-        let references = program.references();
-        for name in ROOTS.into_iter().filter(|name| references.has_variable(name)) {
-            if let Some(value) = scope.root(name) {
-                context.add_variable_from_value(name, to_cel(&value));
-            }
-        }
-        if references.has_variable("steps") {
-            let outputs = scope.outputs.into_iter().flatten();
-            let steps = outputs
-                .map(|(name, output)| (name.to_string(), json!({ "output": output })))
-                .collect();
-            context.add_variable_from_value("steps", to_cel(&Value::Object(steps)));
+        for (name, value) in documents.variables() {
+            context.add_variable_from_value(name, value);
         }
         let value = program.execute(&context).map_err(|error| self.failed(describe(&error)))?;
         let json = value.json().map_err(|_| self.failed("the result is not JSON".to_owned()))?;
+        self.take(&json, budget)?;
         Ok(sorted(json))
     }
 
@@ -230,23 +373,15 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// JSON's integers become CEL's `int` (and not `uint`), as people expect of `input.amount * 2`.
-fn to_cel(value: &Value) -> cel::Value {
+/// About how many bytes `value` has as JSON.
+fn bytes(value: &Value) -> usize {
     match value {
-        Value::Null => cel::Value::Null,
-        Value::Bool(value) => (*value).into(),
-        Value::Number(number) => match (number.as_i64(), number.as_u64()) {
-            (Some(value), _) => value.into(),
-            (None, Some(value)) => value.into(),
-            (None, None) => number.as_f64().unwrap_or(f64::NAN).into(),
-        },
-        Value::String(text) => text.as_str().into(),
-        Value::Array(items) => items.iter().map(to_cel).collect::<Vec<_>>().into(),
-        Value::Object(fields) => fields
-            .iter()
-            .map(|(key, value)| (key.clone(), to_cel(value)))
-            .collect::<std::collections::HashMap<_, _>>()
-            .into(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => items.iter().map(|item| bytes(item) + 1).sum::<usize>() + 2,
+        Value::Object(fields) => {
+            fields.iter().map(|(key, value)| key.len() + 4 + bytes(value)).sum::<usize>() + 2
+        }
     }
 }
 
@@ -287,3 +422,6 @@ fn describe(error: &ExecutionError) -> String {
         _ => "it has no value for this task".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests;

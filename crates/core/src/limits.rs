@@ -56,6 +56,27 @@ pub const DEFINITION_BYTES_MAX: usize = 256 * 1024;
 /// Characters in one `${ }` expression.
 pub const EXPRESSION_CHARS_MAX: usize = 1_000;
 
+/// How deep brackets may nest in one expression. People write four or five; each takes stack, and
+/// without a limit a long row of them ends the process.
+pub const EXPRESSION_DEPTH_MAX: usize = 16;
+
+/// Stack for parsing and evaluating one expression: twice what the longest and deepest takes in a
+/// debug build. It is reserved only where a thread has less, and costs what is touched of it.
+pub const EXPRESSION_STACK_BYTES: usize = 64 * 1024 * 1024;
+
+/// Bytes of the pattern of `matches` once it is compiled: some thirty character classes. It is
+/// compiled anew for each text.
+pub const PATTERN_BYTES_MAX: usize = 64 * 1024;
+
+/// Steps that the expressions of one template may take together, as estimated before each is
+/// evaluated. All of them
+/// take about half a second in a debug build.
+pub const RENDER_STEPS_MAX: u64 = 2_000_000;
+
+/// Bytes that the expressions of one template may give together. What is rendered goes into one
+/// message or one document, which are smaller; this keeps memory small until that is said.
+pub const RENDERED_BYTES_MAX: usize = 1024 * 1024;
+
 /// How deep JSON may nest, in documents and in request templates.
 pub const JSON_DEPTH_MAX: usize = 32;
 
@@ -87,6 +108,15 @@ pub const QUEUE_DELAY_MAX: Duration = Duration::from_secs(900);
 
 /// How often the supervisor looks at a paused task, at least.
 pub const PAUSED_LOOK_WITHIN: Duration = Duration::from_secs(3600);
+
+/// How much longer each pause between attempts may be than the one before: not shorter...
+pub const BACKOFF_RATE_MIN: f64 = 1.0;
+
+/// ...and no more than this many times as long.
+pub const BACKOFF_RATE_MAX: f64 = 10.0;
+
+/// Characters of a duration, as `1d 12h`.
+pub const DURATION_CHARS_MAX: usize = 60;
 
 /// The shortest time a step may be given: below it, queues alone would use it up.
 pub const WITHIN_MIN: Duration = Duration::from_millis(100);

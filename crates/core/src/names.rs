@@ -16,7 +16,7 @@ pub struct InvalidName {
 }
 
 macro_rules! checked_text {
-    ($(#[$doc:meta])* $name:ident, $kind:literal, $chars_max:expr, $first:expr, $rest:expr, $rule:literal) => {
+    ($(#[$doc:meta])* $name:ident, $kind:literal, $chars_max:expr, $first:expr, $rest:expr, $pattern:literal, $rule:literal) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String")]
@@ -87,9 +87,8 @@ macro_rules! checked_text {
             fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
                 schemars::json_schema!({
                     "type": "string",
-                    "minLength": 1,
-                    "maxLength": $chars_max,
-                    "description": $rule,
+                    "pattern": format!("^{}{{0,{}}}$", $pattern, $chars_max - 1),
+                    "description": format!("{}, at most {} characters", $rule, $chars_max),
                 })
             }
         }
@@ -102,6 +101,7 @@ checked_text!(
     TaskId, "task id", TASK_ID_CHARS_MAX,
     |c| c.is_ascii_alphanumeric(),
     |c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':'),
+    "[A-Za-z0-9][A-Za-z0-9_.:-]",
     "a letter or digit, then letters, digits, `-`, `_`, `.` and `:`"
 );
 
@@ -110,6 +110,7 @@ checked_text!(
     WorkflowName, "workflow name", NAME_CHARS_MAX,
     |c| c.is_ascii_lowercase(),
     |c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_'),
+    "[a-z][a-z0-9_-]",
     "a lower-case letter, then lower-case letters, digits, `-` and `_`"
 );
 
@@ -118,6 +119,7 @@ checked_text!(
     StepName, "step name", NAME_CHARS_MAX,
     |c| c.is_ascii_lowercase(),
     |c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_',
+    "[a-z][a-z0-9_]",
     "a lower-case letter, then lower-case letters, digits and `_`"
 );
 
@@ -126,6 +128,7 @@ checked_text!(
     CommandId, "command id", COMMAND_ID_CHARS_MAX,
     |c| c.is_ascii_alphanumeric(),
     |c| c.is_ascii_alphanumeric() || c == '-',
+    "[A-Za-z0-9][A-Za-z0-9-]",
     "a letter or digit, then letters, digits and `-`"
 );
 
@@ -134,6 +137,7 @@ checked_text!(
     AgentName, "agent name", NAME_CHARS_MAX,
     |c| c.is_ascii_lowercase(),
     |c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_'),
+    "[a-z][a-z0-9_-]",
     "a lower-case letter, then lower-case letters, digits, `-` and `_`"
 );
 

@@ -24,14 +24,14 @@ use crate::{
 /// What is done when attempts at a step, or at its undo, get no answer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(transform = nullable)]
 pub struct Recovery {
     /// How many attempts are made in a row.
-    #[schemars(range(min = 1, max = limits::ATTEMPTS_MAX))]
     pub attempts: Attempts,
     /// The pauses between them.
     pub backoff: Backoff,
     /// Once they are used up: waiting for long, and then as many attempts again.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    // Written even if absent: read again, it must not get the default that a `null` took away.
     pub extended_wait: Option<ExtendedWait>,
     /// What is done in the end.
     pub then: Then,
@@ -40,7 +40,7 @@ pub struct Recovery {
 /// A number of attempts; three unless said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub struct Attempts(pub u32);
+pub struct Attempts(#[schemars(range(min = 1, max = limits::ATTEMPTS_MAX))] pub u32);
 
 impl Default for Attempts {
     fn default() -> Self {
@@ -51,20 +51,39 @@ impl Default for Attempts {
 /// Pauses between attempts: each is `rate` times the one before, up to `max`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(transform = nullable)]
 pub struct Backoff {
     /// The first pause, as `500ms`, `2s`.
     #[serde(with = "friendly")]
-    #[schemars(with = "String")]
+    #[schemars(with = "friendly::Text")]
     pub first: Duration,
     /// How much longer each is than the one before.
+    #[schemars(range(min = limits::BACKOFF_RATE_MIN, max = limits::BACKOFF_RATE_MAX))]
     pub rate: f64,
     /// The longest pause.
     #[serde(with = "friendly")]
-    #[schemars(with = "String")]
+    #[schemars(with = "friendly::Text")]
     pub max: Duration,
     /// Whether a pause is shortened, by up to half of it and differently for each task, so that the
     /// tasks that failed together do not come back together.
     pub jitter: bool,
+}
+
+/// `null` takes away what the defaults say.
+fn nullable(schema: &mut schemars::Schema) {
+    let keys = schema.get_mut("properties").and_then(serde_json::Value::as_object_mut);
+    for key in keys.into_iter().flat_map(|keys| keys.values_mut()) {
+        let Some(key) = key.as_object_mut().filter(|key| !key.contains_key("anyOf")) else {
+            continue;
+        };
+        let mut plain = std::mem::take(key);
+        for said in ["description", "default"] {
+            if let Some(value) = plain.shift_remove(said) {
+                key.insert(said.to_owned(), value);
+            }
+        }
+        key.insert("anyOf".to_owned(), serde_json::json!([plain, { "type": "null" }]));
+    }
 }
 
 impl Default for Backoff {
@@ -80,7 +99,7 @@ impl Default for Backoff {
 pub struct ExtendedWait {
     /// How long, as `15m`, `2h`.
     #[serde(with = "friendly")]
-    #[schemars(with = "String")]
+    #[schemars(with = "friendly::Text")]
     pub wait: Duration,
     /// How many times.
     #[serde(default = "once")]
@@ -155,7 +174,9 @@ impl Recovery {
         let max = limits::ATTEMPTS_MAX;
         say(!(1..=max).contains(&attempts), "attempts", format!("must be from 1 to {max}"));
         let Backoff { first, rate, max, .. } = &self.backoff;
-        say(!(1.0..=10.0).contains(rate), "backoff.rate", "must be from 1 to 10".to_owned());
+        let rates = limits::BACKOFF_RATE_MIN..=limits::BACKOFF_RATE_MAX;
+        let from_to = format!("must be from {} to {}", rates.start(), rates.end());
+        say(!rates.contains(rate), "backoff.rate", from_to);
         say(*max > limits::WAIT_MAX, "backoff.max", format!("must be at most {days}d"));
         say(first > max, "backoff.first", "must not be longer than `max`".to_owned());
         if let Some(ExtendedWait { wait, times }) = &self.extended_wait {

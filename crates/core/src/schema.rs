@@ -24,6 +24,9 @@ impl InputSchema {
     pub fn new(source: Value) -> Self {
         let options = jsonschema::options().with_pattern_options(PatternOptions::regex());
         let validator = options.build(&source).map(Arc::new).map_err(|error| {
+            if let jsonschema::error::ValidationErrorKind::Referencing(_) = error.kind() {
+                return "it refers to a schema that is not in it".to_owned();
+            }
             let at = error.instance_path().to_string();
             if at.is_empty() { error.to_string() } else { format!("{at}: {error}") }
         });
@@ -128,7 +131,10 @@ mod tests {
     fn what_is_no_schema_is_said() {
         for (schema, problem) in [
             (json!({ "type": "objekt" }), "/type: \"objekt\" is not valid under any"),
-            (json!({ "$ref": "https://example.com/x.json" }), "Resource 'https://example.com"),
+            (
+                json!({ "$ref": "https://example.com/x.json" }),
+                "it refers to a schema that is not in it",
+            ),
             (json!({ "pattern": "(" }), "/pattern"),
         ] {
             let said = InputSchema::new(schema).problem().unwrap().to_owned();

@@ -20,8 +20,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::{
-    expression::{self, Expression},
-    limits,
+    expression::{self, Budget, Expression},
+    hint, limits,
     names::StepName,
 };
 
@@ -29,7 +29,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidTemplate {
     /// A `${` has no `}`.
-    #[error("`{0}`: `${{` is never closed; write `$${{` for a plain `${{`")]
+    #[error("`{0}`: `${{` is never closed")]
     Unclosed(String),
     /// The expression is not CEL.
     #[error("expression `{expression}`: {reason}")]
@@ -42,10 +42,19 @@ pub enum InvalidTemplate {
     /// The expression is over the limit.
     #[error("an expression of {0} characters; the limit is {max}", max = limits::EXPRESSION_CHARS_MAX)]
     TooLong(usize),
+    /// The expression nests too deep.
+    #[error("an expression with brackets in each other {0} deep; the limit is {max}", max = limits::EXPRESSION_DEPTH_MAX)]
+    TooNested(usize),
+    /// The pattern of `matches` is no good.
+    #[error("expression `{expression}`: {reason}")]
+    Pattern {
+        /// The expression as written.
+        expression: String,
+        /// What is wrong with the pattern.
+        reason: String,
+    },
     /// The expression names something that does not exist.
-    #[error(
-        "expression `{expression}`: unknown name `{name}`; there are `input`, `steps`, `task`, and in their places `item`, `callback` and `event`"
-    )]
+    #[error("expression `{expression}`: unknown name `{name}`")]
     UnknownName {
         /// The expression as written.
         expression: String,
@@ -53,11 +62,33 @@ pub enum InvalidTemplate {
         name: String,
     },
     /// `steps` is used in another form than `steps.<name>.output`.
-    #[error("expression `{0}`: a step's result is written `steps.<name>.output`")]
+    #[error("expression `{0}`: of `steps`, there is only `steps.<name>.output`")]
     StepsForm(String),
     /// The template nests too deep.
     #[error("nested deeper than {max} levels", max = limits::JSON_DEPTH_MAX)]
     TooDeep,
+}
+
+impl InvalidTemplate {
+    /// What would be right, where that can be said.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Unclosed(_) => Some("close it with `}`, or write `$${` for a plain `${`".to_owned()),
+            Self::UnknownName { name, .. } => {
+                Some(hint::similar(name, expression::NAMES).map_or_else(
+                    || "there are `input`, `steps`, `task`, and in their places `item`, `callback` and `event`".to_owned(),
+                    |meant| format!("did you mean `{meant}`?"),
+                ))
+            }
+            Self::StepsForm(_) => Some("write `steps.charge.output.id`, say".to_owned()),
+            Self::Syntax { .. }
+            | Self::TooLong(_)
+            | Self::TooNested(_)
+            | Self::Pattern { .. }
+            | Self::TooDeep => None,
+        }
+    }
 }
 
 /// An expression that could not be evaluated over this task's values: a permanent failure.
@@ -91,6 +122,7 @@ pub struct Template {
     source: Value,
     root: Result<Node, Vec<(String, InvalidTemplate)>>,
     reads: Reads,
+    places: Vec<(String, Reads)>,
 }
 
 /// What a template reads: which documents must be at hand to render it.
@@ -137,9 +169,14 @@ impl Template {
             }
             false => parser.node(&source, ""),
         };
-        let Parser { reads, problems } = parser;
+        let Parser { places, problems } = parser;
         let root = root.filter(|_| problems.is_empty()).ok_or(problems);
-        Self { source, root, reads }
+        let mut reads = Reads::default();
+        for (_, here) in &places {
+            reads.names.extend(&here.names);
+            reads.steps.extend(here.steps.iter().cloned());
+        }
+        Self { source, root, reads, places }
     }
 
     /// Everything that is wrong with it: where in it, as `.body.amount` or nothing, and what.
@@ -163,10 +200,26 @@ impl Template {
         }
     }
 
+    /// What is wrong with it as the path of a request, as far as that is known before it is rendered.
+    #[must_use]
+    pub(crate) fn path_problem(&self) -> Option<&'static str> {
+        let Some(text) = self.source.as_str() else { return Some("must be a text") };
+        if !text.starts_with('/') && !text.starts_with("${") {
+            return Some("must start with `/`");
+        }
+        let plain = self.as_literal()?.as_str()?;
+        has_dot_segment(plain).then_some("must not have a `.` or `..` segment")
+    }
+
     /// What must be at hand to render this template.
     #[must_use]
     pub fn reads(&self) -> &Reads {
         &self.reads
+    }
+
+    /// The same for each of its texts: where in it, as `.body.amount` or nothing, and what.
+    pub(crate) fn reads_by_place(&self) -> &[(String, Reads)] {
+        &self.places
     }
 
     /// The template as it was written.
@@ -180,7 +233,7 @@ impl Template {
     /// # Errors
     /// The first expression that has no value there.
     pub fn render(&self, scope: Scope<'_>) -> Result<Value, EvaluationError> {
-        render_node(self.root()?, scope, str::to_owned)
+        Renderer { scope, embed: str::to_owned, budget: Budget::default() }.node(self.root()?)
     }
 
     fn root(&self) -> Result<&Node, EvaluationError> {
@@ -198,7 +251,8 @@ impl Template {
     pub fn render_path(&self, scope: Scope<'_>) -> Result<String, String> {
         let encode = |value: &str| utf8_percent_encode(value, SEGMENT).to_string();
         let root = self.root().map_err(|error| error.to_string())?;
-        let rendered = render_node(root, scope, encode).map_err(|error| error.to_string())?;
+        let mut renderer = Renderer { scope, embed: encode, budget: Budget::default() };
+        let rendered = renderer.node(root).map_err(|error| error.to_string())?;
         match rendered {
             Value::String(path) if !path.starts_with('/') => {
                 Err("the request's path does not start with `/`".to_owned())
@@ -262,7 +316,7 @@ impl schemars::JsonSchema for Template {
 /// Collects what is read and what is wrong on the way.
 #[derive(Default)]
 struct Parser {
-    reads: Reads,
+    places: Vec<(String, Reads)>,
     problems: Vec<(String, InvalidTemplate)>,
 }
 
@@ -270,13 +324,20 @@ impl Parser {
     /// Nothing if something in it is wrong.
     fn node(&mut self, source: &Value, at: &str) -> Option<Node> {
         Some(match source {
-            Value::String(text) => match parse_text(text, &mut self.reads) {
-                Ok(node) => node,
-                Err(problem) => {
-                    self.problems.push((at.to_owned(), problem));
-                    return None;
+            Value::String(text) => {
+                let mut reads = Reads::default();
+                let parsed = parse_text(text, &mut reads);
+                if reads != Reads::default() {
+                    self.places.push((at.to_owned(), reads));
                 }
-            },
+                match parsed {
+                    Ok(node) => node,
+                    Err(problem) => {
+                        self.problems.push((at.to_owned(), problem));
+                        return None;
+                    }
+                }
+            }
             Value::Array(items) => {
                 let items = items.iter().enumerate();
                 let nodes: Vec<_> =
@@ -352,42 +413,45 @@ fn end_of_expression(text: &str) -> Option<usize> {
     None
 }
 
-/// `embed` is how a value becomes part of a longer text.
-fn render_node(
-    node: &Node,
-    scope: Scope<'_>,
+struct Renderer<'a> {
+    scope: Scope<'a>,
+    /// How a value becomes part of a longer text.
     embed: fn(&str) -> String,
-) -> Result<Value, EvaluationError> {
-    Ok(match node {
-        Node::Literal(value) => value.clone(),
-        Node::Whole(expression) => expression.evaluate(scope)?,
-        Node::Text(parts) => {
-            let mut text = String::new();
-            for part in parts {
-                match part {
-                    Part::Literal(literal) => text.push_str(literal),
-                    Part::Value(expression) => match expression.evaluate(scope)? {
-                        Value::String(value) => text.push_str(&embed(&value)),
-                        other @ (Value::Null
-                        | Value::Bool(_)
-                        | Value::Number(_)
-                        | Value::Array(_)
-                        | Value::Object(_)) => text.push_str(&embed(&other.to_string())),
-                    },
+    budget: Budget,
+}
+
+impl Renderer<'_> {
+    fn node(&mut self, node: &Node) -> Result<Value, EvaluationError> {
+        Ok(match node {
+            Node::Literal(value) => value.clone(),
+            Node::Whole(expression) => expression.evaluate(self.scope, &mut self.budget)?,
+            Node::Text(parts) => Value::String(self.text(parts)?),
+            Node::Array(items) => {
+                Value::Array(items.iter().map(|item| self.node(item)).collect::<Result<_, _>>()?)
+            }
+            Node::Object(fields) => Value::Object(
+                fields
+                    .iter()
+                    .map(|(key, value)| Ok((key.clone(), self.node(value)?)))
+                    .collect::<Result<_, _>>()?,
+            ),
+        })
+    }
+
+    fn text(&mut self, parts: &[Part]) -> Result<String, EvaluationError> {
+        let mut text = String::new();
+        for part in parts {
+            match part {
+                Part::Literal(literal) => text.push_str(literal),
+                Part::Value(expression) => {
+                    let value = expression.evaluate(self.scope, &mut self.budget)?;
+                    let plain = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                    text.push_str(&(self.embed)(&plain));
                 }
             }
-            Value::String(text)
         }
-        Node::Array(items) => Value::Array(
-            items.iter().map(|item| render_node(item, scope, embed)).collect::<Result<_, _>>()?,
-        ),
-        Node::Object(fields) => Value::Object(
-            fields
-                .iter()
-                .map(|(key, value)| Ok((key.clone(), render_node(value, scope, embed)?)))
-                .collect::<Result<_, _>>()?,
-        ),
-    })
+        Ok(text)
+    }
 }
 
 #[cfg(test)]
@@ -483,21 +547,15 @@ mod tests {
     #[test]
     fn a_broken_template_is_refused_with_the_reason() {
         for (template, reason) in [
-            (
-                json!("${ input.x"),
-                "`${ input.x`: `${` is never closed; write `$${` for a plain `${`",
-            ),
-            (
-                json!("${ inptu.x }"),
-                "expression `inptu.x`: unknown name `inptu`; there are `input`, `steps`, `task`, and in their places `item`, `callback` and `event`",
-            ),
+            (json!("${ input.x"), "`${ input.x`: `${` is never closed"),
+            (json!("${ inptu.x }"), "expression `inptu.x`: unknown name `inptu`"),
             (
                 json!("${ steps.charge }"),
-                "expression `steps.charge`: a step's result is written `steps.<name>.output`",
+                "expression `steps.charge`: of `steps`, there is only `steps.<name>.output`",
             ),
             (
                 json!("${ steps['charge'].output }"),
-                "expression `steps['charge'].output`: a step's result is written `steps.<name>.output`",
+                "expression `steps['charge'].output`: of `steps`, there is only `steps.<name>.output`",
             ),
         ] {
             assert_eq!(render(template), Err(reason.to_owned()));

@@ -37,7 +37,27 @@ mod problems;
 
 /// Durations as people write them: `90s`, `15m`, `1d 12h`.
 pub(crate) mod friendly {
-    use super::{Deserialize, Deserializer, Duration, Serializer};
+    use super::{Deserialize, Deserializer, Duration, Serializer, limits};
+
+    /// What a duration is in the JSON Schema of definitions.
+    pub(crate) struct Text;
+
+    impl schemars::JsonSchema for Text {
+        fn schema_name() -> std::borrow::Cow<'static, str> {
+            "Duration".into()
+        }
+
+        fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+            let units = "ns|us|ms|s|secs?|m|mins?|h|hrs?|hours?|d|days?|w|weeks?|months?|y|years?";
+            let one = format!("[0-9]{{1,9}}(\\.[0-9]{{1,9}})? ?({units})");
+            schemars::json_schema!({
+                "type": "string",
+                "description": "A duration as people write it: `90s`, `15m`, `1d 12h`",
+                "pattern": format!("^{one}( ?{one})*$"),
+                "maxLength": limits::DURATION_CHARS_MAX,
+            })
+        }
+    }
 
     pub(crate) fn serialize<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(&humantime::format_duration(*duration))
@@ -74,6 +94,12 @@ pub(crate) mod friendly {
     }
 }
 
+/// The JSON Schema of definitions (draft 2020-12): what editors complete and check by.
+#[must_use]
+pub fn json_schema() -> Value {
+    schemars::schema_for!(Workflow).to_value()
+}
+
 /// A versioned definition. Immutable once published: a changed one gets a new version.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
@@ -81,7 +107,7 @@ pub struct Workflow {
     /// Its name.
     pub name: WorkflowName,
     /// Its version, counted from 1. A submission that names none gets the newest.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = u32::MAX))]
     pub version: u32,
     /// For people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -94,7 +120,7 @@ pub struct Workflow {
     pub trigger: Option<Trigger>,
     /// How long a task may take as a whole, as `90s`, `15m`, `2h`, `1d`.
     #[serde(default = "default_task_within", with = "friendly")]
-    #[schemars(with = "String")]
+    #[schemars(with = "friendly::Text")]
     pub complete_within: Duration,
     /// What is done with a task that is not done by then. While it is undone, it has as much time
     /// again.
@@ -102,7 +128,7 @@ pub struct Workflow {
     pub overdue: Then,
     /// How long a task and its documents are kept after its end; the deployment's retention if absent.
     #[serde(default, with = "friendly::optional", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
+    #[schemars(with = "Option<friendly::Text>")]
     pub retention: Option<Duration>,
     /// Whether the end of each task is also an event on the bus. Off unless wanted: each event costs
     /// as much as two writes.
@@ -131,6 +157,7 @@ pub struct Trigger {
     /// The task's id, from the `event`. Unless said, the event's own: then an event that is published
     /// twice makes two tasks.
     #[serde(default = "event_id")]
+    #[schemars(with = "String")]
     pub task_id: Template,
     /// The task's input, from the `event`. Unless said, the event's detail.
     #[serde(default = "event_detail")]
@@ -143,7 +170,7 @@ pub struct Trigger {
 pub struct Defaults {
     /// How long one attempt may take.
     #[serde(default, with = "friendly::optional", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
+    #[schemars(with = "Option<friendly::Text>")]
     pub complete_within: Option<Duration>,
     /// What is done when an attempt fails; a step may replace single keys of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -159,7 +186,7 @@ pub struct Defaults {
 pub struct UndoDefaults {
     /// How long one attempt may take.
     #[serde(default, with = "friendly::optional", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
+    #[schemars(with = "Option<friendly::Text>")]
     pub complete_within: Option<Duration>,
     /// What is done when an attempt fails; in the end there is only an alert.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -178,6 +205,7 @@ pub struct StepDefinition {
     pub after: Vec<StepName>,
     /// An expression; if it is false, the step is skipped, and its output is null.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
     pub when: Option<Template>,
     /// The step is done once for each item of a list, and its output is the list of what they
     /// returned, in the order of the items.
@@ -194,17 +222,20 @@ pub struct StepDefinition {
     pub callback: Option<Callback>,
     /// Waits: a duration as `15m`, or a time as `2026-12-24T18:00:00Z`, or an expression for either.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
     pub wait: Option<Template>,
     /// Runs a task of its own: if that fails, so does the step, and undoing it is the step's undo.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<ChildWorkflow>,
     /// How long one attempt may take, its time in the agent's queue included: `60s` for an agent, `1d`
     /// for a workflow, unless said.
-    #[serde(default, with = "friendly::optional", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
+    // Written even if absent: read again, it must not get the defaults that a `null` took away.
+    #[serde(default, with = "friendly::optional")]
+    #[schemars(with = "Option<friendly::Text>")]
     pub complete_within: Option<Duration>,
     /// What is done when an attempt fails.
     #[serde(default)]
+    #[schemars(with = "Option<Recovery>")]
     pub recovery: Recovery,
     /// Whether the remote service recognises a repeated call by its idempotency key. If not, the
     /// attempt is recorded before the call and never repeated by itself: a step with an unknown
@@ -225,6 +256,7 @@ pub struct StepDefinition {
 #[serde(deny_unknown_fields)]
 pub struct ForEach {
     /// An expression for the list; the step's request, input and undo call an item of it `item`.
+    #[schemars(with = "String")]
     pub items: Template,
     /// How many run at once.
     #[serde(default = "ten")]
@@ -238,11 +270,11 @@ pub struct ForEach {
 pub struct Callback {
     /// By when after the call the answer must come.
     #[serde(with = "friendly")]
-    #[schemars(with = "String")]
+    #[schemars(with = "friendly::Text")]
     pub within: Duration,
     /// If said: a heartbeat must come this often, or the attempt counts as silent.
     #[serde(default, with = "friendly::optional", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
+    #[schemars(with = "Option<friendly::Text>")]
     pub heartbeat: Option<Duration>,
 }
 
@@ -254,7 +286,7 @@ pub struct ChildWorkflow {
     pub name: WorkflowName,
     /// Which version of it; the newest if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = u32::MAX))]
     pub version: Option<u32>,
     /// The task's input; null if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -267,11 +299,13 @@ pub struct ChildWorkflow {
 #[serde(deny_unknown_fields)]
 pub struct UndoDefinition {
     /// How long one attempt may take, its time in the agent's queue included.
-    #[serde(default, with = "friendly::optional", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
+    // Written even if absent: read again, it must not get the defaults that a `null` took away.
+    #[serde(default, with = "friendly::optional")]
+    #[schemars(with = "Option<friendly::Text>")]
     pub complete_within: Option<Duration>,
     /// What is done when an attempt fails; in the end there is only an alert.
     #[serde(default)]
+    #[schemars(with = "Option<Recovery>")]
     pub recovery: Recovery,
     /// What the agent asks of its remote service; only of a step with an agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -377,6 +411,7 @@ pub struct RequestTemplate {
     #[serde(default)]
     pub method: Method,
     /// The path under the agent's base URL; must render to a text that starts with `/`.
+    #[schemars(with = "String")]
     pub path: Template,
     /// The JSON body; none if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -430,13 +465,22 @@ fn is_true(value: &bool) -> bool {
 pub struct Problem {
     /// The key it is about, as `steps.charge.after`.
     pub at: String,
-    /// What is wrong and what would be right.
+    /// What is wrong.
     pub message: String,
+    /// What would be right, where that can be said.
+    pub hint: Option<String>,
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.at, self.message)
+        if !self.at.is_empty() {
+            write!(f, "{}: ", self.at)?;
+        }
+        f.write_str(&self.message)?;
+        match &self.hint {
+            Some(hint) => write!(f, "; {hint}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -464,33 +508,68 @@ impl<'de> Deserialize<'de> for Workflow {
     }
 }
 
+fn place_of(segment: &serde_path_to_error::Segment) -> String {
+    use serde_path_to_error::Segment;
+    match segment {
+        Segment::Seq { index } => index.to_string(),
+        Segment::Map { key } => key.clone(),
+        Segment::Enum { variant } => variant.clone(),
+        Segment::Unknown => "?".to_owned(),
+    }
+}
+
 /// Lets each step begin with what holds for all, as a JSON merge patch (RFC 7396) of it.
 fn spread_defaults(definition: &mut Value) {
-    let Some(defaults) = definition.get("defaults").cloned() else { return };
+    let defaults = definition.get_mut("defaults").map(|said| {
+        let mut defaults = Value::Null;
+        json_patch::merge(&mut defaults, said);
+        said.clone_from(&defaults);
+        defaults
+    });
     let steps = definition.get_mut("steps").and_then(Value::as_object_mut);
     for step in steps.into_iter().flat_map(|steps| steps.values_mut()) {
-        if step.get("wait").is_none() {
-            spread(&defaults, step);
-        }
-        if let (Some(defaults), Some(undo)) = (defaults.get("undo"), step.get_mut("undo")) {
-            spread(defaults, undo);
+        let waits = step.get("wait").is_some_and(|wait| !wait.is_null());
+        spread(defaults.as_ref().filter(|_| !waits), step);
+        if let Some(undo) = step.get_mut("undo") {
+            spread(defaults.as_ref().and_then(|defaults| defaults.get("undo")), undo);
         }
     }
 }
 
-fn spread(defaults: &Value, over: &mut Value) {
+fn spread(defaults: Option<&Value>, over: &mut Value) {
     let Some(over) = over.as_object_mut() else { return };
     for key in ["complete_within", "recovery"] {
-        let Some(default) = defaults.get(key) else { continue };
-        let mut merged = default.clone();
-        if let Some(said) = over.get(key) {
-            json_patch::merge(&mut merged, said);
+        let (default, said) = (defaults.and_then(|defaults| defaults.get(key)), over.get(key));
+        if default.is_none() && said.is_none() {
+            continue;
         }
-        over.insert(key.to_owned(), merged);
+        let mut merged = Value::Null;
+        for patch in default.into_iter().chain(said) {
+            json_patch::merge(&mut merged, patch);
+        }
+        if merged.is_null() {
+            over.remove(key);
+        } else {
+            over.insert(key.to_owned(), merged);
+        }
     }
 }
 
 impl Workflow {
+    /// Reads a definition, as [`Deserialize`] does, and says at which key it cannot be read.
+    ///
+    /// # Errors
+    /// The first problem.
+    pub fn read(mut definition: Value) -> Result<Self, Problem> {
+        spread_defaults(&mut definition);
+        let mut track = serde_path_to_error::Track::new();
+        let tracked = serde_path_to_error::Deserializer::new(definition, &mut track);
+        Self::deserialize(tracked).map_err(|error| {
+            let path: Vec<_> = track.path().iter().map(place_of).collect();
+            Problem { at: path.join("."), message: error.to_string(), hint: None }
+        })
+    }
+
     /// The steps that can start now: not started, and everything before them completed or skipped.
     pub fn ready<'a>(&'a self, task: &'a Task) -> impl Iterator<Item = &'a StepName> {
         self.steps
@@ -604,8 +683,8 @@ mod tests {
         assert_eq!(
             problems(steps),
             [
-                "steps.b.after: there is no step `x`; there are a, b, c",
-                "steps.c.after: `a` is named twice",
+                "steps.b.after.0: there is no step `x`; there are `a`, `b` and `c`",
+                "steps.c.after.1: `a` is named twice",
             ]
         );
     }
@@ -618,7 +697,7 @@ mod tests {
         assert_eq!(
             problems(steps),
             [
-                "steps.a.request.body: `steps.b.output`: step `b` does not come before this one; name it in `after`"
+                "steps.a.request.body: `steps.b.output`: step `b` does not come before this one; add `b` to `after`"
             ]
         );
     }
@@ -631,7 +710,7 @@ mod tests {
         assert_eq!(
             problems(json!({ "a": slow })),
             [
-                "steps.a.complete_within: must be from 100ms to 30days",
+                "steps.a.complete_within: must be from 100ms to 30d",
                 "steps.a.recovery.attempts: must be from 1 to 100",
             ]
         );

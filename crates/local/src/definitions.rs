@@ -1,23 +1,31 @@
 //! Definition files: YAML or JSON in, a workflow that can run out, or every reason why not, each with
 //! its line and column.
+//!
+//! | layer | finds |
+//! | --- | --- |
+//! | YAML | what is not YAML, keys that are there twice: the first mistake only |
+//! | [`structure`] | unknown and missing keys, wrong types, names, numbers, durations |
+//! | [`Workflow::problems`] | expressions, and what does not fit together |
 
 use std::{
     borrow::Cow,
     fmt,
+    ops::Range,
     path::{Path, PathBuf},
 };
 
-use indexmap::IndexMap;
-use serde::{
-    Deserialize, Deserializer,
-    de::{DeserializeOwned, IgnoredAny, MapAccess, SeqAccess, Visitor},
-};
-use serde_saphyr::{Error, Localizer, Location, MessageFormatter, Spanned, UserMessageFormatter};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_saphyr::{Error, Localizer, Location, MessageFormatter, UserMessageFormatter};
 use steward_core::{
     limits,
-    template::Template,
     workflow::{Problem, Workflow},
 };
+
+use outline::Outline;
+
+mod outline;
+mod structure;
 
 /// Why a definition file is of no use.
 #[derive(Debug, thiserror::Error)]
@@ -39,69 +47,66 @@ pub enum DefinitionError {
         /// Its size.
         bytes: usize,
     },
-    /// It is not a definition: YAML, keys, types, expressions.
-    #[error("{}: {message}{lines}", Spot { path, place })]
-    Malformed {
-        /// The file.
-        path: PathBuf,
-        /// Where in it, if that is known.
-        place: Option<Place>,
-        /// What is wrong.
-        message: String,
-        /// The lines around the place, each after a newline; may be empty.
-        lines: String,
-    },
-    /// It is a definition, but cannot run.
-    #[error("{}", Places { path, problems })]
+    /// It is not a definition that can run.
+    #[error("{}", Lines { path, found })]
     Invalid {
         /// The file.
         path: PathBuf,
-        /// Each problem with its line and column, in their order.
-        problems: Vec<(Problem, Option<Place>)>,
+        /// What is in it.
+        text: String,
+        /// All that is wrong, in the order of the lines.
+        found: Vec<Found>,
     },
 }
 
-/// A place in a file, counted from 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// Something wrong with a definition file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// What.
+    pub problem: Problem,
+    /// Where, unless it is about the file as a whole.
+    pub place: Option<Place>,
+}
+
+/// A place in a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// The line.
+    /// The line, counted from 1.
     pub line: u64,
-    /// The column.
+    /// The column, in characters, counted from 1.
     pub column: u64,
-}
-
-/// As terminals and editors know to follow it: `file:line:column`.
-struct Spot<'a> {
-    path: &'a Path,
-    place: &'a Option<Place>,
-}
-
-impl fmt::Display for Spot<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.path.display();
-        match self.place {
-            Some(Place { line, column }) => write!(f, "{path}:{line}:{column}"),
-            None => write!(f, "{path}"),
-        }
-    }
+    /// The bytes of the text that are meant.
+    pub bytes: Range<usize>,
 }
 
 impl Place {
-    fn of(location: Location) -> Self {
-        Self { line: location.line(), column: location.column() }
+    fn of(location: Location) -> Option<Self> {
+        if location == Location::UNKNOWN {
+            return None;
+        }
+        let span = location.span();
+        let start = usize::try_from(span.byte_offset().unwrap_or(0)).unwrap_or(0);
+        let length = usize::try_from(span.byte_len().unwrap_or(0)).unwrap_or(0);
+        let (line, column) = (location.line(), location.column());
+        Some(Self { line, column, bytes: start..start.saturating_add(length) })
     }
 }
 
-struct Places<'a> {
+/// As terminals and editors know to follow it: `file:line:column`.
+struct Lines<'a> {
     path: &'a Path,
-    problems: &'a [(Problem, Option<Place>)],
+    found: &'a [Found],
 }
 
-impl fmt::Display for Places<'_> {
+impl fmt::Display for Lines<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, (problem, place)) in self.problems.iter().enumerate() {
-            let newline = if at == 0 { "" } else { "\n" };
-            write!(f, "{newline}{}: {problem}", Spot { path: self.path, place })?;
+        for (n, Found { problem, place }) in self.found.iter().enumerate() {
+            let newline = if n == 0 { "" } else { "\n" };
+            write!(f, "{newline}{}", self.path.display())?;
+            if let Some(Place { line, column, .. }) = place {
+                write!(f, ":{line}:{column}")?;
+            }
+            write!(f, ": {problem}")?;
         }
         Ok(())
     }
@@ -144,19 +149,56 @@ pub fn parse(path: &Path, text: &str) -> Result<Workflow, DefinitionError> {
     if text.len() > limits::DEFINITION_BYTES_MAX {
         return Err(DefinitionError::TooLarge { path, bytes: text.len() });
     }
-    let workflow: Workflow = read(text).map_err(|error| malformed(&path, text, error))?;
-    let problems = workflow.problems();
-    if problems.is_empty() {
-        return Ok(workflow);
-    }
-    let outline = read(text).unwrap_or_default();
-    let placed = |problem: Problem| {
-        let place = place(&outline, &problem.at);
-        (problem, place)
+    check(text).map_err(|mut found| {
+        let key = |found: &Found| {
+            let place = found.place.as_ref();
+            (place.map(|place| (place.line, place.column)), found.problem.clone())
+        };
+        for Found { problem, .. } in &mut found {
+            // An expression is quoted as it stands: no terminal shall obey it.
+            problem.message = printable(&problem.message);
+        }
+        found.sort_by_key(key);
+        found.dedup();
+        DefinitionError::Invalid { path, text: text.to_owned(), found }
+    })
+}
+
+fn check(text: &str) -> Result<Workflow, Vec<Found>> {
+    let mut definition: Value = read(text).map_err(|error| vec![not_yaml(&error)])?;
+    let mut outline: Outline = read(text).map_err(|error| vec![not_yaml(&error)])?;
+    let structure = structure::check(&mut definition, &mut outline);
+    let placed = |problem: Problem| Found { place: outline.place(&problem.at), problem };
+    let read = Workflow::read(definition).map_err(|problem| vec![problem]);
+    let problems = match &read {
+        Ok(workflow) => workflow.problems(),
+        // What could be mended has been told; the rest may be but a consequence.
+        Err(problems) if structure.found.is_empty() => problems.iter().map(plain).collect(),
+        Err(_) => Vec::new(),
     };
-    let mut problems: Vec<_> = problems.into_iter().map(placed).collect();
-    problems.sort_by_key(|(_, place)| *place);
-    Err(DefinitionError::Invalid { path, problems })
+    let problems = problems.into_iter().filter(|problem| !structure.explains(problem));
+    let mut found: Vec<_> = problems.map(placed).collect();
+    found.extend(structure.found);
+    match read {
+        Ok(workflow) if found.is_empty() => Ok(workflow),
+        Ok(_) | Err(_) => Err(found),
+    }
+}
+
+/// JSON Schema takes `1.0` for a whole number, the types do not.
+fn plain(problem: &Problem) -> Problem {
+    match problem.message.starts_with("invalid type: floating point") {
+        true => {
+            Problem { message: "must be a whole number, without `.0`".into(), ..problem.clone() }
+        }
+        false => problem.clone(),
+    }
+}
+
+/// `text` with its control characters written out.
+fn printable(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() };
+    text.chars().map(shown).collect()
 }
 
 /// JSON is YAML, so one parser reads both.
@@ -165,32 +207,14 @@ fn read<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
     serde_saphyr::from_str_with_options(text, serde_saphyr::options! { strict_booleans: true })
 }
 
-fn malformed(path: &Path, text: &str, error: Error) -> DefinitionError {
-    let error = match read::<Requests>(text) {
-        Err(closer) if Messages::of(&closer) == Messages::of(&error) => closer,
-        Ok(_) | Err(_) => error,
-    };
-    let message = Messages::of(&error);
-    // The library says message and place above the lines and the message once more below them; here
-    // both stand in front, once, as with every other error.
-    let name = path.display().to_string();
-    let options = serde_saphyr::render_options! { formatter: &Messages, source_name: Some(&name) };
-    let rendered = error.render_with_options(options);
-    let lines = rendered.lines().skip_while(|line| line.trim() != "|");
-    let lines =
-        lines.map(|line| format!("\n{}", line.trim_end_matches(&message).trim_end())).collect();
-    let place = error.location().filter(|location| *location != Location::UNKNOWN).map(Place::of);
-    DefinitionError::Malformed { path: path.to_owned(), place, message, lines }
+fn not_yaml(error: &Error) -> Found {
+    let message = error.without_snippet().render_with_formatter(&Messages);
+    let problem = Problem { at: String::new(), message, hint: None };
+    Found { problem, place: error.location().and_then(Place::of) }
 }
 
 /// The library's messages in the words of YAML's users, without the place.
 struct Messages;
-
-impl Messages {
-    fn of(error: &Error) -> String {
-        error.without_snippet().render_with_formatter(&Self)
-    }
-}
 
 impl MessageFormatter for Messages {
     fn localizer(&self) -> &dyn Localizer {
@@ -203,16 +227,6 @@ impl MessageFormatter for Messages {
             Error::DuplicateMappingKey { key: Some(key), .. } => {
                 format!("key `{key}` is there twice").into()
             }
-            Error::InvalidScalar { ty: "u32", .. } => {
-                "expected a whole number, not negative".into()
-            }
-            Error::Unexpected { expected: "mapping start", .. } => {
-                "expected keys with values".into()
-            }
-            Error::Unexpected { expected: "sequence start", .. } => {
-                "expected a list, as `[a, b]`".into()
-            }
-            Error::Unexpected { expected: "string scalar", .. } => "expected a single value".into(),
             _ => UserMessageFormatter.format_message(error),
         }
     }
@@ -222,143 +236,6 @@ impl Localizer for Messages {
     fn attach_location<'a>(&self, message: Cow<'a, str>, _: Location) -> Cow<'a, str> {
         message
     }
-}
-
-/// The texts of all requests, each read as a template of its own: a broken expression is found at
-/// its own place, and not at the start of the request's body, which is read as one value.
-#[derive(Deserialize)]
-struct Requests {
-    #[serde(rename = "steps")]
-    _steps: IndexMap<String, RequestOfStep>,
-}
-
-#[derive(Deserialize)]
-struct RequestOfStep {
-    #[serde(rename = "request")]
-    _request: Texts,
-    #[serde(rename = "undo")]
-    _undo: Option<Texts>,
-}
-
-struct Texts;
-
-impl<'de> Deserialize<'de> for Texts {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Self)
-    }
-}
-
-impl<'de> Visitor<'de> for Texts {
-    type Value = Self;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a request")
-    }
-
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Self, E> {
-        match Template::parse(text.into()).problems().first() {
-            None => Ok(self),
-            Some((_, problem)) => Err(E::custom(problem)),
-        }
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
-        while map.next_entry::<IgnoredAny, Self>()?.is_some() {}
-        Ok(self)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self, A::Error> {
-        while items.next_element::<Self>()?.is_some() {}
-        Ok(self)
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_unit<E>(self) -> Result<Self, E> {
-        Ok(self)
-    }
-}
-
-/// Just enough of a definition to know where its keys are: those of maps in maps, and no lists.
-#[derive(Debug, Default)]
-struct Outline(IndexMap<String, Spanned<Outline>>);
-
-impl<'de> Deserialize<'de> for Outline {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(OutlineVisitor)
-    }
-}
-
-struct OutlineVisitor;
-
-impl<'de> Visitor<'de> for OutlineVisitor {
-    type Value = Outline;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("anything")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Outline, A::Error> {
-        let mut keys = IndexMap::new();
-        while let Some((key, value)) = map.next_entry()? {
-            keys.insert(key, value);
-        }
-        Ok(Outline(keys))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Outline, A::Error> {
-        while items.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Outline::default())
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Outline, E> {
-        Ok(Outline::default())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Outline, E> {
-        Ok(Outline::default())
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Outline, E> {
-        Ok(Outline::default())
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Outline, E> {
-        Ok(Outline::default())
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Outline, E> {
-        Ok(Outline::default())
-    }
-
-    fn visit_unit<E>(self) -> Result<Outline, E> {
-        Ok(Outline::default())
-    }
-}
-
-/// Where the key is that a problem is about, as `steps.charge.after`: as deep as the file has it.
-fn place(outline: &Outline, at: &str) -> Option<Place> {
-    let (mut here, mut found) = (outline, None);
-    for key in at.split('.') {
-        let Some(next) = here.0.get(key) else { break };
-        found = Some(Place::of(next.referenced));
-        here = &next.value;
-    }
-    found
 }
 
 #[cfg(test)]

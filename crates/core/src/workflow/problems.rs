@@ -6,7 +6,7 @@ use super::{
     Callback, Duration, ForEach, Problem, StepDefinition, Template, Trigger, Work, Workflow,
     wait_until,
 };
-use crate::{limits, messages::Action, names::StepName, recovery::Recovery};
+use crate::{hint, limits, messages::Action, names::StepName, recovery::Recovery};
 
 /// The names that every expression of a step can begin with.
 const EVERYWHERE: [&str; 2] = ["input", "task"];
@@ -67,7 +67,17 @@ struct Place<'p> {
 
 impl Checker<'_> {
     fn say(&mut self, at: impl Into<String>, message: impl Into<String>) {
-        self.found.push(Problem { at: at.into(), message: message.into() });
+        self.hint(at, message, None);
+    }
+
+    fn hint(&mut self, at: impl Into<String>, message: impl Into<String>, hint: Option<String>) {
+        self.found.push(Problem { at: at.into(), message: message.into(), hint });
+    }
+
+    /// The step that may have been meant by an unknown name; or else all there are.
+    fn meant(&self, name: &StepName) -> Option<String> {
+        let known: Vec<_> = self.workflow.steps.keys().map(StepName::as_str).collect();
+        hint::instead_of(name.as_str(), known)
     }
 
     fn check(&mut self) {
@@ -116,13 +126,18 @@ impl Checker<'_> {
                 self.say(format!("trigger.{key}"), format!("must have from 1 to {max} characters"));
             }
         }
+        if !trigger.task_id.source().is_string() {
+            self.say("trigger.task_id", "must be a text");
+        }
         for (key, template) in [("task_id", &trigger.task_id), ("input", &trigger.input)] {
             let at = format!("trigger.{key}");
             self.check_syntax(template, &at);
-            let reads = template.reads();
-            let others = reads.names.iter().filter(|name| **name != "event").copied();
-            for name in others.chain((!reads.steps.is_empty()).then_some("steps")) {
-                self.say(at.clone(), format!("`{name}`: a trigger reads nothing but `event`"));
+            for (inside, reads) in template.reads_by_place() {
+                let others = reads.names.iter().filter(|name| **name != "event").copied();
+                for name in others.chain((!reads.steps.is_empty()).then_some("steps")) {
+                    let message = format!("`{name}`: a trigger reads nothing but `event`");
+                    self.say(format!("{at}{inside}"), message);
+                }
             }
         }
     }
@@ -177,17 +192,13 @@ impl Checker<'_> {
 
     fn check_after(&mut self, name: &StepName, step: &StepDefinition) {
         let mut seen = BTreeSet::new();
-        for other in &step.after {
+        for (n, other) in step.after.iter().enumerate() {
+            let at = format!("steps.{name}.after.{n}");
             if !self.workflow.steps.contains_key(other) {
-                let known: Vec<_> = self.workflow.steps.keys().map(StepName::as_str).collect();
-                let known = known.join(", ");
-                self.say(
-                    format!("steps.{name}.after"),
-                    format!("there is no step `{other}`; there are {known}"),
-                );
+                self.hint(&at, format!("there is no step `{other}`"), self.meant(other));
             }
             if !seen.insert(other) {
-                self.say(format!("steps.{name}.after"), format!("`{other}` is named twice"));
+                self.say(&at, format!("`{other}` is named twice"));
             }
         }
     }
@@ -204,13 +215,14 @@ impl Checker<'_> {
         let kind = match said.as_slice() {
             [kind] => *kind,
             [] => {
-                let message = "says nothing to do: it needs an `agent`, a `wait` or a `workflow`";
-                return self.say(format!("steps.{name}"), message);
+                let hint = Some("it needs an `agent`, a `wait` or a `workflow`".to_owned());
+                return self.hint(format!("steps.{name}"), "says nothing to do", hint);
             }
             several => {
                 let several = several.join("` and `");
-                let message = format!("`{several}`: a step does one thing; make it several steps");
-                return self.say(format!("steps.{name}"), message);
+                let hint = Some("make it several steps".to_owned());
+                let message = format!("a step does one thing, not `{several}`");
+                return self.hint(format!("steps.{name}"), message, hint);
             }
         };
         if kind == "agent" && step.request.is_none() {
@@ -226,7 +238,7 @@ impl Checker<'_> {
             ("request", step.request.is_some(), calls),
             ("callback", step.callback.is_some(), calls),
             ("idempotent", !step.idempotent, calls),
-            ("undo.request", undo_request == Some(true), calls),
+            ("undo.request", undo_request == Some(true) && kind != "wait", calls),
             ("for_each", step.for_each.is_some(), both),
             ("complete_within", step.complete_within.is_some(), both),
             ("recovery", step.recovery != Recovery::default(), both),
@@ -246,10 +258,11 @@ impl Checker<'_> {
         if let Some(heartbeat) = heartbeat {
             self.check_within(&at("heartbeat"), *heartbeat, *within);
         }
-        let mut templates = step.request.iter().flat_map(|request| request.templates());
-        if !templates.any(|template| template.reads().names.contains("callback")) {
-            let message = "nobody could answer: the request does not hand out `callback.token`";
-            self.say(format!("steps.{name}.callback"), message);
+        let Some(request) = &step.request else { return };
+        if !request.templates().any(|template| template.reads().names.contains("callback")) {
+            let message = "nobody could answer: the request does not hand out the token";
+            let hint = Some("put `${ callback.token }` into `request`".to_owned());
+            self.hint(format!("steps.{name}.callback"), message, hint);
         }
     }
 
@@ -269,8 +282,8 @@ impl Checker<'_> {
         let place = |key: &str| Place { at: at(key), step: Some(name), own, names: names.clone() };
         match definition.work {
             Work::Call { request, .. } => {
-                if !request.path.source().is_string() {
-                    self.say(at("request.path"), "must be a text that starts with `/`");
+                if let Some(problem) = request.path.path_problem() {
+                    self.say(at("request.path"), problem);
                 }
                 self.check_template(&request.path, &place("request.path"));
                 if let Some(body) = &request.body {
@@ -298,35 +311,42 @@ impl Checker<'_> {
 
     fn check_expression(&mut self, template: &Template, place: &Place<'_>) {
         if template.problems().is_empty() && !template.is_expression() {
-            self.say(place.at.clone(), "must be one expression, as `${ input.items }`");
+            let example =
+                if place.at.ends_with(".when") { "input.amount > 0" } else { "input.items" };
+            let hint = Some(format!("write `${{ {example} }}`, say"));
+            self.hint(place.at.clone(), "must be one expression and nothing else", hint);
         }
         self.check_template(template, place);
     }
 
     fn check_template(&mut self, template: &Template, place: &Place<'_>) {
         self.check_syntax(template, &place.at);
-        for name in &template.reads().names {
-            if EVERYWHERE.contains(name) || place.names.contains(name) {
-                continue;
+        for (inside, reads) in template.reads_by_place() {
+            let at = format!("{}{inside}", place.at);
+            for name in &reads.names {
+                if EVERYWHERE.contains(name) || place.names.contains(name) {
+                    continue;
+                }
+                let only = match *name {
+                    "item" => "of a step with `for_each`, in its request, input and undo",
+                    "callback" => "of a step with `callback`, in its request",
+                    _ => "of a `trigger`",
+                };
+                self.say(&at, format!("`{name}`: there is one only {only}"));
             }
-            let only = match *name {
-                "item" => "of a step with `for_each`, in its request, input and undo",
-                "callback" => "of a step with `callback`, in its request",
-                _ => "of a `trigger`",
-            };
-            self.say(place.at.clone(), format!("`{name}`: there is one only {only}"));
-        }
-        for read in &template.reads().steps {
-            self.check_read(read, place);
+            for read in &reads.steps {
+                self.check_read(read, &at, place);
+            }
         }
     }
 
-    fn check_read(&mut self, read: &StepName, place: &Place<'_>) {
-        let at = place.at.clone();
+    fn check_read(&mut self, read: &StepName, at: &str, place: &Place<'_>) {
         if !self.workflow.steps.contains_key(read) {
-            return self.say(at, format!("`steps.{read}.output`: there is no step `{read}`"));
+            let message = format!("`steps.{read}.output`: there is no step `{read}`");
+            return self.hint(at, message, self.meant(read));
         }
         let Some(step) = place.step else { return };
+<<<<<<< HEAD
         let comes_before = self.before.get(step).is_some_and(|before| before.contains(read));
         let is_own = place.own && read == step;
         if !(comes_before || is_own) {
@@ -336,34 +356,63 @@ impl Checker<'_> {
                     "`steps.{read}.output`: step `{read}` does not come before this one; name it in `after`"
                 ),
             );
+=======
+        let before = self.before.get(step);
+        // After a step that does not exist, whatever was meant may have been named.
+        if before.is_some_and(|all| all.iter().any(|name| !self.workflow.steps.contains_key(*name)))
+        {
+            return;
+        }
+        let comes_before = before.is_some_and(|before| before.contains(read));
+        if !(comes_before || place.own && read == step) {
+            let message = match read == step {
+                true => format!("`steps.{read}.output`: a step has no output before it is done"),
+                false => {
+                    format!("`steps.{read}.output`: step `{read}` does not come before this one")
+                }
+            };
+            let hint = (read != step).then(|| format!("add `{read}` to `after`"));
+            self.hint(at, message, hint);
+>>>>>>> check
         }
     }
 
     fn check_syntax(&mut self, template: &Template, at: &str) {
         for (inside, problem) in template.problems() {
-            self.say(format!("{at}{inside}"), problem.to_string());
+            self.hint(format!("{at}{inside}"), problem.to_string(), problem.hint());
         }
     }
 
     fn check_within(&mut self, at: &str, given: Duration, max: Duration) {
         if given < limits::WITHIN_MIN || given > max {
-            let least = limits::WITHIN_MIN.as_millis();
-            let max = humantime::format_duration(max);
-            self.say(at, format!("must be from {least}ms to {max}"));
+            let (least, day) = (limits::WITHIN_MIN.as_millis(), 24 * 3600);
+            let max = match max.as_secs() {
+                secs if secs % day == 0 => format!("{}d", secs / day),
+                _ => humantime::format_duration(max).to_string(),
+            };
+            let message = format!("must be from {least}ms to {max}");
+            if !self.is_of_defaults(at, &message) {
+                self.say(at, message);
+            }
+        }
+    }
+
+    fn check_recovery(&mut self, at: &str, recovery: &Recovery, action: Action) {
+        for (key, message) in recovery.problems(action) {
+            let at = format!("{at}.{key}");
+            if !self.is_of_defaults(&at, &message) {
+                self.say(at, message);
+            }
         }
     }
 
     /// What a step has from the defaults is said of the defaults.
-    fn check_recovery(&mut self, at: &str, recovery: &Recovery, action: Action) {
-        for (key, message) in recovery.problems(action) {
-            let rest = at.strip_prefix("steps.").and_then(|rest| rest.split_once('.'));
-            let default = rest.map(|(_, of)| format!("defaults.{of}.{key}"));
-            let is_known =
-                |known: &Problem| Some(&known.at) == default.as_ref() && known.message == message;
-            if !self.found.iter().any(is_known) {
-                self.say(format!("{at}.{key}"), message);
-            }
-        }
+    fn is_of_defaults(&self, at: &str, message: &str) -> bool {
+        let rest = at.strip_prefix("steps.").and_then(|rest| rest.split_once('.'));
+        let default = rest.map(|(_, of)| format!("defaults.{of}"));
+        self.found
+            .iter()
+            .any(|known| Some(&known.at) == default.as_ref() && known.message == message)
     }
 }
 

@@ -1,0 +1,308 @@
+//! What bounds an expression: its nesting, its work and what it gives.
+
+#![expect(clippy::disallowed_methods, reason = "the tests measure, what is tested has no clock")]
+
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::{
+    limits,
+    template::{Scope, Template},
+};
+
+/// The input of the worst cases: about as large as a document can be, in the ways it can be large.
+fn large_input() -> Value {
+    let orders: Vec<_> = (0..1_500)
+        .map(|n| json!({ "sku": format!("s{n}"), "price": n, "lines": [1, 2, 3], "of": n % 7 }))
+        .collect();
+    json!({
+        "numbers": vec![0; 60_000],
+        "orders": orders,
+        "few": vec![1; 37],
+        "text": "x".repeat(limits::DOCUMENT_BYTES_MAX - 100),
+    })
+}
+
+fn render(expression: &str, input: &Value) -> Result<Value, String> {
+    let template = Template::parse(json!(format!("${{ {expression} }}")));
+    if let Some((_, problem)) = template.problems().first() {
+        return Err(problem.to_string());
+    }
+    let scope = Scope { input: Some(input), ..Scope::default() };
+    template.render(scope).map_err(|error| error.to_string())
+}
+
+fn repeat(open: &str, inner: &str, close: &str, times: usize) -> String {
+    format!("{}{inner}{}", open.repeat(times), close.repeat(times))
+}
+
+/// The longest and deepest of each kind within the limit on characters.
+fn longest() -> Vec<String> {
+    let deep = limits::EXPRESSION_DEPTH_MAX;
+    let wide = |sign: &str| format!("1{}", format!("{sign}1").repeat(490 / sign.len()));
+    vec![
+        repeat("(", "1", ")", deep),
+        repeat("[", "1", "]", deep),
+        repeat("{1:", "1", "}", deep),
+        repeat("size(", "'x'", ")", deep),
+        repeat("[1].map(a,", "1", ")", deep),
+        repeat("[1].filter(a,[1].all(b,", "true", "))", deep / 2),
+        repeat("(1+", &wide("+").chars().take(800).collect::<String>(), "+1)", deep),
+        repeat("(true?[1].map(x,", "1", "):[2])", deep / 2),
+        wide("+"),
+        wide("=="),
+        wide(" in "),
+        format!("true{}", "&&true".repeat(160)),
+        format!("{}1", "-".repeat(980)),
+        format!("{}true", "!".repeat(980)),
+        format!("{}1", "true?1:".repeat(140)),
+        format!("input{}", ".a".repeat(480)),
+        format!("input{}", "[0]".repeat(320)),
+        format!("input{}", ".size()".repeat(140)),
+        format!("[1]{}", ".map(a,a)".repeat(105)),
+        "(".repeat(990),
+        "[".repeat(990),
+        "{".repeat(990).replace('{', "{1:"),
+        "'".repeat(990),
+    ]
+}
+
+#[test]
+fn the_longest_and_deepest_expressions_end_in_a_value_or_an_error() {
+    let input = json!({ "a": 1 });
+    // Less stack than any thread of a runtime has.
+    let worker = std::thread::Builder::new().stack_size(512 * 1024);
+    let work = worker.spawn(move || {
+        for expression in longest() {
+            let began = Instant::now();
+            let _ = render(&expression, &input);
+            assert!(began.elapsed() < Duration::from_secs(5), "{expression}");
+        }
+    });
+    work.unwrap().join().unwrap();
+}
+
+#[test]
+fn brackets_nest_up_to_a_limit() {
+    let input = json!(null);
+    let deep = limits::EXPRESSION_DEPTH_MAX;
+    assert_eq!(render(&repeat("(", "1", ")", deep), &input), Ok(json!(1)));
+    assert_eq!(
+        render(&repeat("(", "1", ")", deep + 1), &input),
+        Err("an expression with brackets in each other 17 deep; the limit is 16".to_owned())
+    );
+    let quoted = format!("'{}'", "(".repeat(50));
+    assert_eq!(render(&quoted, &input), Ok(json!("(".repeat(50))));
+}
+
+/// Each with whether it is let through. A debug build on a busy machine takes up to a second for the
+/// worst of them, a release build hundredths.
+#[test]
+fn no_expression_runs_for_long_whatever_it_reads() {
+    let input = large_input();
+    let cat = |part: &str, times| vec![part; times].join("+");
+    for (expression, is_fine) in [
+        ("input.numbers.map(a, a + 1)".to_owned(), true),
+        ("input.numbers.filter(a, a == 0)".to_owned(), true),
+        ("input.numbers.all(a, a == 0)".to_owned(), true),
+        ("input.orders.map(o, o.price > 3 ? o.price : 0)".to_owned(), true),
+        ("input.orders.filter(o, o.lines.exists(l, l == 2)).map(o, o.sku)".to_owned(), true),
+        ("input.few.map(a, input.few.map(b, a * b))".to_owned(), true),
+        ("input.few.map(a, input.few.map(b, input.few.map(c, 1)))".to_owned(), true),
+        ("input.few.map(a, input.few.map(b, input.few.map(c, input.few)))".to_owned(), false),
+        ("input.orders.map(a, input.orders.map(b, b))".to_owned(), false),
+        ("input.orders.map(a, input.orders.filter(b, b.of == a.of))".to_owned(), false),
+        ("input.numbers.map(a, input.numbers)".to_owned(), false),
+        ("input.orders.all(o, input.text != input.text + 'x')".to_owned(), false),
+        ("input.orders.all(o, o.sku.matches('^s[0-9]+$'))".to_owned(), false),
+        ("input.few.all(o, 'x'.matches('[^a-z]{18}') || true)".to_owned(), true),
+        (cat("input.numbers", 70), false),
+        (cat("input.text", 80), false),
+        ("input.numbers.map(a, string(1e300 * 1e8 + a))".to_owned(), false),
+        (format!("input.numbers.map(a, [{}])", vec!["a"; 400].join(",")), false),
+    ] {
+        let began = Instant::now();
+        let rendered = render(&expression, &input);
+        let took = began.elapsed();
+        assert_eq!(rendered.is_ok(), is_fine, "{expression}: {:?}", rendered.err());
+        assert!(took < Duration::from_secs(5), "{expression}: {took:?}");
+    }
+}
+
+#[test]
+fn what_would_take_too_long_is_said_without_values() {
+    let input = large_input();
+    assert_eq!(
+        render("input.numbers.map(a, input.numbers)", &input),
+        Err("expression `input.numbers.map(a, input.numbers)`: may take more than 2000000 steps over \
+             this task's values"
+            .to_owned())
+    );
+    let nine = Template::parse(json!(vec!["${ input.text }"; 9]));
+    let scope = Scope { input: Some(&input), ..Scope::default() };
+    assert_eq!(
+        nine.render(scope).unwrap_err().to_string(),
+        "expression `input.text`: makes the whole larger than 1048576 bytes"
+    );
+}
+
+#[test]
+fn all_the_expressions_of_a_template_share_one_budget() {
+    let input = large_input();
+    let scope = Scope { input: Some(&input), ..Scope::default() };
+    let sum = "${ input.numbers.all(a, a == 0) }";
+    assert!(Template::parse(json!([sum])).render(scope).is_ok());
+    let error = Template::parse(json!(vec![sum; 5])).render(scope).unwrap_err().to_string();
+    assert!(error.contains("may take more than"), "{error}");
+}
+
+#[test]
+fn only_what_an_expression_names_is_counted() {
+    let mut input = large_input();
+    input["amount"] = json!(20);
+    let many = vec!["${ input.amount * 2 }"; 1_000];
+    let scope = Scope { input: Some(&input), ..Scope::default() };
+    let rendered = Template::parse(json!(many)).render(scope).unwrap();
+    assert_eq!(rendered[999], json!(40));
+}
+
+#[test]
+fn what_is_named_is_found_wherever_it_is() {
+    let input = json!({ "a": { "b": [1, 2], "c": "x" }, "n": 1 });
+    for (expression, value) in [
+        ("has(input.a.b)", json!(true)),
+        ("has(input.a.d)", json!(false)),
+        ("has(input.x)", json!(false)),
+        ("[input.a.c, input.a]", json!(["x", { "b": [1, 2], "c": "x" }])),
+        ("input.a.b[1] + input.n", json!(3)),
+        ("input['a'].b.size()", json!(2)),
+        ("[1].map(input, input + 1)", json!([2])),
+        ("size(input.a.b.map(input, input))", json!(2)),
+    ] {
+        assert_eq!(render(expression, &input), Ok(value), "{expression}");
+    }
+    for expression in ["input.x + 1", "input.a.x + 1", "input.a.c.d + 1", "input.a.b.d + 1"] {
+        let told = render(expression, &input).unwrap_err();
+        assert!(told.starts_with(&format!("expression `{expression}`: ")), "{told}");
+    }
+}
+
+#[test]
+fn a_pattern_is_a_small_text() {
+    let input = json!({ "p": "x" });
+    assert_eq!(render("'abc'.matches('^[a-c]+$')", &input), Ok(json!(true)));
+    for (expression, error) in [
+        ("'x'.matches(input.p)", "the pattern of `matches` must be a text in quotes"),
+        ("'x'.matches('(')", "the pattern is not a regular expression (RE2)"),
+        ("'x'.matches('\\\\w{500}')", "the pattern is too large once it is compiled"),
+    ] {
+        assert_eq!(render(expression, &input), Err(format!("expression `{expression}`: {error}")));
+    }
+}
+
+/// Texts made of what expressions are made of.
+fn expression_like() -> impl Strategy<Value = String> {
+    let word = prop::sample::select(vec![
+        "input",
+        "item",
+        "steps.a.output",
+        "task.id",
+        "a",
+        "b",
+        ".",
+        ".map(a,",
+        ".filter(b,",
+        ".all(a,",
+        "has(",
+        "size(",
+        "string(",
+        "matches('",
+        "(",
+        ")",
+        "[",
+        "]",
+        "{",
+        "}",
+        "'",
+        "\"",
+        "\\",
+        "+",
+        "-",
+        "*",
+        "/",
+        "%",
+        "==",
+        "&&",
+        "||",
+        "!",
+        "?",
+        ":",
+        ",",
+        "1",
+        "1u",
+        "1.5",
+        "9223372036854775807",
+        "0x7",
+        "true",
+        "null",
+        "b'x'",
+        "r'x'",
+        "'''",
+        " ",
+        "in",
+        "ü",
+        "\u{0}",
+        "Foo{a: 1}",
+        "optional.of(",
+        "dyn(",
+        "type(",
+        "timestamp(",
+        "duration(",
+        ".?a",
+        "[?0]",
+        "//",
+        "as",
+        "package",
+    ]);
+    prop::collection::vec(word, 0..40).prop_map(|words| words.concat())
+}
+
+fn json_like() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(json!(null)),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        "secret[a-z]{0,4}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 32, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::vec(("[ab]", inner), 0..4)
+                .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_expression_panics_and_no_error_shows_a_value(
+        expression in expression_like(),
+        input in json_like(),
+    ) {
+        if let Err(error) = render(&expression, &input) {
+            prop_assert!(!error.contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn no_text_panics(text in any::<String>()) {
+        let template = Template::parse(json!({ "a": [text.clone(), format!("${{{text}}}")] }));
+        let _ = template.render(Scope::default());
+        let _ = template.render_path(Scope::default());
+    }
+}

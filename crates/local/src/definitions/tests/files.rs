@@ -1,0 +1,308 @@
+//! Files as a whole: YAML, JSON, places, sizes.
+
+use steward_core::{recovery::Then, workflow::Method};
+
+use super::*;
+
+#[test]
+fn a_definition_of_this_kind_is_read() {
+    assert_eq!(parse(Path::new("x.yaml"), DEFINITION).unwrap().steps.len(), 2);
+}
+
+#[test]
+fn the_definition_that_ships_is_read_from_its_file() {
+    let workflow = read_file(&repository().join("workflows/order.yaml")).unwrap();
+    let steps: Vec<_> = workflow.steps.keys().map(|name| name.as_str()).collect();
+    assert_eq!((workflow.name.as_str(), workflow.version), ("order", 2));
+    assert_eq!(steps, ["reserve", "charge", "ship"]);
+    assert!(read_dir(&repository().join("workflows")).unwrap().contains(&workflow));
+}
+
+#[test]
+fn every_step_of_the_drone_delivery_that_makes_something_can_take_it_back() {
+    let workflow = read_file(&repository().join("workflows/drone-delivery.yaml")).unwrap();
+    assert_eq!((workflow.name.as_str(), workflow.version), ("drone-delivery", 1));
+    for (name, step) in &workflow.steps {
+        let makes = step.request.as_ref().unwrap().method == Method::Put;
+        assert_eq!(makes, step.undo.is_some(), "{name}");
+        assert_eq!(step.recovery.then, Then::Undo, "{name}");
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let error = read_file(Path::new("workflows/none.yaml")).unwrap_err();
+    assert_eq!(error.to_string(), "workflows/none.yaml");
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert_eq!(cause, "No such file or directory (os error 2)");
+}
+
+#[test]
+fn json_is_read_as_well_and_its_mistakes_have_places() {
+    let yaml = parse(Path::new("x"), DEFINITION).unwrap();
+    let json = serde_json::to_string_pretty(&yaml).unwrap();
+    for text in [json.clone(), json.replace("  ", "\t")] {
+        assert_eq!(parse(Path::new("x"), &text).unwrap(), yaml);
+    }
+    let wrong = r#"{ "name": "order", "version": 0,
+  "steps": { "charge": { "agnet": "payment", "request": { "path": "/${ inptu.x }" } } } }"#;
+    assert_eq!(
+        told_of(wrong),
+        text(
+            "
+1:31: version: must be at least 1
+2:26: steps.charge: unknown key `agnet`; did you mean `agent`?
+2:67: steps.charge.request.path: expression `inptu.x`: unknown name `inptu`; did you mean `input`?"
+        )
+    );
+}
+
+#[test]
+fn what_is_published_is_read_again_as_it_was() {
+    let text = "
+name: order
+version: 1
+defaults: { complete_within: 5s, recovery: { extended_wait: { wait: 1m }, attempts: 7 } }
+steps:
+  a: { agent: x, request: { path: / } }
+  b: { agent: x, request: { path: / }, complete_within: null, recovery: null }
+  c: { agent: x, request: { path: / }, recovery: { extended_wait: null, attempts: null } }
+";
+    let workflow = parse(Path::new("x"), text).unwrap();
+    let written = serde_json::to_string(&workflow).unwrap();
+    assert_eq!(parse(Path::new("x"), &written).unwrap(), workflow);
+    let attempts: Vec<_> = workflow.steps.values().map(|step| step.recovery.attempts.0).collect();
+    assert_eq!(attempts, [7, 3, 3]);
+    let waits = workflow.steps.values().map(|step| step.recovery.extended_wait.is_some());
+    assert_eq!(waits.collect::<Vec<_>>(), [true, false, false]);
+}
+
+#[test]
+fn a_country_code_is_no_boolean() {
+    let body = "{ country: NO, gift: true }";
+    let workflow = parse(Path::new("x"), &DEFINITION.replace("${ task.id }", body)).unwrap();
+    let body = workflow.steps["charge"].request.as_ref().unwrap().body.as_ref().unwrap().source();
+    assert_eq!(body["order"], serde_json::json!({ "country": "NO", "gift": true }));
+}
+
+#[test]
+fn anchors_spare_repetition() {
+    let text = "
+name: order
+version: 1
+steps:
+  a: { agent: x, recovery: &often { attempts: 9, atempts: 1 }, request: &root { path: / } }
+  b: { agent: x, recovery: *often, request: *root }
+";
+    assert_eq!(
+        told_of(text),
+        text_of_two(
+            "5:50: steps.a.recovery: unknown key `atempts`; did you mean `attempts`?",
+            "6:28: steps.b.recovery: unknown key `atempts`; did you mean `attempts`?"
+        )
+    );
+    assert_eq!(told_of(&text.replace(", atempts: 1", "")), "");
+}
+
+fn text_of_two(first: &str, second: &str) -> String {
+    format!("{first}\n{second}")
+}
+
+#[test]
+fn all_mistakes_are_told_at_once_each_at_its_place() {
+    let wrong = "
+name: Order
+version: 1
+complete_witin: 10m
+retention: 5
+steps:
+  reserve:
+    agent: inventory
+    complete_within: soon
+    recovery: { atempts: 500, then: unod }
+    request:
+      path: /reservations
+      body:
+        list: [a, \"${ inptu.x }\"]
+  charge:
+    agnt: payment
+    after: [reserv, reserve, A b]
+    request:
+      body: ${ steps.shop.output }
+  ship: 7
+  empty: {}
+";
+    assert_eq!(
+        told_of(wrong),
+        text(
+            "
+2:7: name: `Order` is not a valid name: a lower-case letter, then lower-case letters, digits, `-` and `_`, at most 40 characters; did you mean `order`?
+4:1: unknown key `complete_witin`; did you mean `complete_within`?
+5:12: retention: must be a text, not a number; a duration has a unit, as `90s` or `15m`
+9:22: steps.reserve.complete_within: `soon` is not a duration; write a number and its unit, as `90s`, `15m`, `2h`, `1d 12h`
+10:17: steps.reserve.recovery: unknown key `atempts`; did you mean `attempts`?
+10:26: steps.reserve.recovery.attempts: must be from 1 to 100
+10:37: steps.reserve.recovery.then: must be one of `alert`, `undo`; did you mean `undo`?
+14:19: steps.reserve.request.body.list.1: expression `inptu.x`: unknown name `inptu`; did you mean `input`?
+16:5: steps.charge: unknown key `agnt`; did you mean `agent`?
+17:13: steps.charge.after.0: there is no step `reserv`; did you mean `reserve`?
+17:30: steps.charge.after.2: `A b` is not a valid name: a lower-case letter, then lower-case letters, digits and `_`, at most 40 characters; did you mean `a_b`?
+18:5: steps.charge.request: missing key `path`
+19:13: steps.charge.request.body: `steps.shop.output`: there is no step `shop`; did you mean `ship`?
+20:9: steps.ship: must be keys with values, not a number
+21:3: steps.empty: says nothing to do; it needs an `agent`, a `wait` or a `workflow`"
+        )
+    );
+}
+
+#[test]
+fn a_mistake_is_not_told_again_by_what_follows_from_it() {
+    for (from, to, expected) in [
+        ("agent: payment", "agent: 5", "10:12: steps.charge.agent: must be a text, not a number"),
+        (
+            "path: /charges",
+            "path: [a]",
+            "14:13: steps.charge.request.path: must be a text, not a list",
+        ),
+        (
+            "steps:\n",
+            "steps: none\nsetps:\n",
+            "3:8: steps: must be keys with values, not a text\n4:1: unknown key `setps`; did you mean `steps`?",
+        ),
+        (
+            "after: [reserve]",
+            "after: reserve",
+            "11:12: steps.charge.after: must be a list, not a text; write it as `[a, b]`",
+        ),
+        (
+            "name: order",
+            "title: order",
+            "1:1: missing key `name`\n1:1: unknown key `title`; there are `name`, `version`, `description`, `input`, `trigger`, `complete_within`, `overdue`, `retention`, `lifecycle_events`, `defaults`, `steps` and `output`",
+        ),
+    ] {
+        assert_eq!(told(from, to), expected, "{to}");
+    }
+}
+
+#[test]
+fn a_place_has_the_bytes_that_are_meant() {
+    let text = DEFINITION.replace("order\n", "order # Übung\n").replace("attempts", "atempts");
+    let Err(DefinitionError::Invalid { text, found, .. }) = parse(Path::new("x"), &text) else {
+        panic!("it is read");
+    };
+    let bytes = found[0].place.as_ref().unwrap().bytes.clone();
+    assert_eq!(&text[bytes], "atempts");
+}
+
+#[test]
+fn a_step_that_is_there_twice_is_refused() {
+    assert_eq!(told("  charge:", "  reserve:"), "9:3: key `reserve` is there twice");
+    assert_eq!(
+        told("agent: payment", "agent: payment\n    agent: x"),
+        "11:5: key `agent` is there twice"
+    );
+}
+
+#[test]
+fn a_broken_expression_is_found_at_its_own_place() {
+    for (to, expected) in [
+        (
+            "${ inptu.amount }",
+            "17:17: steps.charge.request.body.amount: expression `inptu.amount`: unknown name `inptu`; did you mean `input`?",
+        ),
+        (
+            "${ x }",
+            "17:17: steps.charge.request.body.amount: expression `x`: unknown name `x`; there are `input`, `steps`, `task`, and in their places `item`, `callback` and `event`",
+        ),
+        (
+            "${ input.amount",
+            "17:17: steps.charge.request.body.amount: `${ input.amount`: `${` is never closed; close it with `}`, or write `$${` for a plain `${`",
+        ),
+        (
+            "[1, { a: '${ input.amount + }' }]",
+            "17:26: steps.charge.request.body.amount.1.a: expression `input.amount +`: Syntax error: mismatched input '<EOF>'",
+        ),
+        (
+            "${ steps.reserve }",
+            "17:17: steps.charge.request.body.amount: expression `steps.reserve`: of `steps`, there is only `steps.<name>.output`; write `steps.charge.output.id`, say",
+        ),
+        (
+            "${ 'x'.matches('(') }",
+            "17:17: steps.charge.request.body.amount: expression `'x'.matches('(')`: the pattern is not a regular expression (RE2)",
+        ),
+        (
+            "${ 'x'.matches(input.p) }",
+            "17:17: steps.charge.request.body.amount: expression `'x'.matches(input.p)`: the pattern of `matches` must be a text in quotes",
+        ),
+        (
+            "${ ((((((((((((((((( 1 ))))))))))))))))) }",
+            "17:17: steps.charge.request.body.amount: an expression with brackets in each other 17 deep; the limit is 16",
+        ),
+        (
+            "${ steps.charge.output }",
+            "17:17: steps.charge.request.body.amount: `steps.charge.output`: a step has no output before it is done",
+        ),
+    ] {
+        assert_eq!(told("${ input.amount }", to), expected, "{to}");
+    }
+    let long = format!("${{ {} }}", "1+".repeat(600));
+    assert_eq!(
+        told("${ input.amount }", &long),
+        "17:17: steps.charge.request.body.amount: an expression of 1200 characters; the limit is 1000"
+    );
+}
+
+#[test]
+fn a_template_that_is_wrong_as_a_whole_is_found_where_it_starts() {
+    let deep = format!("{}{}", "[".repeat(33), "]".repeat(33));
+    assert_eq!(
+        told("${ input.amount }", &deep),
+        "15:7: steps.charge.request.body: nested deeper than 32 levels"
+    );
+}
+
+#[test]
+fn what_is_not_yaml_is_shown_where_it_stops_being_it() {
+    assert_eq!(told("[reserve]", "[reserve"), "12:13: illegal placement of ':' indicator");
+    assert_eq!(told_of(""), "1:1: must be keys with values, not nothing");
+    let twice = told_of(&format!("{DEFINITION}---\n{DEFINITION}"));
+    assert_eq!(twice, "19:1: only single YAML document expected but multiple found");
+    for (text, given) in [("7", "a number"), ("[a]", "a list"), ("~", "nothing")] {
+        let told = told_of(text);
+        assert_eq!(told, format!("1:1: must be keys with values, not {given}"));
+    }
+}
+
+#[test]
+fn a_definition_over_the_limit_is_refused_unread() {
+    let large = format!("{DEFINITION}# {}", "x".repeat(limits::DEFINITION_BYTES_MAX));
+    assert_eq!(told_of(&large), format!(" {} bytes; the limit is 262144", large.len()));
+}
+
+#[test]
+fn no_definition_can_make_the_reader_run_away() {
+    let mut bomb = DEFINITION.replace("amount: ${ input.amount }", "z0: &z0 [x, x, x, x]");
+    for n in 1..12 {
+        let aliases = vec![format!("*z{}", n - 1); 8].join(", ");
+        bomb.push_str(&format!("        z{n}: &z{n} [{aliases}]\n"));
+    }
+    let told = told_of(&bomb);
+    assert!(told.contains("YAML document too large or too complex"), "{told}");
+    let told = told_of(&"[".repeat(limits::DEFINITION_BYTES_MAX));
+    assert_eq!(told, "1:256: recursion limit exceeded");
+}
+
+#[test]
+fn nothing_in_a_definition_reaches_the_terminal_as_a_command() {
+    let escaped = told("name: order", "name: \"\\e[31m\"");
+    assert!(escaped.starts_with("1:7: name: `\\u{1b}[31m` is not a valid name: "), "{escaped}");
+    let raw = told("name: order", "name: order # \u{1b}[31m");
+    assert!(raw.starts_with("1:15: unexpected character: `\\u{1b}'"), "{raw}");
+    let expression = told("${ input.amount }", "\"${ x + '\\e[31m' }\"");
+    assert!(expression.contains("unknown name `x`"), "{expression}");
+    let key = told("recovery:", "\"\\e[31m\":");
+    assert!(key.contains("unknown key `\\u{1b}[31m`"), "{key}");
+    for told in [escaped, raw, expression, key] {
+        assert!(!told.contains('\u{1b}'), "{told:?}");
+    }
+}

@@ -1,0 +1,129 @@
+//! The published JSON Schema and the reference: generated from the types, and kept up to date.
+
+use serde_json::Value;
+use steward_core::workflow::json_schema;
+
+use super::*;
+
+fn file(name: &str) -> String {
+    std::fs::read_to_string(repository().join(name)).unwrap()
+}
+
+/// To bring it up to date: `steward workflow schema > docs/workflow.schema.json`.
+#[test]
+fn the_published_schema_is_that_of_the_types() {
+    let published = file("docs/workflow.schema.json");
+    assert!(
+        published == format!("{:#}\n", json_schema()),
+        "docs/workflow.schema.json is out of date"
+    );
+}
+
+#[test]
+fn the_schema_is_one_and_takes_the_definitions_that_ship() {
+    let schema = json_schema();
+    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    jsonschema::draft202012::meta::validate(&schema).unwrap();
+    let validator = jsonschema::draft202012::new(&schema).unwrap();
+    for entry in std::fs::read_dir(repository().join("workflows")).unwrap() {
+        let path = entry.unwrap().path();
+        let definition: Value = read(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        assert!(validator.is_valid(&definition), "{}", path.display());
+    }
+}
+
+/// Every map of the language knows its keys, but the steps, whose names have a pattern.
+#[test]
+fn the_schema_refuses_unknown_keys_everywhere() {
+    let schema = json_schema();
+    let maps = schema["$defs"].as_object().unwrap().values().chain([&schema]);
+    let mut count = 0;
+    for map in maps.filter(|map| map["properties"].is_object()) {
+        assert_eq!(map["additionalProperties"], false, "{map}");
+        count += 1;
+    }
+    assert_eq!(count, 13);
+    assert_eq!(schema["properties"]["steps"]["additionalProperties"], false);
+}
+
+fn keys(schema: &Value) -> Vec<String> {
+    let maps = schema["$defs"].as_object().unwrap().values().chain([schema]);
+    let keys = maps.filter_map(|map| map["properties"].as_object()).flat_map(|keys| keys.keys());
+    keys.cloned().collect()
+}
+
+#[test]
+fn the_reference_names_every_key() {
+    let reference = file("docs/workflows.md");
+    for key in keys(&json_schema()) {
+        assert!(
+            reference.contains(&format!("`{key}`")),
+            "docs/workflows.md says nothing of `{key}`"
+        );
+    }
+}
+
+/// The blocks of the reference in `language`, each with what stands after the language's name.
+fn blocks(language: &str) -> Vec<(String, String)> {
+    let reference = file("docs/workflows.md");
+    let mut blocks = Vec::new();
+    let mut open: Option<(String, String)> = None;
+    for line in reference.lines() {
+        open = match (open, line.strip_prefix("```")) {
+            (Some(block), Some(_)) => {
+                blocks.push(block);
+                None
+            }
+            (Some((info, text)), None) => Some((info, text + line + "\n")),
+            (None, Some(info)) => Some((info.to_owned(), String::new())),
+            (None, None) => None,
+        };
+    }
+    blocks.retain(|(info, _)| info.split(' ').next() == Some(language));
+    blocks
+}
+
+/// A fragment, made into a definition: what goes with a step goes into one, and the steps that it
+/// names are there.
+fn whole(info: &str, text: &str) -> String {
+    let indented = |by: usize| {
+        let lines = text.lines().map(|line| format!("{}{line}\n", " ".repeat(by)));
+        lines.collect::<String>()
+    };
+    let others = "  \
+  reserve: { agent: inventory, request: { path: /reservations } }
+  charge: { agent: payment, after: [reserve], request: { path: /charges } }
+";
+    match info.split(' ').nth(1) {
+        Some("definition") => text.to_owned(),
+        Some("steps") => format!("name: x\nversion: 1\nsteps:\n{others}{}", indented(2)),
+        Some("step") => {
+            format!(
+                "name: x\nversion: 1\nsteps:\n{others}  it:\n    after: [charge]\n{}",
+                indented(4)
+            )
+        }
+        Some("call") => format!(
+            "name: x\nversion: 1\nsteps:\n{others}  it:\n    agent: x\n    after: [charge]\n    request: {{ path: / }}\n{}",
+            indented(4)
+        ),
+        Some("top") => format!("name: x\nversion: 1\n{text}steps:\n{others}"),
+        _ => panic!("what is this example: ```{info}"),
+    }
+}
+
+#[test]
+fn the_examples_of_the_reference_are_right() {
+    let blocks = blocks("yaml");
+    assert!(blocks.len() > 15, "{}", blocks.len());
+    for (info, text) in blocks {
+        assert_eq!(told_of(&whole(&info, &text)), "", "{info}\n{text}");
+    }
+}
+
+#[test]
+fn the_mistakes_of_the_reference_are_told_as_it_says() {
+    let wrong = blocks("text");
+    let [(_, file), (_, said)] = wrong.as_slice() else { panic!("{wrong:?}") };
+    assert_eq!(parse(Path::new("order.yaml"), file).unwrap_err().to_string(), said.trim_end());
+}
