@@ -22,7 +22,11 @@ use std::{collections::BTreeMap, sync::Arc};
 use anyhow::{Context, Result};
 use steward_core::ports::Ports;
 
+mod blueprint;
+mod callbacks;
+mod calls;
 mod dice;
+mod family;
 mod graph;
 mod ledger;
 mod network;
@@ -32,8 +36,10 @@ mod plan;
 mod ports;
 mod roles;
 mod run;
+mod sense;
 mod service;
 mod verdict;
+mod watch;
 mod workflows;
 mod world;
 

@@ -8,7 +8,6 @@ use futures_util::{
     future::{AbortHandle, Abortable, BoxFuture},
     stream::FuturesUnordered,
 };
-use serde_json::json;
 use steward_core::{
     messages::Submission,
     ports::{Ports, StateStore},
@@ -204,6 +203,7 @@ impl Run {
                 (0..copies).for_each(|_| world.command(&command));
             }
             Happening::LateEffect(request) => drop(world.take_effect(&request)),
+            Happening::Answer(said) => world.answer(&said),
             Happening::Look => world.look_for_paused(),
             Happening::Sweep(place) => {
                 world.at(now + world.plan.sweep_every, Happening::Sweep(place));
@@ -233,7 +233,7 @@ impl Run {
             task_id: task.task_id.clone(),
             workflow,
             version: None,
-            input: json!({ "amount": task.amount }),
+            input: task.input.clone(),
             reply_to: Some(REPLY_QUEUE.to_owned()),
             parent: None,
             undo: false,
