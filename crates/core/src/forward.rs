@@ -46,10 +46,8 @@ fn begin_ready(change: &mut Change<'_>) -> bool {
             Ok(has_passed) => passed |= has_passed,
             Err(NoValue::Wanted) => {}
             Err(NoValue::Because(reason)) => {
-                let input = change.task.input.clone();
-                let complete_by = change.task.complete_by;
-                let mut record = StepRecord::new(StepState::Running { attempt: 1, complete_by });
-                record.run.input = input;
+                // No attempt was made: if an operator wants it again, it begins anew.
+                let record = StepRecord::new(StepState::Failed { attempt: 0 });
                 change.task.steps.insert(name.clone(), record);
                 change.impossible.push((name.into(), Action::Do, reason));
             }

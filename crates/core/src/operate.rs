@@ -171,6 +171,11 @@ impl Operator<'_, '_> {
             ));
         }
         let attempt = progress.state.attempt();
+        if attempt == 0 && progress.state.is_failed() && step.item.is_none() {
+            // It never began: whether and for what it is done is still to be found out.
+            self.change.task.steps.remove(&step.step);
+            return Ok(());
+        }
         progress.state = StepState::waiting(attempt, self.change.context.now);
         progress.failure_count = 0;
         progress.error = None;

@@ -258,6 +258,18 @@ impl StepPlan {
     }
 }
 
+impl WorkPlan {
+    /// The kind of step that it makes.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Call { callback: None, .. } => "call",
+            Self::Call { callback: Some(_), .. } => "callback",
+            Self::Wait(_) => "wait",
+            Self::Child(_) => "workflow",
+        }
+    }
+}
+
 impl CallbackPlan {
     fn definition(self) -> Value {
         let mut callback = json!({ "within": millis(self.within) });

@@ -187,8 +187,9 @@ fn body(request: &StepRequest, step: &StepPlan, sense: Sense<'_>) -> Option<Stri
     if step.each.is_some() || item.is_some() {
         let items = sense.items(step).is().flatten().unwrap_or_default();
         let place = part.item.map_or(usize::MAX, |place| place as usize);
-        let first = sense.account(part).and_then(|account| account.item.as_ref());
-        if items.get(place).or(first).is_some_and(|known| Some(known) != item) {
+        let undone = sense.account(part).filter(|_| request.action == Action::Undo);
+        let done = undone.and_then(|account| account.item.as_ref());
+        if done.or(items.get(place)).is_some_and(|known| Some(known) != item) {
             return Some(format!("was called for item {}", item.unwrap_or(&Value::Null)));
         }
     }

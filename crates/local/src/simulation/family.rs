@@ -37,6 +37,9 @@ pub(super) fn submitted(oracle: &mut Oracle, ledger: &Ledger, body: &str) -> Opt
     if stored.is_none_or(|progress| progress.state.attempt() == 0) {
         return Some(format!("{of}: its task was submitted before it was saved"));
     }
+    if submission.undo && submission.input.is_null() && sense.is_by_hand(&parent.step) {
+        return None;
+    }
     let amount = amount(&parent.step, sense)?;
     (submission.input.get("amount") != Some(&amount))
         .then(|| format!("{of}: its task was submitted with {}", submission.input))

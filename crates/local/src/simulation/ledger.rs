@@ -38,7 +38,7 @@ pub(super) struct Account {
     pub(super) live: BTreeMap<u64, Call>,
     /// How often the part itself was called.
     pub(super) calls: u32,
-    /// The item it was first called for.
+    /// The item it was last called for.
     pub(super) item: Option<Value>,
     /// What was answered to each idempotency key of the part itself, and of its undo.
     answers: [BTreeMap<String, Value>; 2],
@@ -113,7 +113,9 @@ impl Ledger {
             Action::Undo => account.undo_called = true,
         }
         let item = request.body.as_ref().and_then(|body| body.get("item"));
-        account.item = account.item.take().or(item.cloned());
+        if request.action == Action::Do {
+            account.item = item.cloned();
+        }
         account.live.insert(number, Call { action: request.action, attempt: request.attempt });
         number
     }

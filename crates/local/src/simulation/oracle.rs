@@ -21,6 +21,7 @@ use steward_core::{
 };
 
 use super::{
+    blueprint::WorkPlan,
     graph::Graph,
     ledger::Ledger,
     plan::{Millis, Plan},
@@ -208,11 +209,13 @@ impl Oracle {
                 let fresh = action == Action::Do && old.is_none() && part.item.is_none();
                 let asked = is_asked(before, after);
                 let sense = Sense::of(self, ledger, id);
-                let ought_not = sense.is_some_and(|sense| {
-                    let step = sense.graph.step(&part.step);
-                    step.is_some_and(|step| sense.holds(step) == Known::Is(false))
-                });
-                if fresh && (!asked || ought_not) {
+                let step = sense.and_then(|sense| Some((sense, sense.graph.step(&part.step)?)));
+                let ought_not =
+                    step.is_some_and(|(sense, step)| sense.holds(step) == Known::Is(false));
+                // Nobody waits any longer in a task that is being undone.
+                let waits = step.is_some_and(|(_, step)| matches!(step.work, WorkPlan::Wait(_)));
+                let given_up = waits && after.undo_reason.is_some();
+                if fresh && (ought_not || !(asked || given_up)) {
                     self.skipped.insert((id.clone(), part.step.clone()));
                 } else if asked {
                     self.by_hand.insert(hand);

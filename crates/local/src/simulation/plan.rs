@@ -14,6 +14,7 @@ use steward_core::{
 };
 
 use super::{
+    bend::{bend, is_sound},
     blueprint::{Blueprint, StepPlan, WorkPlan, millis},
     dice::Dice,
     workflows::{Scope, blueprint, span},
@@ -261,6 +262,13 @@ pub(super) fn blueprints(dice: &mut Dice) -> Result<Vec<Blueprint>> {
         let steps_max = if dice.chance(0.2) { 8 } else { 6 };
         let children = &["leaf", "leaf", "inner", "inner", "absent"];
         drawn.push(blueprint(name, Scope { steps_max, all_kinds, children }, dice)?);
+    }
+    for drawn in drawn.iter_mut().filter(|_| all_kinds && dice.chance(0.3)) {
+        let mut bent = drawn.clone();
+        bend(&mut bent, dice);
+        if is_sound(&bent) {
+            *drawn = bent;
+        }
     }
     if all_kinds {
         let children = &["leaf", "leaf", "leaf", "absent"];

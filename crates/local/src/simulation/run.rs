@@ -1,7 +1,7 @@
 //! The loop that owns a world's time: what is on the agenda happens, idle instances are fed from their
 //! queues, and time passes to the next thing that can happen.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures_util::{
     FutureExt, StreamExt,
@@ -9,7 +9,7 @@ use futures_util::{
     stream::FuturesUnordered,
 };
 use steward_core::{
-    messages::Submission,
+    messages::{Action, Submission},
     ports::{Ports, StateStore},
 };
 use tokio::select;
@@ -17,6 +17,7 @@ use tokio::select;
 use super::{
     Report, Totals,
     network::Feed,
+    oracle::Oracle,
     plan::{HOUR, InstancePlan, Millis, Role, SECOND},
     ports::SimPorts,
     roles::{self, REPLY_QUEUE},
@@ -389,10 +390,27 @@ impl Run {
             let took = task.ended_at.map(|ended| ended.duration_since(task.submitted_at));
             totals.task_ms += took.and_then(|t| u64::try_from(t.as_millis()).ok()).unwrap_or(0);
         }
+        totals.steps = tally(&state.oracle);
         let findings = state.oracle.findings.clone();
         let trace = state.trace.take().unwrap_or_default();
         Report { seed, findings, trace, totals }
     }
+}
+
+/// What the steps of all tasks came to, by kind.
+fn tally(oracle: &Oracle) -> BTreeMap<String, u64> {
+    let mut tally = BTreeMap::new();
+    for task in oracle.tasks.values() {
+        let Some(graph) = oracle.graph(&task.task_id) else { continue };
+        for (part, action, progress) in task.actions() {
+            let kind = graph.step(&part.step).map_or("unknown", |step| step.work.name());
+            let item = if part.item.is_some() { " item" } else { "" };
+            let undo = if action == Action::Undo { " undo" } else { "" };
+            let state = progress.state.name();
+            *tally.entry(format!("{kind}{item}{undo} {state}")).or_default() += 1;
+        }
+    }
+    tally
 }
 
 fn verdict(world: &World) {

@@ -85,7 +85,11 @@ impl<'a> Sense<'a> {
     /// What a step that is one call returned under a key.
     fn returned(&self, step: &StepName, key: &str) -> Known<&'a Value> {
         let part = Part::from(step.clone());
-        if self.is_by_hand(&part) || self.oracle.is_skipped(self.id(), step) {
+        let plan = self.graph.step(step);
+        let is_call = plan
+            .is_some_and(|plan| plan.each.is_none() && matches!(plan.work, WorkPlan::Call { .. }));
+        // Null, a list, what was given by hand or a task's result: they have no such key.
+        if !is_call || self.is_by_hand(&part) || self.oracle.is_skipped(self.id(), step) {
             return Known::Fails;
         }
         let values: Vec<_> = self.outputs(&part).into_iter().map(|value| value.get(key)).collect();

@@ -28,7 +28,7 @@ const SAVE_WITHIN: Duration = Duration::from_secs(40);
 const DELAY_MAX_S: i64 = 900;
 
 /// Reasons for which others fail a step: services, those who answer, silence, other tasks.
-const FROM_OUTSIDE: [&str; 7] = [
+const FROM_OUTSIDE: [&str; 8] = [
     "422",
     "503",
     "declined",
@@ -36,6 +36,7 @@ const FROM_OUTSIDE: [&str; 7] = [
     "its task ",
     "begun, and given up",
     "breaker",
+    "outcome unknown",
 ];
 
 /// One save, as it went through; the oracle knows the task as it was saved.
@@ -110,6 +111,7 @@ impl Save<'_> {
                 self.check_begun(&moved, sense),
                 self.check_handed_out(&moved),
                 self.check_given_up(&moved),
+                self.check_undo_of_task(&moved),
             ];
             found.extend(more.into_iter().flatten().map(|finding| format!("{of}: {finding}")));
         }
@@ -298,6 +300,25 @@ impl Save<'_> {
                 wrong.then(|| format!("must be answered by {answer_by}"))
             }
         }
+    }
+
+    /// The undo of a step's task is given up only if that task has come to a stop.
+    fn check_undo_of_task(&self, moved: &Moved<'_>) -> Option<String> {
+        let error = moved.new.error.as_deref().unwrap_or_default();
+        let failed = moved.is_new() && moved.new.state.is_failed();
+        if !failed || moved.action == Action::Do || !error.starts_with("its task is in Error") {
+            return None;
+        }
+        let mut children = self.oracle.children(&self.after.task_id, &moved.part);
+        let stopped = |child: &Task| {
+            let graph = self.oracle.graph(&child.task_id);
+            let points = graph.into_iter().flat_map(|graph| graph.points_of_no_return());
+            let mut points = points.filter_map(|point| child.steps.get(point));
+            child.process_state == ProcessState::Error
+                || is_touched(child)
+                || points.any(|point| matches!(point.run.state, StepState::Completed { .. }))
+        };
+        (!children.any(stopped)).then(|| "was given up, and goes well".to_owned())
     }
 
     /// Nobody's attempt is given up before its time, and nobody fails a step after it.
