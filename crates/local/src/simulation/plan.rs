@@ -263,7 +263,10 @@ pub(super) fn blueprints(dice: &mut Dice) -> Result<Vec<Blueprint>> {
         let children = &["leaf", "leaf", "inner", "inner", "absent"];
         drawn.push(blueprint(name, Scope { steps_max, all_kinds, children }, dice)?);
     }
-    for drawn in drawn.iter_mut().filter(|_| all_kinds && dice.chance(0.3)) {
+    for drawn in &mut drawn {
+        if !all_kinds || dice.chance(0.7) {
+            continue;
+        }
         let mut bent = drawn.clone();
         bend(&mut bent, dice);
         if is_sound(&bent) {
