@@ -121,7 +121,7 @@ fn show_findings(report: &Report) {
 
 #[expect(clippy::print_stdout, reason = "a command's output")]
 fn show_totals(totals: &Totals, took: Option<Duration>) {
-    let Totals { seeds, tasks, faults, messages, effects, task_ms } = totals;
+    let Totals { seeds, tasks, faults, messages, effects, steps, task_ms } = totals;
     let count: u64 = tasks.values().sum();
     let states: Vec<_> = tasks.iter().map(|(state, count)| format!("{count} {state}")).collect();
     let hours = task_ms / 3_600_000;
@@ -131,6 +131,10 @@ fn show_totals(totals: &Totals, took: Option<Duration>) {
     println!("messages          {messages}");
     println!("effects           {effects}");
     println!("task-hours        {hours}");
+    let completed = steps
+        .iter()
+        .filter_map(|(kind, count)| Some(format!("{count} {}", kind.strip_suffix(" completed")?)));
+    println!("steps completed   {}", completed.collect::<Vec<_>>().join(", "));
     if let Some(took) = took {
         println!("seconds           {:.1}", took.as_secs_f64());
     }

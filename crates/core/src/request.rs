@@ -93,7 +93,12 @@ fn submission(
     // The same content whatever is asked, or it would be another task's.
     let values = sources.of_part(part, Action::Do, child.input.iter())?;
     let input = child.input.as_ref().map(|input| input.render(values.scope())).transpose();
-    let input = input.map_err(|error| error.to_string())?.unwrap_or_default();
+    let input = match input {
+        Ok(input) => input.unwrap_or_default(),
+        // It was completed by hand before its turn: no task was submitted, and none will be.
+        Err(_) if action == Action::Undo => Value::Null,
+        Err(error) => return Err(error.to_string().into()),
+    };
     if let Some(reason) = too_large("input", &input) {
         return Err(reason.into());
     }

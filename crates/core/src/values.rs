@@ -148,10 +148,9 @@ impl<'s> Sources<'s> {
         let mut values = self.values(&reads, edit, Some(part))?;
         let each = self.workflow.steps.get(&part.step).and_then(|step| step.for_each.as_ref());
         if let (Some(each), Some(place), true) = (each, part.item, reads.names.contains("item")) {
-            // What is undone is what was done, whatever became of the list since.
-            let done = self.task.progress(part, Action::Do);
-            let edit = done.and_then(|progress| progress.input.as_ref());
-            let item = self.items(&each.items, edit)?.into_iter().nth(place as usize);
+            // What is undone is the item that was done, whatever the input says by now.
+            let done = self.task.progress(part, Action::Do).map_or(edit, |run| run.input.as_ref());
+            let item = self.items(&each.items, done)?.into_iter().nth(place as usize);
             values.item = Some(item.ok_or_else(|| format!("there is no item {place}"))?);
         }
         if reads.names.contains("callback") {

@@ -1,77 +1,75 @@
-//! A workflow as the oracle reads it: steps, what comes after them, what they promise. It shares no
-//! code with the core, so that a mistake there is not repeated here.
+//! A workflow as the oracle reads it: steps, what comes after them, what they promise. It is made from
+//! the blueprint and shares no code with the core, so that a mistake there is not repeated here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use steward_core::{
-    messages::Action,
-    names::Part,
-    workflow::{StepDefinition, Workflow},
-};
+use serde_json::Value;
+use steward_core::{messages::Action, names::StepName};
+
+use super::blueprint::{Blueprint, StepPlan, WorkPlan};
 
 /// The steps of a workflow and the order between them.
 #[derive(Debug)]
 pub(super) struct Graph {
-    steps: BTreeMap<Part, Node>,
-}
-
-#[derive(Debug)]
-struct Node {
-    before: Vec<Part>,
-    has_undo: bool,
-    point_of_no_return: bool,
-    failures_max: [u32; 2],
+    pub(super) blueprint: Blueprint,
+    failures_max: BTreeMap<StepName, [u32; 2]>,
 }
 
 impl Graph {
-    pub(super) fn of(workflow: &Workflow) -> Self {
-        let node = |step: &StepDefinition| Node {
-            before: step.after.iter().cloned().map(Part::from).collect(),
-            has_undo: step.undo.is_some(),
-            point_of_no_return: step.point_of_no_return,
-            failures_max: [Action::Do, Action::Undo].map(|action| failures_max(step, action)),
+    pub(super) fn of(blueprint: &Blueprint) -> Self {
+        let defaults = blueprint.defaults.as_ref();
+        let failures_max = |(name, step): (&StepName, &StepPlan)| {
+            let [run, undo] =
+                [Action::Do, Action::Undo].map(|action| failures_max(step, action, defaults));
+            (name.clone(), [run, undo])
         };
         Self {
-            steps: workflow
-                .steps
-                .iter()
-                .map(|(name, step)| (Part::from(name.clone()), node(step)))
-                .collect(),
+            failures_max: blueprint.steps.iter().map(failures_max).collect(),
+            blueprint: blueprint.clone(),
         }
     }
 
-    pub(super) fn steps(&self) -> impl Iterator<Item = &Part> {
-        self.steps.keys()
+    pub(super) fn steps(&self) -> impl Iterator<Item = (&StepName, &StepPlan)> {
+        self.blueprint.steps.iter()
     }
 
-    pub(super) fn has_undo(&self, step: &Part) -> bool {
-        self.steps.get(step).is_some_and(|node| node.has_undo)
+    pub(super) fn step(&self, step: &StepName) -> Option<&StepPlan> {
+        self.blueprint.steps.get(step)
+    }
+
+    /// Whether it is undone when its task is: what runs a task always is, what waits never.
+    pub(super) fn has_undo(&self, step: &StepName) -> bool {
+        self.step(step).is_some_and(|step| match step.work {
+            WorkPlan::Call { .. } => step.undo.is_some(),
+            WorkPlan::Wait(_) => false,
+            WorkPlan::Child(_) => true,
+        })
     }
 
     /// How often its policy lets a step, or its undo, fail.
-    pub(super) fn failures_max(&self, step: &Part, action: Action) -> u32 {
-        let [run, undo] = self.steps.get(step).map_or([0, 0], |node| node.failures_max);
+    pub(super) fn failures_max(&self, step: &StepName, action: Action) -> u32 {
+        let [run, undo] = self.failures_max.get(step).copied().unwrap_or_default();
         if action == Action::Do { run } else { undo }
     }
 
     /// The steps past which a task only goes forward.
-    pub(super) fn points_of_no_return(&self) -> impl Iterator<Item = &Part> {
-        self.steps.iter().filter(|(_, node)| node.point_of_no_return).map(|(name, _)| name)
+    pub(super) fn points_of_no_return(&self) -> impl Iterator<Item = &StepName> {
+        self.steps().filter(|(_, step)| step.point_of_no_return).map(|(name, _)| name)
     }
 
     /// The steps that `step` names as those it comes after.
-    pub(super) fn directly_before(&self, step: &Part) -> &[Part] {
-        self.steps.get(step).map_or(&[], |node| &node.before)
+    pub(super) fn directly_before(&self, step: &StepName) -> &[StepName] {
+        self.step(step).map_or(&[], |step| &step.after)
     }
 
     /// All steps that come before `step`, directly or not.
-    pub(super) fn before(&self, step: &Part) -> BTreeSet<&Part> {
+    pub(super) fn before(&self, step: &StepName) -> BTreeSet<&StepName> {
         let mut found = BTreeSet::new();
-        let mut open: Vec<_> = self.steps.get(step).map(|node| &node.before).into_iter().collect();
+        let mut open = vec![self.directly_before(step)];
         while let Some(names) = open.pop() {
             for name in names {
                 if found.insert(name) {
-                    open.extend(self.steps.get(name).map(|node| &node.before));
+                    open.push(self.directly_before(name));
                 }
             }
         }
@@ -79,17 +77,28 @@ impl Graph {
     }
 
     /// All steps that come after `step`, directly or not.
-    pub(super) fn after(&self, step: &Part) -> Vec<&Part> {
-        self.steps.keys().filter(|other| self.before(other).contains(step)).collect()
+    pub(super) fn after(&self, step: &StepName) -> Vec<&StepName> {
+        let names = self.steps().map(|(name, _)| name);
+        names.filter(|other| self.before(other).contains(step)).collect()
     }
 }
 
-fn failures_max(step: &StepDefinition, action: Action) -> u32 {
-    let (policy, repeated) = match (action, &step.undo) {
-        (Action::Do, _) => (&step.recovery, step.idempotent),
-        (Action::Undo, Some(undo)) => (&undo.recovery, true),
-        (Action::Undo, None) => return 0,
+/// Three attempts unless said, and as many again after each extended wait.
+fn failures_max(step: &StepPlan, action: Action, defaults: Option<&Value>) -> u32 {
+    let idempotent = !matches!(step.work, WorkPlan::Call { idempotent: false, .. });
+    let (said, default, repeated) = match (action, &step.undo, &step.work) {
+        (Action::Do, ..) => (step.recovery.as_ref(), defaults, idempotent),
+        (Action::Undo, Some(undo), _) => {
+            (undo.recovery.as_ref(), defaults.and_then(|defaults| defaults.get("undo")), true)
+        }
+        (Action::Undo, None, WorkPlan::Child(_)) => (None, None, true),
+        (Action::Undo, None, WorkPlan::Call { .. } | WorkPlan::Wait(_)) => return 0,
     };
-    let rounds = policy.extended_wait.as_ref().map_or(0, |wait| wait.times) + 1;
-    if repeated { policy.attempts.0 * rounds } else { 1 }
+    let default = default.and_then(|default| default.get("recovery"));
+    let key = |pointer: &str| {
+        let value = [said, default].into_iter().flatten().find_map(|of| of.pointer(pointer));
+        value.and_then(Value::as_u64).and_then(|value| u32::try_from(value).ok())
+    };
+    let rounds = key("/extended_wait/times").unwrap_or(0) + 1;
+    if repeated { key("/attempts").unwrap_or(3) * rounds } else { 1 }
 }

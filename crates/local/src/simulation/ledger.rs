@@ -1,21 +1,23 @@
-//! The remote services' books: what was called, what took effect, what was undone, and when.
+//! The remote services' books: what was called, what took effect, what was undone, and when; and what
+//! those say who were to answer later.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use steward_core::{
     messages::{Action, StepRequest},
-    names::{Part, TaskId},
+    names::{CallbackToken, Part, StepName, TaskId},
 };
 
 use super::plan::Millis;
 
-/// A step of a task.
+/// A part of a task.
 pub(super) type Item = (TaskId, Part);
 
-/// Something that a step did.
+/// Something that a part did.
 #[derive(Debug, Clone)]
 pub(super) struct Effect {
+    pub(super) at: Millis,
     pub(super) undone: bool,
 }
 
@@ -26,7 +28,7 @@ pub(super) struct Call {
     pub(super) attempt: u32,
 }
 
-/// All that the services know of one step of one task.
+/// All that the services know of one part of one task.
 #[derive(Debug, Default)]
 pub(super) struct Account {
     pub(super) effects: Vec<Effect>,
@@ -34,10 +36,14 @@ pub(super) struct Account {
     pub(super) undo_called: bool,
     /// The calls that are under way, by number.
     pub(super) live: BTreeMap<u64, Call>,
-    /// How often the step itself was called.
+    /// How often the part itself was called.
     pub(super) calls: u32,
-    /// What was answered to each idempotency key.
-    answers: BTreeMap<String, Value>,
+    /// The item it was last called for.
+    pub(super) item: Option<Value>,
+    /// What was answered to each idempotency key of the part itself, and of its undo.
+    answers: [BTreeMap<String, Value>; 2],
+    /// What was given as its output by those who answered later, and to which attempt.
+    pub(super) said: Vec<(u32, Value)>,
 }
 
 impl Account {
@@ -45,33 +51,70 @@ impl Account {
     pub(super) fn stands(&self) -> bool {
         self.effects.iter().any(|effect| !effect.undone)
     }
+
+    /// What the service returned for the part itself.
+    pub(super) fn returned(&self) -> impl Iterator<Item = &Value> {
+        let [run, _] = &self.answers;
+        run.values()
+    }
+
+    fn answers(&self, action: Action) -> &BTreeMap<String, Value> {
+        let [run, undo] = &self.answers;
+        if action == Action::Do { run } else { undo }
+    }
+
+    fn answers_mut(&mut self, action: Action) -> &mut BTreeMap<String, Value> {
+        let [run, undo] = &mut self.answers;
+        if action == Action::Do { run } else { undo }
+    }
 }
 
 /// All accounts.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     accounts: BTreeMap<Item, Account>,
+    /// The tokens that somebody has already.
+    pub(super) tokens: BTreeSet<CallbackToken>,
     last_call: u64,
     pub(super) effects: u64,
 }
 
 impl Ledger {
-    pub(super) fn account(&self, task_id: &TaskId, step: &Part) -> Option<&Account> {
-        self.accounts.get(&(task_id.clone(), step.clone()))
+    pub(super) fn account(&self, task_id: &TaskId, part: &Part) -> Option<&Account> {
+        self.accounts.get(&(task_id.clone(), part.clone()))
     }
 
-    fn account_mut(&mut self, request: &StepRequest) -> &mut Account {
-        self.accounts.entry((request.task_id.clone(), request.step.clone())).or_default()
+    /// The accounts of all parts of a task.
+    pub(super) fn of_task(&self, task_id: &TaskId) -> impl Iterator<Item = (&Part, &Account)> {
+        let all = self.accounts.iter().filter(move |((of, _), _)| of == task_id);
+        all.map(|((_, part), account)| (part, account))
+    }
+
+    /// The accounts of all parts of a step.
+    pub(super) fn of_step(
+        &self,
+        task_id: &TaskId,
+        step: &StepName,
+    ) -> impl Iterator<Item = (&Part, &Account)> {
+        self.of_task(task_id).filter(move |(part, _)| part.step == *step)
+    }
+
+    fn account_mut(&mut self, task_id: &TaskId, part: &Part) -> &mut Account {
+        self.accounts.entry((task_id.clone(), part.clone())).or_default()
     }
 
     /// A call begins; answers its number.
     pub(super) fn begin(&mut self, request: &StepRequest) -> u64 {
         self.last_call += 1;
         let number = self.last_call;
-        let account = self.account_mut(request);
+        let account = self.account_mut(&request.task_id, &request.step);
         match request.action {
             Action::Do => account.calls += 1,
             Action::Undo => account.undo_called = true,
+        }
+        let item = request.body.as_ref().and_then(|body| body.get("item"));
+        if request.action == Action::Do {
+            account.item = item.cloned();
         }
         account.live.insert(number, Call { action: request.action, attempt: request.attempt });
         number
@@ -79,31 +122,46 @@ impl Ledger {
 
     /// The agent has its answer, or waits no more.
     pub(super) fn end(&mut self, request: &StepRequest, number: u64) {
-        self.account_mut(request).live.remove(&number);
+        self.account_mut(&request.task_id, &request.step).live.remove(&number);
     }
 
     /// Whether this call would do nothing that is not done.
     pub(super) fn is_known(&self, request: &StepRequest) -> bool {
-        request.idempotent
-            && self
-                .account(&request.task_id, &request.step)
-                .is_some_and(|account| account.answers.contains_key(&request.idempotency_key))
+        let account = self.account(&request.task_id, &request.step);
+        let knows = |account: &Account| {
+            account.answers(request.action).contains_key(&request.idempotency_key)
+        };
+        request.idempotent && account.is_some_and(knows)
     }
 
     /// The call takes effect; a key that is known does nothing again. Answers what the service says.
     pub(super) fn take_effect(&mut self, request: &StepRequest, now: Millis) -> Value {
-        let known = self.is_known(request);
-        let account = self.account_mut(request);
-        let answer = json!({ "for": request.idempotency_key, "at": now });
-        if known {
-            return account.answers.get(&request.idempotency_key).cloned().unwrap_or(answer);
+        let (key, known) = (&request.idempotency_key, self.is_known(request));
+        let account = self.account_mut(&request.task_id, &request.step);
+        if known && let Some(answer) = account.answers(request.action).get(key) {
+            return answer.clone();
         }
+        let answer = output(key, now);
         match request.action {
-            Action::Do => account.effects.push(Effect { undone: false }),
+            Action::Do => account.effects.push(Effect { at: now, undone: false }),
             Action::Undo => account.effects.iter_mut().for_each(|effect| effect.undone = true),
         }
-        account.answers.insert(request.idempotency_key.clone(), answer.clone());
+        account.answers_mut(request.action).insert(key.clone(), answer.clone());
         self.effects += 1;
         answer
     }
+
+    /// Somebody gives an output, who was to answer later.
+    pub(super) fn say(&mut self, token: &CallbackToken, output: &Value) {
+        let account = self.account_mut(&token.task_id, &token.step);
+        account.said.push((token.attempt, output.clone()));
+    }
+}
+
+/// What is returned for a key: a number below a hundred and a short list among it.
+pub(super) fn output(key: &str, now: Millis) -> Value {
+    let sum = key.bytes().fold(17_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+    let roll = (sum >> 3) % 100;
+    let items: Vec<_> = (0..roll % 5).map(|n| roll + n).collect();
+    json!({ "for": key, "at": now, "roll": roll, "items": items })
 }

@@ -22,7 +22,12 @@ use std::{collections::BTreeMap, sync::Arc};
 use anyhow::{Context, Result};
 use steward_core::ports::Ports;
 
+mod bend;
+mod blueprint;
+mod callbacks;
+mod calls;
 mod dice;
+mod family;
 mod graph;
 mod ledger;
 mod network;
@@ -32,8 +37,10 @@ mod plan;
 mod ports;
 mod roles;
 mod run;
+mod sense;
 mod service;
 mod verdict;
+mod watch;
 mod workflows;
 mod world;
 
@@ -66,6 +73,8 @@ pub struct Totals {
     pub messages: u64,
     /// Effects at remote services.
     pub effects: u64,
+    /// What steps came to: how many, by their kind and by what became of them.
+    pub steps: BTreeMap<String, u64>,
     /// From submission to end, summed over the tasks, in virtual milliseconds.
     pub task_ms: u64,
 }
@@ -80,6 +89,9 @@ impl Totals {
         self.task_ms += other.task_ms;
         for (state, count) in &other.tasks {
             *self.tasks.entry(state.clone()).or_default() += count;
+        }
+        for (kind, count) in &other.steps {
+            *self.steps.entry(kind.clone()).or_default() += count;
         }
     }
 }

@@ -68,7 +68,7 @@ impl World {
 
     /// What may help a task in Error: what the operator says did not run, did not.
     fn order_for(&self, task: &Task) -> Option<Order> {
-        let workflow = self.plan.workflows.iter().find(|w| w.name == task.workflow)?;
+        let blueprint = self.plan.blueprints.iter().find(|b| b.name == task.workflow)?;
         let mut state = self.state();
         let failed: Vec<_> = task
             .actions()
@@ -80,7 +80,9 @@ impl World {
         let step = state.dice.place(failed.len()).and_then(|place| failed.get(place)).cloned();
         let did_not_run = |step: &Part| {
             let account = state.ledger.account(&task.task_id, step);
+            let mut children = state.oracle.children(&task.task_id, step);
             account.is_none_or(|account| account.effects.is_empty())
+                && children.all(|child| child.process_state == ProcessState::Undone)
         };
         let did_not_run = step.as_ref().is_some_and(did_not_run) && task.undo_reason.is_none();
         Some(match state.dice.within(0..=5) {
@@ -89,7 +91,7 @@ impl World {
             2 => Order::Skip { step, did_not_run },
             3 => Order::Complete { step, output: Oracle::by_hand() },
             4 => Order::Undo,
-            _ => random_order(workflow, &mut state.dice),
+            _ => random_order(blueprint, &mut state.dice),
         })
     }
 }

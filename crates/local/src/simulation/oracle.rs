@@ -1,5 +1,9 @@
-//! The oracle: sees all that happens, and knows what may not. What it judges by are the definitions,
-//! the services' [`Ledger`] and what was stored, sent and published; never the core's own reasoning.
+//! The oracle: sees all that happens, and knows what may not. What it judges by are what was drawn, the
+//! services' [`Ledger`] and what was stored, sent and published; never the core's own reasoning.
+//!
+//! This is its memory. What it holds against a save is in [`watch`](super::watch), against a call in
+//! [`calls`](super::calls), against what tasks say to each other in [`family`](super::family), and
+//! against the end of it all in [`verdict`](super::verdict).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,14 +15,19 @@ use serde_json::{Value, json};
 use steward_core::{
     events::{BusEvent, Happened},
     messages::{Action, NoticeStatus, SchedulerMessage, StatusNotice, StepRequest},
-    names::{Part, TaskId, WorkflowName},
+    names::{CallbackToken, Part, StepName, TaskId, WorkflowName},
     ports::{Attempt, Document, DocumentKey, Outgoing, Queue},
     task::{ProcessState, Progress, StepState, Task},
 };
 
-use super::{graph::Graph, ledger::Ledger, plan::Plan};
-
-const SECOND: Duration = Duration::from_secs(1);
+use super::{
+    blueprint::WorkPlan,
+    graph::Graph,
+    ledger::Ledger,
+    plan::{Millis, Plan},
+    sense::{Known, Sense},
+    watch,
+};
 
 /// An alert as the operator saw it.
 #[derive(Debug, Clone)]
@@ -28,24 +37,39 @@ pub(super) struct Alert {
     pub(super) steps: Vec<Part>,
 }
 
-/// A step's attempt, of a task.
-type AttemptOf = (TaskId, Part, Action, u32);
+/// An attempt at a part, of a task.
+pub(super) type AttemptOf = (TaskId, Part, Action, u32);
 
 /// What the oracle has seen, and what it holds against it.
 #[derive(Debug)]
 pub(super) struct Oracle {
     graphs: BTreeMap<WorkflowName, Graph>,
-    skew: Duration,
-    pickup_within: Duration,
+    pub(super) skew: Duration,
+    pub(super) pickup_within: Duration,
+    pub(super) sweep_every: Duration,
     /// Every message arrives at once and no instance dies.
-    calm: bool,
-    /// The tasks as last saved.
+    pub(super) calm: bool,
+    /// The tasks as last saved, and when they were recorded.
     pub(super) tasks: BTreeMap<TaskId, Task>,
-    answered: BTreeSet<AttemptOf>,
+    created: BTreeMap<TaskId, Millis>,
+    /// What clients submit, and what was submitted for steps.
+    inputs: BTreeMap<TaskId, Value>,
+    pub(super) submitted: BTreeMap<TaskId, Value>,
+    /// The tasks of clients whose ids a step's task may have as well: only one of both is recorded.
+    rivals: BTreeSet<TaskId>,
+    /// The tasks that run for each task, by part.
+    children: BTreeMap<TaskId, BTreeSet<(Part, TaskId)>>,
+    /// What an agent answered, and what somebody answered who was handed a token.
+    pub(super) answered: BTreeSet<AttemptOf>,
+    pub(super) said: BTreeSet<AttemptOf>,
+    /// The parts whose task said how it ended.
+    pub(super) heard: BTreeSet<(TaskId, Part)>,
     /// When the save that began a wait was made, and for how long it is.
-    waits: BTreeMap<AttemptOf, (Timestamp, Timestamp)>,
-    /// Steps and undos that an operator completed or skipped.
+    pub(super) waits: BTreeMap<AttemptOf, (Timestamp, Timestamp)>,
+    /// Parts and undos that an operator completed or skipped.
     by_hand: BTreeSet<(TaskId, Part, Action)>,
+    /// Steps that were skipped by themselves.
+    skipped: BTreeSet<(TaskId, StepName)>,
     pub(super) notices: BTreeSet<(String, String, i64)>,
     pub(super) alerts: BTreeMap<TaskId, Vec<Alert>>,
     pub(super) findings: Vec<String>,
@@ -53,16 +77,26 @@ pub(super) struct Oracle {
 
 impl Oracle {
     pub(super) fn new(plan: &Plan) -> Self {
-        let graphs = plan.workflows.iter().map(|w| (w.name.clone(), Graph::of(w))).collect();
+        let graphs = plan.blueprints.iter().map(|b| (b.name.clone(), Graph::of(b))).collect();
+        let rivals = plan.tasks.iter().filter(|task| task.rival);
         Self {
             graphs,
             skew: plan.timing.clock_skew,
             pickup_within: plan.timing.pickup_within,
+            sweep_every: Duration::from_millis(plan.sweep_every),
             calm: plan.weather.is_calm() && plan.commands.is_empty(),
             tasks: BTreeMap::new(),
+            created: BTreeMap::new(),
+            inputs: plan.tasks.iter().map(|t| (t.task_id.clone(), t.input.clone())).collect(),
+            submitted: BTreeMap::new(),
+            rivals: rivals.map(|task| task.task_id.clone()).collect(),
+            children: BTreeMap::new(),
             answered: BTreeSet::new(),
+            said: BTreeSet::new(),
+            heard: BTreeSet::new(),
             waits: BTreeMap::new(),
             by_hand: BTreeSet::new(),
+            skipped: BTreeSet::new(),
             notices: BTreeSet::new(),
             alerts: BTreeMap::new(),
             findings: Vec::new(),
@@ -77,9 +111,14 @@ impl Oracle {
         self.graphs.get(&self.tasks.get(task_id)?.workflow)
     }
 
-    /// Whether an operator settled a step, or its undo.
-    pub(super) fn is_by_hand(&self, task_id: &TaskId, step: &Part, action: Action) -> bool {
-        self.by_hand.contains(&(task_id.clone(), step.clone(), action))
+    /// Whether an operator settled a part, or its undo.
+    pub(super) fn is_by_hand(&self, task_id: &TaskId, part: &Part, action: Action) -> bool {
+        self.by_hand.contains(&(task_id.clone(), part.clone(), action))
+    }
+
+    /// Whether a step was skipped by itself.
+    pub(super) fn is_skipped(&self, task_id: &TaskId, step: &StepName) -> bool {
+        self.skipped.contains(&(task_id.clone(), step.clone()))
     }
 
     /// What an operator gives as the output of a step done by hand.
@@ -87,12 +126,47 @@ impl Oracle {
         json!({ "by": "hand" })
     }
 
+    /// What a task was submitted with.
+    pub(super) fn input(&self, task: &Task) -> Option<&Value> {
+        let of = if task.parent.is_some() { &self.submitted } else { &self.inputs };
+        of.get(&task.task_id)
+    }
+
+    pub(super) fn created_at(&self, task_id: &TaskId) -> Millis {
+        self.created.get(task_id).copied().unwrap_or_default()
+    }
+
+    /// The tasks that ran for a task, each with its part.
+    pub(super) fn children_of(&self, task_id: &TaskId) -> impl Iterator<Item = (&Part, &Task)> {
+        let all = self.children.get(task_id).into_iter().flatten();
+        all.filter_map(|(part, child)| Some((part, self.tasks.get(child)?)))
+    }
+
+    /// The tasks that ran for a part.
+    pub(super) fn children(&self, task_id: &TaskId, part: &Part) -> impl Iterator<Item = &Task> {
+        let all = self.children_of(task_id).filter(move |(of, _)| *of == part);
+        all.map(|(_, child)| child)
+    }
+
     /// A task was recorded.
-    pub(super) fn recorded(&mut self, task: &Task) {
-        if self.tasks.insert(task.task_id.clone(), task.clone()).is_some() {
-            self.find(format!("{}: recorded twice", task.task_id));
+    pub(super) fn recorded(&mut self, task: &Task, ledger: &Ledger, now: Millis) {
+        let id = &task.task_id;
+        if self.tasks.insert(id.clone(), task.clone()).is_some() {
+            self.find(format!("{id}: recorded twice"));
         }
-        self.check_due(task, task.submitted_at);
+        self.created.insert(id.clone(), now);
+        if let Some(parent) = &task.parent {
+            let of = self.children.entry(parent.task_id.clone()).or_default();
+            of.insert((parent.step.clone(), id.clone()));
+            let found = super::family::recorded(self, ledger, task);
+            self.findings.extend(found);
+        }
+        let retention = self.graph(id).and_then(|graph| graph.blueprint.retention_h);
+        if task.retention_s != retention.map(|hours| hours * 3_600) {
+            self.find(format!("{id}: is kept for {:?} seconds", task.retention_s));
+        }
+        let found = watch::check_due(self, task, task.submitted_at);
+        self.findings.extend(found);
     }
 
     /// A save went through. `documents` are those there are, of the attempts that completed.
@@ -101,89 +175,58 @@ impl Oracle {
         before: &Task,
         after: &Task,
         documents: &[Document],
+        ledger: &Ledger,
         now: Timestamp,
     ) {
-        let id = &after.task_id;
-        if after.revision != before.revision + 1 {
-            let (old, new) = (before.revision, after.revision);
-            self.find(format!("{id}: revision {new} was saved over revision {old}"));
-        }
-        self.check_due(after, now);
-        self.check_end(before, after);
-        for (step, action, progress) in after.actions() {
-            let old = before.progress(&step, action);
-            let at = Attempt { step: step.clone(), action, number: progress.state.attempt() };
-            let of = describe(id, &step, action);
-            self.check_document(&of, &at, progress, old, documents, id);
-            self.check_progress(&of, &at, old, progress, (before, after), now);
-        }
-        self.tasks.insert(id.clone(), after.clone());
-    }
-
-    fn check_due(&mut self, task: &Task, now: Timestamp) {
-        let id = &task.task_id;
-        match task.due {
-            None if !is_final(task) => self.find(format!("{id}: goes on, and has no due time")),
-            None => {}
-            Some(due) if is_final(task) && task.process_state != ProcessState::Error => {
-                self.find(format!("{id}: is {}, and still due at {due}", task.process_state));
-            }
-            Some(due) => {
-                let last = task.actions().filter_map(|(.., progress)| match progress.state {
-                    StepState::Running { complete_by, .. }
-                    | StepState::HandedOut { complete_by, .. } => Some(complete_by),
-                    // A second for what a save takes.
-                    StepState::Waiting { until, .. } if task.paused_at.is_none() => {
-                        Some(until.max(now + self.skew) + self.pickup_within + SECOND)
-                    }
-                    StepState::Each
-                    | StepState::Waiting { .. }
-                    | StepState::Completed { .. }
-                    | StepState::Failed { .. }
-                    | StepState::Skipped { .. } => None,
-                });
-                if let Some(last) = last.min().filter(|last| due > *last && !is_final(task)) {
-                    self.find(format!("{id}: due at {due}, later than it must be, {last}"));
-                }
+        self.tasks.insert(after.task_id.clone(), after.clone());
+        for (part, action, progress) in after.actions() {
+            let old = before.progress(&part, action);
+            self.settled((before, after), (&part, action), (old, progress), documents, ledger);
+            if let StepState::Waiting { attempt, until, .. } = progress.state {
+                let key = (after.task_id.clone(), part, action, attempt);
+                self.waits.entry(key).or_insert((now, until));
             }
         }
+        let save = watch::Save { oracle: self, ledger, before, after, documents, now };
+        let found = save.check();
+        self.findings.extend(found);
     }
 
-    /// What ended stays ended, unless an operator asks for more.
-    fn check_end(&mut self, before: &Task, after: &Task) {
-        let asked = before.commands.last().map(|c| &c.id) != after.commands.last().map(|c| &c.id);
-        if is_final(before) && before.process_state != after.process_state && !asked {
-            let (id, old, new) = (&after.task_id, before.process_state, after.process_state);
-            self.find(format!("{id}: was {old} and became {new} by itself"));
-        }
-    }
-
-    fn check_document(
+    /// Takes down who settled a part: its task, or an operator.
+    fn settled(
         &mut self,
-        of: &str,
-        attempt: &Attempt,
-        progress: &Progress,
-        old: Option<&Progress>,
+        (before, after): (&Task, &Task),
+        (part, action): (&Part, Action),
+        (old, new): (Option<&Progress>, &Progress),
         documents: &[Document],
-        id: &TaskId,
+        ledger: &Ledger,
     ) {
-        let hand = (id.clone(), attempt.step.clone(), attempt.action);
-        match progress.state {
-            StepState::Skipped { .. } => drop(self.by_hand.insert(hand)),
-            StepState::Completed { .. } => {
-                let key = DocumentKey::Output(attempt.clone());
-                let Some(document) = documents.iter().find(|document| document.key == key) else {
-                    return self.find(format!("{of} completed, and its output is nowhere"));
-                };
-                if document.body == Self::by_hand() {
+        let id = &after.task_id;
+        let hand = (id.clone(), part.clone(), action);
+        match new.state {
+            StepState::Skipped { .. } if old.is_some_and(|old| old.state == new.state) => {}
+            StepState::Skipped { .. } => {
+                let fresh = action == Action::Do && old.is_none() && part.item.is_none();
+                let asked = is_asked(before, after);
+                let sense = Sense::of(self, ledger, id);
+                let step = sense.and_then(|sense| Some((sense, sense.graph.step(&part.step)?)));
+                let ought_not =
+                    step.is_some_and(|(sense, step)| sense.holds(step) == Known::Is(false));
+                // Nobody waits any longer in a task that is being undone.
+                let waits = step.is_some_and(|(_, step)| matches!(step.work, WorkPlan::Wait(_)));
+                let given_up = waits && after.undo_reason.is_some();
+                if fresh && (ought_not || !(asked || given_up)) {
+                    self.skipped.insert((id.clone(), part.step.clone()));
+                } else if asked {
                     self.by_hand.insert(hand);
-                    return;
                 }
-                if let Some(StepState::Running { attempt, complete_by }) = old.map(|o| &o.state)
-                    && *attempt == progress.state.attempt()
-                    && document.at.as_millisecond() > complete_by.as_millisecond()
-                {
-                    self.find(format!("{of}: a reply was taken after complete-by"));
+            }
+            StepState::Completed { attempt: number } => {
+                let attempt = Attempt { step: part.clone(), action, number };
+                let key = DocumentKey::Output(attempt);
+                let document = documents.iter().find(|document| document.key == key);
+                if document.is_some_and(|document| document.body == Self::by_hand()) {
+                    self.by_hand.insert(hand);
                 }
             }
             StepState::Running { .. }
@@ -196,82 +239,65 @@ impl Oracle {
         }
     }
 
-    fn check_progress(
-        &mut self,
-        of: &str,
-        attempt: &Attempt,
-        old: Option<&Progress>,
-        new: &Progress,
-        (before, after): (&Task, &Task),
-        now: Timestamp,
-    ) {
-        let number = attempt.number;
-        let key = |n| (after.task_id.clone(), attempt.step.clone(), attempt.action, n);
-        let last = old.map_or(0, |old| old.state.attempt());
-        if number < last {
-            self.find(format!("{of}: attempt {number} was taken although {last} had begun"));
-        }
-        let begins = new.state.is_running() && number > last;
-        if begins && before.paused_at.is_some() && after.paused_at.is_some() {
-            self.find(format!("{of}: attempt {number} began in a paused task"));
-        }
-        if let Some(StepState::Running { complete_by, .. }) = old.map(|old| &old.state)
-            && begins
-            && now <= *complete_by
-            && !self.answered.contains(&key(last))
-        {
-            self.find(format!("{of}: attempt {number} began while {last} may be at work"));
-        }
-        let graph = self.graphs.get(&after.workflow);
-        let max = graph.map_or(0, |graph| graph.failures_max(&attempt.step, attempt.action));
-        // A permanent failure may come on top.
-        if new.failure_count > max.max(1) + 1 {
-            self.find(format!("{of}: failed {} times; its policy allows {max}", new.failure_count));
-        }
-        if let StepState::Waiting { until, .. } = new.state {
-            self.waits.entry(key(number)).or_insert((now, until));
-        }
-        if begins && after.commands.is_empty() {
-            self.check_wait(of, key(last), now);
-        }
-    }
-
-    /// No wait is cut short; and where nothing is lost, none lasts longer than it must.
-    fn check_wait(&mut self, of: &str, key: AttemptOf, now: Timestamp) {
-        let Some((since, until)) = self.waits.get(&key).copied() else { return };
-        let early = until.duration_since(now);
-        let skew = self.skew.as_millis() as i128;
-        if early.as_millis() > 2 * skew {
-            self.find(format!("{of}: began {} ms before its wait was over", early.as_millis()));
-        }
-        let by_wake = until.duration_since(since).as_secs() < 900;
-        let late = now.duration_since(until).as_millis();
-        if self.calm && by_wake && late > 2 * skew + 5_000 {
-            self.find(format!("{of}: its wait was over {late} ms ago, and nothing went wrong"));
-        }
+    /// Somebody who was handed a token answers.
+    pub(super) fn answers(&mut self, token: &CallbackToken) {
+        let CallbackToken { task_id, step, attempt } = token.clone();
+        self.said.insert((task_id, step, Action::Do, attempt));
     }
 
     /// A message was sent.
-    pub(super) fn sent(&mut self, message: &Outgoing) {
+    pub(super) fn sent(&mut self, message: &Outgoing, ledger: &Ledger) {
+        let body = &message.body;
         match &message.queue {
-            Queue::Submissions => {}
-            Queue::Agent(_) => self.asked(&message.body),
-            Queue::Scheduler => {
-                if let Ok(SchedulerMessage::Reply(reply)) = serde_json::from_str(&message.body) {
+            Queue::Submissions => {
+                let found = super::family::submitted(self, ledger, body);
+                self.findings.extend(found);
+            }
+            Queue::Agent(_) => self.asked(body),
+            Queue::Scheduler => match serde_json::from_str(body) {
+                Ok(SchedulerMessage::Reply(reply)) => {
                     let attempt = (reply.task_id, reply.step, reply.action, reply.attempt);
                     self.answered.insert(attempt);
                 }
+                Ok(SchedulerMessage::ChildEnded(ended)) => {
+                    let found = super::family::told(self, ledger, &ended);
+                    self.heard.insert((ended.task_id, ended.step));
+                    self.findings.extend(found);
+                }
+                Ok(
+                    SchedulerMessage::Wake(_)
+                    | SchedulerMessage::Command(_)
+                    | SchedulerMessage::Callback(_)
+                    | SchedulerMessage::Ask(_),
+                )
+                | Err(_) => {}
+            },
+            Queue::Client(_) => self.noticed(body, ledger),
+            Queue::Rejected => {
+                let id = serde_json::from_str::<Value>(body).unwrap_or_default();
+                let id = id.get("task_id").and_then(Value::as_str).unwrap_or_default().to_owned();
+                if !self.rivals.iter().any(|rival| rival.as_str() == id) {
+                    self.find(format!("a submission was refused: {body}"));
+                }
             }
-            Queue::Client(_) => {
-                let Ok(notice) = serde_json::from_str::<StatusNotice>(&message.body) else {
-                    return self.find(format!("a notice that cannot be read: {}", message.body));
-                };
-                let status = status(notice.status).to_owned();
-                let task_id = notice.task_id.unwrap_or_default();
-                self.notices.insert((task_id, status, notice.at.as_millisecond()));
-            }
-            Queue::Rejected => self.find(format!("a submission was refused: {}", message.body)),
         }
+    }
+
+    fn noticed(&mut self, body: &str, ledger: &Ledger) {
+        let Ok(notice) = serde_json::from_str::<StatusNotice>(body) else {
+            return self.find(format!("a notice that cannot be read: {body}"));
+        };
+        let task_id = notice.task_id.unwrap_or_default();
+        let output = notice.output.unwrap_or_default();
+        let id = task_id.parse::<TaskId>().ok();
+        let sense = id.as_ref().and_then(|id| Sense::of(self, ledger, id));
+        let is_result = notice.status != NoticeStatus::Processed
+            || sense.is_none_or(|sense| sense.may_result_in(&output));
+        if !is_result {
+            self.find(format!("{task_id}: cannot have returned {output}"));
+        }
+        let status = status(notice.status).to_owned();
+        self.notices.insert((task_id, status, notice.at.as_millisecond()));
     }
 
     /// A step was sent to its agent: what is sent must have been stored.
@@ -307,111 +333,13 @@ impl Oracle {
         let alert = Alert { at, undo_failed, steps: trouble.steps.clone() };
         self.alerts.entry(trouble.task_id.clone()).or_default().push(alert);
     }
-
-    /// An agent is about to call its service.
-    pub(super) fn called(&mut self, request: &StepRequest, ledger: &Ledger, now: Timestamp) {
-        let StepRequest { task_id, step, action, attempt, complete_by, .. } = request;
-        let of = describe(task_id, step, *action);
-        if now > *complete_by + self.skew {
-            self.find(format!("{of}: attempt {attempt} was called after its complete-by"));
-        }
-        let own = (task_id.clone(), step.clone(), *action, *attempt);
-        let answered = self.answered.contains(&own);
-        let live = ledger.account(task_id, step).map(|account| &account.live);
-        let others: Vec<_> = live.into_iter().flat_map(BTreeMap::values).cloned().collect();
-        for other in others {
-            let key = (task_id.clone(), step.clone(), other.action, other.attempt);
-            let same = other.action == *action && other.attempt == *attempt;
-            // Of what was answered, another delivery may still be at work: its effect is known.
-            if !same && !answered && !self.answered.contains(&key) {
-                let (what, number) = (other.action.name(), other.attempt);
-                self.find(format!("{of}: called while its {what} attempt {number} is at work"));
-            }
-        }
-        if *action == Action::Undo {
-            self.undo_called(request, ledger);
-        } else if !request.idempotent {
-            self.unrepeatable_called(request, ledger);
-        }
-    }
-
-    /// What cannot be repeated is called once, unless an operator asks for it again.
-    fn unrepeatable_called(&mut self, request: &StepRequest, ledger: &Ledger) {
-        let (task_id, step) = (&request.task_id, &request.step);
-        let calls = ledger.account(task_id, step).map_or(0, |account| account.calls) as usize;
-        let resubmitted = self.tasks.get(task_id).map_or(0, |task| {
-            let accepted = task.commands.iter().filter(|record| record.refused.is_none());
-            accepted.filter(|record| record.command.starts_with("resubmit")).count()
-        });
-        if calls > resubmitted {
-            let of = describe(task_id, step, Action::Do);
-            self.find(format!("{of} is not idempotent, and was called {} times", calls + 1));
-        }
-    }
-
-    /// Backward only in reverse order, and never past a point of no return.
-    fn undo_called(&mut self, request: &StepRequest, ledger: &Ledger) {
-        let (task_id, step) = (&request.task_id, &request.step);
-        let of = describe(task_id, step, Action::Undo);
-        let Some(graph) = self.graph(task_id) else {
-            return self.find(format!("{of} was called, and there is no such task"));
-        };
-        let mut found = Vec::new();
-        for point in graph.points_of_no_return() {
-            if ledger.account(task_id, point).is_some_and(|account| !account.effects.is_empty()) {
-                found.push(format!("{of} was called past the point of no return, {point}"));
-            }
-        }
-        for later in graph.after(step).into_iter().filter(|later| graph.has_undo(later)) {
-            let stands = ledger.account(task_id, later).is_some_and(|account| account.stands());
-            if stands && !self.is_by_hand(task_id, later, Action::Undo) {
-                found.push(format!("{of} was called before that of {later}, which came later"));
-            }
-        }
-        self.findings.extend(found);
-    }
-
-    /// A call is about to take effect, which it has not before.
-    pub(super) fn takes_effect(&mut self, request: &StepRequest, ledger: &Ledger) {
-        if request.action == Action::Undo {
-            return;
-        }
-        let (task_id, step) = (&request.task_id, &request.step);
-        let of = describe(task_id, step, Action::Do);
-        let Some(graph) = self.graph(task_id) else {
-            return self.find(format!("{of} took effect, and there is no such task"));
-        };
-        let mut found = Vec::new();
-        let account = |step: &Part| ledger.account(task_id, step);
-        if account(step).is_some_and(|account| !account.effects.is_empty()) {
-            found.push(format!("{of} took effect twice"));
-        }
-        let undone = |step: &&Part| account(step).is_some_and(|a| a.undo_called);
-        if let Some(undone) = std::iter::once(step).chain(graph.before(step)).find(undone) {
-            found.push(format!("{of} took effect after the undo of {undone}"));
-        }
-        if graph.points_of_no_return().any(|point| point == step)
-            && let Some(undone) = graph.steps().find(undone)
-        {
-            found.push(format!(
-                "{of}, the point of no return, took effect after the undo of {undone}"
-            ));
-        }
-        for missing in graph.directly_before(step) {
-            let by_hand = self.is_by_hand(task_id, missing, Action::Do);
-            if !by_hand && account(missing).is_none_or(|account| account.effects.is_empty()) {
-                found.push(format!("{of} took effect before {missing}, which it comes after"));
-            }
-        }
-        self.findings.extend(found);
-    }
 }
 
 /// As people say it: `order-1 undo of charge`.
-pub(super) fn describe(task_id: &TaskId, step: &Part, action: Action) -> String {
+pub(super) fn describe(task_id: &TaskId, part: &Part, action: Action) -> String {
     match action {
-        Action::Do => format!("{task_id} step {step}"),
-        Action::Undo => format!("{task_id} undo of {step}"),
+        Action::Do => format!("{task_id} step {part}"),
+        Action::Undo => format!("{task_id} undo of {part}"),
     }
 }
 
@@ -422,6 +350,31 @@ pub(super) fn is_final(task: &Task) -> bool {
         Pending | Processing | Undoing => false,
         Processed | Undone | Error => true,
     }
+}
+
+/// Whether a save carries out a command.
+pub(super) fn is_asked(before: &Task, after: &Task) -> bool {
+    before.commands.last().map(|c| &c.id) != after.commands.last().map(|c| &c.id)
+}
+
+/// Whether an operator has changed its input.
+pub(super) fn is_edited(task: &Task) -> bool {
+    accepted(task).any(|command| command.ends_with("with edited input"))
+}
+
+/// How often an operator had steps done again.
+pub(super) fn resubmits(task: &Task) -> usize {
+    accepted(task).filter(|command| command.starts_with("resubmit")).count()
+}
+
+/// Whether an operator had a hand in it.
+pub(super) fn is_touched(task: &Task) -> bool {
+    accepted(task).next().is_some()
+}
+
+fn accepted(task: &Task) -> impl Iterator<Item = &str> {
+    let accepted = task.commands.iter().filter(|record| record.refused.is_none());
+    accepted.map(|record| record.command.as_str())
 }
 
 fn status(status: NoticeStatus) -> &'static str {

@@ -4,17 +4,27 @@
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 
 use anyhow::Result;
+use jiff::Timestamp;
+use serde_json::{Value, json};
 use steward_core::{
     command::Order,
-    names::{AgentName, Part, TaskId},
+    names::{AgentName, Part, StepName, TaskId},
     ports::Timing,
     workflow::Workflow,
 };
 
-use super::{dice::Dice, workflows::workflow};
+use super::{
+    bend::{bend, is_sound},
+    blueprint::{Blueprint, StepPlan, WorkPlan, millis},
+    dice::Dice,
+    workflows::{Scope, blueprint, span},
+};
 
 /// The logical agents, each with a remote service of its own.
 pub(super) const AGENTS: [&str; 3] = ["blue", "green", "red"];
+
+/// The workflows that clients submit tasks to.
+const CLIENTS: [&str; 2] = ["first", "second"];
 
 /// Virtual milliseconds since the start.
 pub(super) type Millis = u64;
@@ -22,6 +32,14 @@ pub(super) type Millis = u64;
 pub(super) const SECOND: Millis = 1_000;
 pub(super) const MINUTE: Millis = 60 * SECOND;
 pub(super) const HOUR: Millis = 60 * MINUTE;
+
+/// The worlds begin with the year 2026.
+pub(super) const EPOCH_S: i64 = 1_767_225_600;
+
+/// A time of day, counted from the start.
+pub(super) fn since_start(time: Timestamp) -> Millis {
+    Millis::try_from(time.as_millisecond() - EPOCH_S * 1_000).unwrap_or_default()
+}
 
 /// What a function instance is deployed as.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,7 +115,9 @@ pub(super) struct TaskPlan {
     pub(super) at: Millis,
     /// When the client submits it again.
     pub(super) again: Vec<Millis>,
-    pub(super) amount: u64,
+    pub(super) input: Value,
+    /// Whether its id is one that a step's task may have as well.
+    pub(super) rival: bool,
 }
 
 /// What an operator asks for.
@@ -119,6 +139,7 @@ pub(super) struct Plan {
     pub(super) weather: Weather,
     pub(super) instances: Vec<InstancePlan>,
     pub(super) services: BTreeMap<AgentName, Temper>,
+    pub(super) blueprints: Vec<Blueprint>,
     pub(super) workflows: Vec<Workflow>,
     pub(super) tasks: Vec<TaskPlan>,
     pub(super) commands: Vec<CommandPlan>,
@@ -141,12 +162,10 @@ impl Plan {
             clock_skew: Duration::from_millis(skew),
         };
         let storm_until = dice.within(1..=60) * MINUTE;
-        let mut workflows = Vec::new();
-        for name in ["first", "second"].iter().take(dice.within(1..=2) as usize) {
-            workflows.push(workflow(name, dice)?);
-        }
-        let tasks = tasks(&workflows, storm_until, dice)?;
-        let commands = commands(&tasks, &workflows, storm_until, dice);
+        let blueprints = blueprints(dice)?;
+        let workflows = blueprints.iter().map(Blueprint::workflow).collect::<Result<_>>()?;
+        let tasks = tasks(&blueprints, storm_until, dice)?;
+        let commands = commands(&tasks, &blueprints, storm_until, dice)?;
         let agents: Vec<AgentName> =
             AGENTS.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
         let services =
@@ -158,6 +177,7 @@ impl Plan {
             weather: weather(dice),
             services,
             instances: instances(&agents, skew, dice),
+            blueprints,
             workflows,
             tasks,
             commands,
@@ -234,58 +254,124 @@ fn instances(agents: &[AgentName], skew: Millis, dice: &mut Dice) -> Vec<Instanc
     instances
 }
 
-fn tasks(workflows: &[Workflow], storm_until: Millis, dice: &mut Dice) -> Result<Vec<TaskPlan>> {
+/// One or two workflows for clients, and those that their steps run. Some worlds have plain calls only.
+pub(super) fn blueprints(dice: &mut Dice) -> Result<Vec<Blueprint>> {
+    let all_kinds = dice.chance(0.7);
+    let mut drawn = Vec::new();
+    for name in CLIENTS.iter().take(dice.within(1..=2) as usize) {
+        let steps_max = if dice.chance(0.2) { 8 } else { 6 };
+        let children = &["leaf", "leaf", "inner", "inner", "absent"];
+        drawn.push(blueprint(name, Scope { steps_max, all_kinds, children }, dice)?);
+    }
+    for drawn in &mut drawn {
+        if !all_kinds || dice.chance(0.7) {
+            continue;
+        }
+        let mut bent = drawn.clone();
+        bend(&mut bent, dice);
+        if is_sound(&bent) {
+            *drawn = bent;
+        }
+    }
+    if all_kinds {
+        let children = &["leaf", "leaf", "leaf", "absent"];
+        drawn.push(blueprint("inner", Scope { steps_max: 3, all_kinds, children }, dice)?);
+        drawn.push(blueprint("leaf", Scope { steps_max: 3, all_kinds, children: &[] }, dice)?);
+    }
+    Ok(drawn)
+}
+
+fn tasks(blueprints: &[Blueprint], storm_until: Millis, dice: &mut Dice) -> Result<Vec<TaskPlan>> {
+    let clients: Vec<_> =
+        blueprints.iter().filter(|b| CLIENTS.contains(&b.name.as_str())).collect();
     let mut tasks = Vec::new();
     for n in 1..=dice.within(1..=8) {
-        let Some(workflow) = dice.place(workflows.len()).and_then(|place| workflows.get(place))
-        else {
+        let Some(blueprint) = dice.place(clients.len()).and_then(|place| clients.get(place)) else {
             continue;
         };
         let at = dice.skewed(storm_until);
         let repeats = if dice.chance(0.3) { dice.within(1..=3) } else { 0 };
         let again = (0..repeats).map(|_| at + dice.skewed(10 * MINUTE)).collect();
-        let amount = dice.within(1..=99);
-        let (task_id, workflow) = (format!("order-{n}").parse()?, workflow.name.to_string());
-        tasks.push(TaskPlan { task_id, workflow, at, again, amount });
+        let (task_id, workflow) = (format!("order-{n}").parse()?, blueprint.name.to_string());
+        let task = TaskPlan { task_id, workflow, at, again, input: input(dice), rival: false };
+        let rival = dice.chance(0.1).then(|| rival(&task, blueprint, dice)).transpose()?;
+        tasks.push(task);
+        tasks.extend(rival.flatten());
     }
     Ok(tasks)
 }
 
+fn input(dice: &mut Dice) -> Value {
+    let items: Vec<_> = (0..dice.within(0..=5)).map(|_| dice.within(1..=99)).collect();
+    json!({ "amount": dice.within(1..=99), "items": items, "wait": millis(span(dice)) })
+}
+
+/// A client who hits upon the id that the task of a step has as well.
+fn rival(task: &TaskPlan, blueprint: &Blueprint, dice: &mut Dice) -> Result<Option<TaskPlan>> {
+    let runs_task = |(_, step): &(&StepName, &StepPlan)| matches!(step.work, WorkPlan::Child(_));
+    let Some((name, step)) = blueprint.steps.iter().find(runs_task) else { return Ok(None) };
+    let item = step.each.as_ref().map(|_| ":0").unwrap_or_default();
+    Ok(Some(TaskPlan {
+        task_id: format!("{}:{name}{item}", task.task_id).parse()?,
+        workflow: "leaf".to_owned(),
+        at: (task.at + dice.skewed(MINUTE)).saturating_sub(dice.skewed(MINUTE)),
+        again: Vec::new(),
+        input: input(dice),
+        rival: true,
+    }))
+}
+
 fn commands(
     tasks: &[TaskPlan],
-    workflows: &[Workflow],
+    blueprints: &[Blueprint],
     storm_until: Millis,
     dice: &mut Dice,
-) -> Vec<CommandPlan> {
+) -> Result<Vec<CommandPlan>> {
     if dice.chance(0.5) {
-        return Vec::new();
+        return Ok(Vec::new());
     }
+    let of = |name: &str| blueprints.iter().find(|blueprint| blueprint.name.as_str() == name);
     let mut commands = Vec::new();
     for _ in 0..dice.within(1..=8) {
         let Some(task) = dice.place(tasks.len()).and_then(|place| tasks.get(place)) else { break };
-        let workflow = workflows.iter().find(|workflow| workflow.name.as_str() == task.workflow);
-        let order = workflow.map(|workflow| random_order(workflow, dice));
+        let Some(mut blueprint) = of(&task.workflow) else { break };
+        let mut task_id = task.task_id.clone();
+        // Now and then it is about the task of one of its steps.
+        let steps = blueprint.steps.iter();
+        let children = steps.filter_map(|(name, step)| match step.work {
+            WorkPlan::Child(child) => Some((name, step, of(child)?)),
+            WorkPlan::Call { .. } | WorkPlan::Wait(_) => None,
+        });
+        let children: Vec<_> = children.collect();
+        let child = dice.place(children.len()).filter(|_| dice.chance(0.4));
+        if let Some((name, step, child)) = child.and_then(|place| children.get(place)) {
+            let item = step.each.as_ref().map(|_| format!(":{}", dice.within(0..=2)));
+            task_id = format!("{task_id}:{name}{}", item.unwrap_or_default()).parse()?;
+            blueprint = child;
+        }
+        let order = random_order(blueprint, dice);
         let at = task.at + dice.skewed(storm_until.max(10 * MINUTE));
         let copies = if dice.chance(0.3) { 2 } else { 1 };
-        let task_id = task.task_id.clone();
-        commands.extend(order.map(|order| CommandPlan { at, task_id, order, copies }));
+        commands.push(CommandPlan { at, task_id, order, copies });
     }
-    commands
+    Ok(commands)
 }
 
 /// An order that may make sense, of an operator who knows no more than the task's record says.
-pub(super) fn random_order(workflow: &Workflow, dice: &mut Dice) -> Order {
-    let place = dice.place(workflow.steps.len());
-    let step = place
-        .and_then(|place| workflow.steps.get_index(place))
-        .map(|(name, _)| Part::from(name.clone()));
+pub(super) fn random_order(blueprint: &Blueprint, dice: &mut Dice) -> Order {
+    let place = dice.place(blueprint.steps.len());
+    let step = place.and_then(|place| blueprint.steps.iter().nth(place));
+    let each = step.is_some_and(|(_, step)| step.each.is_some());
+    let item = dice.chance(if each { 0.7 } else { 0.05 }).then(|| dice.within(0..=4) as u32);
+    let step = step.map(|(name, _)| Part { step: name.clone(), item });
     let step = step.filter(|_| dice.chance(0.6));
-    let output = serde_json::json!({ "by": "hand" });
+    let output = json!({ "by": "hand" });
     match dice.within(0..=9) {
         0 | 1 => Order::Pause,
         2 | 3 => Order::Resume,
         4 => {
-            let edit = serde_json::json!({ "amount": dice.within(100..=199) });
+            let items: Vec<_> = (0..dice.within(0..=5)).map(|_| dice.within(100..=199)).collect();
+            let edit = json!({ "amount": dice.within(100..=199), "items": items });
             let input = dice.chance(0.4).then_some(edit);
             Order::Resubmit { step, input, did_not_run: false }
         }

@@ -208,7 +208,9 @@ impl StateStore for Seam {
             let created = self.memory().store().create(task, submitted).await?;
             self.note(|| format!("creates {id}: {created:?}"));
             if created == Created::Created {
-                self.world.state().oracle.recorded(task);
+                let now = self.world.now();
+                let state = &mut *self.world.state();
+                state.oracle.recorded(task, &state.ledger, now);
             }
             Ok(created)
         };
@@ -226,7 +228,8 @@ impl StateStore for Seam {
                 let documents = store.documents(id, &outputs(task)).await?;
                 let now = self.world.time();
                 if let Some(before) = before {
-                    self.world.state().oracle.saved(&before, task, &documents, now);
+                    let state = &mut *self.world.state();
+                    state.oracle.saved(&before, task, &documents, &state.ledger, now);
                 }
             } else {
                 self.note(|| format!("loses the race for {id} at revision {}", task.revision));

@@ -1,16 +1,15 @@
 //! The loop that owns a world's time: what is on the agenda happens, idle instances are fed from their
 //! queues, and time passes to the next thing that can happen.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures_util::{
     FutureExt, StreamExt,
     future::{AbortHandle, Abortable, BoxFuture},
     stream::FuturesUnordered,
 };
-use serde_json::json;
 use steward_core::{
-    messages::Submission,
+    messages::{Action, Submission},
     ports::{Ports, StateStore},
 };
 use tokio::select;
@@ -18,6 +17,7 @@ use tokio::select;
 use super::{
     Report, Totals,
     network::Feed,
+    oracle::Oracle,
     plan::{HOUR, InstancePlan, Millis, Role, SECOND},
     ports::SimPorts,
     roles::{self, REPLY_QUEUE},
@@ -204,6 +204,7 @@ impl Run {
                 (0..copies).for_each(|_| world.command(&command));
             }
             Happening::LateEffect(request) => drop(world.take_effect(&request)),
+            Happening::Answer(said) => world.answer(&said),
             Happening::Look => world.look_for_paused(),
             Happening::Sweep(place) => {
                 world.at(now + world.plan.sweep_every, Happening::Sweep(place));
@@ -233,7 +234,7 @@ impl Run {
             task_id: task.task_id.clone(),
             workflow,
             version: None,
-            input: json!({ "amount": task.amount }),
+            input: task.input.clone(),
             reply_to: Some(REPLY_QUEUE.to_owned()),
             parent: None,
             undo: false,
@@ -389,10 +390,27 @@ impl Run {
             let took = task.ended_at.map(|ended| ended.duration_since(task.submitted_at));
             totals.task_ms += took.and_then(|t| u64::try_from(t.as_millis()).ok()).unwrap_or(0);
         }
+        totals.steps = tally(&state.oracle);
         let findings = state.oracle.findings.clone();
         let trace = state.trace.take().unwrap_or_default();
         Report { seed, findings, trace, totals }
     }
+}
+
+/// What the steps of all tasks came to, by kind.
+fn tally(oracle: &Oracle) -> BTreeMap<String, u64> {
+    let mut tally = BTreeMap::new();
+    for task in oracle.tasks.values() {
+        let Some(graph) = oracle.graph(&task.task_id) else { continue };
+        for (part, action, progress) in task.actions() {
+            let kind = graph.step(&part.step).map_or("unknown", |step| step.work.name());
+            let item = if part.item.is_some() { " item" } else { "" };
+            let undo = if action == Action::Undo { " undo" } else { "" };
+            let state = progress.state.name();
+            *tally.entry(format!("{kind}{item}{undo} {state}")).or_default() += 1;
+        }
+    }
+    tally
 }
 
 fn verdict(world: &World) {

@@ -160,10 +160,14 @@ impl super::world::World {
         let key = &request.idempotency_key;
         self.note(&format!("service-{}", request.agent), || format!("{key} takes effect"));
         let now = self.now();
-        let state = &mut *self.state();
-        if !state.ledger.is_known(request) {
-            state.oracle.takes_effect(request, &state.ledger);
-        }
-        state.ledger.take_effect(request, now)
+        let answer = {
+            let state = &mut *self.state();
+            if !state.ledger.is_known(request) {
+                state.oracle.takes_effect(request, &state.ledger, now);
+            }
+            state.ledger.take_effect(request, now)
+        };
+        self.hand_out(request);
+        answer
     }
 }

@@ -1,4 +1,29 @@
-use super::{Totals, simulate};
+use super::{
+    Totals,
+    bend::{bend, is_sound},
+    dice::Dice,
+    plan::blueprints,
+    simulate,
+};
+
+#[test]
+fn the_checker_accepts_what_makes_sense_and_nothing_else() {
+    let (mut accepted, mut refused) = (0, 0);
+    for seed in 0..2_000 {
+        let dice = &mut Dice::new(seed);
+        for mut blueprint in blueprints(dice).unwrap() {
+            let problems = blueprint.workflow().unwrap().problems();
+            assert_eq!(problems, [], "seed {seed}: {:#}", blueprint.definition());
+            bend(&mut blueprint, dice);
+            let problems = blueprint.workflow().unwrap().problems();
+            let sound = is_sound(&blueprint);
+            let definition = blueprint.definition();
+            assert_eq!(problems.is_empty(), sound, "seed {seed}: {definition:#} {problems:#?}");
+            *(if sound { &mut accepted } else { &mut refused }) += 1;
+        }
+    }
+    assert!(accepted > 500 && refused > 500, "{accepted} accepted, {refused} refused");
+}
 
 #[test]
 fn the_same_seed_gives_the_same_trace() {
@@ -22,4 +47,22 @@ fn a_number_of_seeds_come_to_rest() {
         assert!(totals.tasks.get(state).is_some_and(|count| *count > 20), "{totals:?}");
     }
     assert!(totals.faults > 1_000, "{totals:?}");
+    for steps in [
+        "call completed",
+        "call failed",
+        "call skipped",
+        "call item completed",
+        "call item undo completed",
+        "callback completed",
+        "callback failed",
+        "callback item completed",
+        "wait completed",
+        "workflow completed",
+        "workflow failed",
+        "workflow undo completed",
+        "workflow item completed",
+        "workflow item undo completed",
+    ] {
+        assert!(totals.steps.get(steps).is_some_and(|count| *count > 3), "{steps}: {totals:?}");
+    }
 }

@@ -11,7 +11,7 @@ use std::{
 use jiff::Timestamp;
 use steward_core::{
     command::Command,
-    messages::{SchedulerMessage, StepRequest, Submission},
+    messages::{CallbackAnswer, SchedulerMessage, StepRequest, Submission},
     ports::{Outgoing, Queue},
     task::later,
 };
@@ -22,7 +22,7 @@ use super::{
     ledger::Ledger,
     network::{Feed, Network},
     oracle::Oracle,
-    plan::{Millis, Plan, SECOND},
+    plan::{EPOCH_S, Millis, Plan, SECOND},
 };
 use crate::memory::MemoryPorts;
 
@@ -41,6 +41,8 @@ pub(super) enum Happening {
     Sweep(usize),
     /// A call whose agent waits no more takes effect.
     LateEffect(Box<StepRequest>),
+    /// Somebody answers who was handed a token.
+    Answer(CallbackAnswer),
     /// The storm is over.
     Calm,
     /// An operator looks for paused tasks.
@@ -107,8 +109,7 @@ impl World {
 
     /// The true time of day.
     pub(super) fn time(&self) -> Timestamp {
-        // The worlds begin with the year 2026.
-        let epoch = Timestamp::from_second(1_767_225_600).unwrap_or_default();
+        let epoch = Timestamp::from_second(EPOCH_S).unwrap_or_default();
         later(epoch, self.start.elapsed())
     }
 
@@ -148,12 +149,18 @@ impl World {
             Queue::Submissions => Feed::Submissions,
             Queue::Scheduler => Feed::Scheduler,
             Queue::Agent(name) => Feed::Agent(name.clone()),
-            Queue::Client(_) | Queue::Rejected => return self.state().oracle.sent(message),
+            Queue::Client(_) | Queue::Rejected => return self.heed(message),
         };
-        self.state().oracle.sent(message);
+        self.heed(message);
         // Whole seconds, rounded up, as on SQS.
         let delay = message.delay.as_millis().div_ceil(1_000) as Millis * SECOND;
         self.put(feed, now + delay, message);
+    }
+
+    /// The oracle sees a message.
+    fn heed(&self, message: &Outgoing) {
+        let state = &mut *self.state();
+        state.oracle.sent(message, &state.ledger);
     }
 
     /// A client's submission sets out.
@@ -164,8 +171,13 @@ impl World {
 
     /// An operator's command sets out.
     pub(super) fn command(&self, command: &Command) {
-        let body = serde_json::to_string(&SchedulerMessage::Command(command.clone()));
-        self.put(Feed::Scheduler, self.now(), &plain(Queue::Scheduler, body.unwrap_or_default()));
+        self.tell_scheduler(&SchedulerMessage::Command(command.clone()));
+    }
+
+    /// A message to the scheduler sets out, of somebody who is none of the roles.
+    pub(super) fn tell_scheduler(&self, message: &SchedulerMessage) {
+        let body = serde_json::to_string(message).unwrap_or_default();
+        self.put(Feed::Scheduler, self.now(), &plain(Queue::Scheduler, body));
     }
 
     fn put(&self, feed: Feed, at: Millis, message: &Outgoing) {

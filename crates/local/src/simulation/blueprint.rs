@@ -1,0 +1,333 @@
+//! A workflow as the simulation thinks of it: what was drawn, from which both the definition that is
+//! published and what the oracle expects are made. So neither is read from the other.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use steward_core::{
+    names::{StepName, WorkflowName},
+    task::later,
+    workflow::Workflow,
+};
+
+use super::plan::{EPOCH_S, Millis};
+
+/// A workflow that was drawn.
+#[derive(Debug, Clone)]
+pub(super) struct Blueprint {
+    pub(super) name: WorkflowName,
+    pub(super) complete_within: &'static str,
+    pub(super) overdue: &'static str,
+    /// How long tasks are kept, in hours, if it says so.
+    pub(super) retention_h: Option<u64>,
+    /// As they stand in the definition.
+    pub(super) defaults: Option<Value>,
+    pub(super) steps: BTreeMap<StepName, StepPlan>,
+    pub(super) output: Output,
+}
+
+/// What a task returns.
+#[derive(Debug, Clone)]
+pub(super) enum Output {
+    Nothing,
+    /// What these steps returned, by name.
+    Of(Vec<StepName>),
+    /// An expression that has no value.
+    Broken,
+}
+
+/// A step that was drawn.
+#[derive(Debug, Clone)]
+pub(super) struct StepPlan {
+    pub(super) after: Vec<StepName>,
+    pub(super) when: Option<When>,
+    pub(super) each: Option<Each>,
+    pub(super) work: WorkPlan,
+    /// The steps whose outputs it hands on.
+    pub(super) reads: Vec<StepName>,
+    pub(super) complete_within: Option<&'static str>,
+    pub(super) recovery: Option<Value>,
+    pub(super) undo: Option<UndoPlan>,
+    pub(super) point_of_no_return: bool,
+}
+
+/// What a step does.
+#[derive(Debug, Clone)]
+pub(super) enum WorkPlan {
+    Call { agent: &'static str, idempotent: bool, callback: Option<CallbackPlan> },
+    Wait(WaitPlan),
+    Child(&'static str),
+}
+
+/// How a call is answered that only begins its step; in virtual milliseconds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CallbackPlan {
+    pub(super) within: Millis,
+    pub(super) heartbeat: Option<Millis>,
+}
+
+/// What is waited for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum WaitPlan {
+    For(Millis),
+    /// Until this long after the world's start.
+    Until(Millis),
+    /// As long as the input says, in milliseconds, as text.
+    Input,
+    /// Neither a time nor a duration.
+    Broken,
+}
+
+/// On what condition a step is done.
+#[derive(Debug, Clone)]
+pub(super) enum When {
+    Always(bool),
+    AmountBelow(u64),
+    /// What this step returned, a number below a hundred, is below the other.
+    RollBelow(StepName, u64),
+    NotBoolean,
+}
+
+/// For each of which items a step is done.
+#[derive(Debug, Clone)]
+pub(super) struct Each {
+    pub(super) items: ItemsPlan,
+    pub(super) at_once: usize,
+}
+
+/// Where the items come from.
+#[derive(Debug, Clone)]
+pub(super) enum ItemsPlan {
+    Literal(Vec<u64>),
+    Input,
+    /// What this step returned.
+    Output(StepName),
+    NotAList,
+}
+
+/// How a step is undone.
+#[derive(Debug, Clone)]
+pub(super) struct UndoPlan {
+    pub(super) complete_within: Option<&'static str>,
+    pub(super) recovery: Option<Value>,
+    /// Whether it hands on what the step returned, which one that failed has not.
+    pub(super) reads_own: bool,
+}
+
+impl Blueprint {
+    /// The definition, as people would write it.
+    pub(super) fn definition(&self) -> Value {
+        let steps: Map<_, _> = self
+            .steps
+            .iter()
+            .map(|(name, step)| (name.to_string(), step.definition(name)))
+            .collect();
+        let mut workflow = json!({
+            "name": self.name,
+            "version": 1,
+            "complete_within": self.complete_within,
+            "overdue": self.overdue,
+            "steps": steps,
+        });
+        let retention = self.retention_h.map(|hours| json!(format!("{hours}h")));
+        let more = [
+            ("retention", retention),
+            ("defaults", self.defaults.clone()),
+            ("output", self.output.definition()),
+        ];
+        put(&mut workflow, more);
+        workflow
+    }
+
+    /// The same, as it is published.
+    pub(super) fn workflow(&self) -> Result<Workflow> {
+        Ok(serde_json::from_value(self.definition())?)
+    }
+}
+
+impl Output {
+    fn definition(&self) -> Option<Value> {
+        match self {
+            Self::Nothing => None,
+            Self::Of(steps) => {
+                Some(json!({ "steps": outputs(steps), "amount": "${ input.amount }" }))
+            }
+            Self::Broken => Some(json!({ "none": "${ input.nowhere.near }" })),
+        }
+    }
+}
+
+impl StepPlan {
+    fn definition(&self, name: &StepName) -> Value {
+        let mut step = json!({ "after": self.after });
+        let each = self
+            .each
+            .as_ref()
+            .map(|each| json!({ "items": each.items.expression(), "at_once": each.at_once }));
+        put(
+            &mut step,
+            [
+                ("when", self.when.as_ref().map(When::expression)),
+                ("for_each", each),
+                ("complete_within", self.complete_within.map(Into::into)),
+                ("recovery", self.recovery.clone()),
+                ("point_of_no_return", self.point_of_no_return.then_some(Value::Bool(true))),
+                ("undo", self.undo_definition(name)),
+            ],
+        );
+        put(&mut step, self.work_definition());
+        step
+    }
+
+    fn work_definition(&self) -> [(&'static str, Option<Value>); 6] {
+        let mut keys = [
+            ("agent", None),
+            ("request", None),
+            ("callback", None),
+            ("idempotent", None),
+            ("wait", None),
+            ("workflow", None),
+        ];
+        let mut set = |key: &str, value: Value| {
+            keys.iter_mut().filter(|(name, _)| *name == key).for_each(|(_, slot)| {
+                *slot = Some(value.clone());
+            });
+        };
+        match &self.work {
+            WorkPlan::Call { agent, idempotent, callback } => {
+                let mut body = self.body();
+                if let Some(callback) = callback {
+                    set("callback", callback.definition());
+                    put(&mut body, [("token", Some(json!("${ callback.token }")))]);
+                }
+                if !idempotent {
+                    set("idempotent", json!(false));
+                }
+                set("agent", json!(agent));
+                set("request", json!({ "path": "/do", "body": body }));
+            }
+            WorkPlan::Wait(wait) => set("wait", json!(wait.text())),
+            WorkPlan::Child(name) => {
+                set("workflow", json!({ "name": name, "input": self.child_input() }))
+            }
+        }
+        keys
+    }
+
+    fn body(&self) -> Value {
+        let mut body = json!({
+            "task": "${ task.id }", "amount": "${ input.amount }", "before": outputs(&self.reads),
+        });
+        put(&mut body, [("item", self.item())]);
+        body
+    }
+
+    fn item(&self) -> Option<Value> {
+        self.each.as_ref().map(|_| json!("${ item }"))
+    }
+
+    fn child_input(&self) -> Value {
+        json!({
+            "amount": self.item().unwrap_or_else(|| json!("${ input.amount }")),
+            "items": [7, 8],
+            "wait": "${ input.wait }",
+            "before": outputs(&self.reads),
+        })
+    }
+
+    fn undo_definition(&self, name: &StepName) -> Option<Value> {
+        let undo = self.undo.as_ref()?;
+        let mut definition = json!({});
+        put(
+            &mut definition,
+            [
+                ("complete_within", undo.complete_within.map(Into::into)),
+                ("recovery", undo.recovery.clone()),
+            ],
+        );
+        if matches!(self.work, WorkPlan::Call { .. }) {
+            let mut body = json!({ "task": "${ task.id }", "amount": "${ input.amount }" });
+            let own = undo.reads_own.then(|| json!(format!("${{ steps.{name}.output }}")));
+            put(&mut body, [("item", self.item()), ("own", own)]);
+            let request = json!({ "path": "/undo", "body": body });
+            put(&mut definition, [("request", Some(request))]);
+        }
+        Some(definition)
+    }
+}
+
+impl WorkPlan {
+    /// The kind of step that it makes.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Call { callback: None, .. } => "call",
+            Self::Call { callback: Some(_), .. } => "callback",
+            Self::Wait(_) => "wait",
+            Self::Child(_) => "workflow",
+        }
+    }
+}
+
+impl CallbackPlan {
+    fn definition(self) -> Value {
+        let mut callback = json!({ "within": millis(self.within) });
+        put(&mut callback, [("heartbeat", self.heartbeat.map(|every| json!(millis(every))))]);
+        callback
+    }
+}
+
+impl WaitPlan {
+    fn text(self) -> String {
+        match self {
+            Self::For(time) => millis(time),
+            Self::Until(time) => {
+                let epoch = Timestamp::from_second(EPOCH_S).unwrap_or_default();
+                later(epoch, std::time::Duration::from_millis(time)).to_string()
+            }
+            Self::Input => "${ input.wait }".to_owned(),
+            Self::Broken => "${ task.id }".to_owned(),
+        }
+    }
+}
+
+impl When {
+    fn expression(&self) -> Value {
+        json!(match self {
+            Self::Always(holds) => format!("${{ {holds} }}"),
+            Self::AmountBelow(limit) => format!("${{ input.amount < {limit} }}"),
+            Self::RollBelow(step, limit) => format!("${{ steps.{step}.output.roll < {limit} }}"),
+            Self::NotBoolean => "${ input.amount }".to_owned(),
+        })
+    }
+}
+
+impl ItemsPlan {
+    fn expression(&self) -> Value {
+        json!(match self {
+            Self::Literal(items) => format!("${{ {items:?} }}"),
+            Self::Input => "${ input.items }".to_owned(),
+            Self::Output(step) => format!("${{ steps.{step}.output.items }}"),
+            Self::NotAList => "${ input.amount }".to_owned(),
+        })
+    }
+}
+
+fn outputs(steps: &[StepName]) -> Value {
+    let output = |step: &StepName| (step.to_string(), json!(format!("${{ steps.{step}.output }}")));
+    Value::Object(steps.iter().map(output).collect())
+}
+
+/// As definitions and inputs say it.
+pub(super) fn millis(time: Millis) -> String {
+    format!("{time}ms")
+}
+
+/// Puts those of the keys that there are into an object.
+fn put<const N: usize>(object: &mut Value, keys: [(&str, Option<Value>); N]) {
+    let Some(fields) = object.as_object_mut() else { return };
+    for (key, value) in keys {
+        fields.extend(value.map(|value| (key.to_owned(), value)));
+    }
+}
