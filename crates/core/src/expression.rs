@@ -18,6 +18,7 @@ use crate::{
     limits,
     names::StepName,
     template::{EvaluationError, InvalidTemplate, Reads, Scope},
+    uses::{self, Key, Kind, Use},
 };
 
 static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
@@ -170,6 +171,17 @@ impl Expression {
         match &self.code {
             Code::Path(keys) => self.follow(keys, scope),
             Code::Program(program) => self.run(program, scope),
+        }
+    }
+
+    /// What it reads, if its value must be of this kind.
+    pub(crate) fn uses(&self, kind: Kind) -> Vec<Use> {
+        match &self.code {
+            Code::Path(keys) => {
+                let path = keys.iter().map(|key| Key::Field(key.clone())).collect();
+                vec![Use { path, kind }]
+            }
+            Code::Program(program) => uses::of(&program.expression().expr, kind),
         }
     }
 
