@@ -8,6 +8,8 @@ use steward_local::definitions::read_file;
 
 use crate::client::Deployment;
 
+mod forecast;
+
 /// What to do with definitions.
 #[derive(Debug, Subcommand)]
 pub(crate) enum WorkflowCommand {
@@ -25,6 +27,8 @@ pub(crate) enum WorkflowCommand {
         #[command(flatten)]
         deployment: Deployment,
     },
+    /// Run tasks on a virtual clock, with the odds that you give: how they end, and what they cost.
+    Simulate(Box<forecast::ForecastArgs>),
 }
 
 #[expect(clippy::print_stdout, clippy::print_stderr, reason = "a command's output")]
@@ -58,6 +62,7 @@ pub(crate) async fn run(command: WorkflowCommand) -> Result<()> {
                 println!("{} version {}: published", workflow.name, workflow.version);
             }
         }
+        WorkflowCommand::Simulate(args) => forecast::run(*args).await?,
     }
     Ok(())
 }
