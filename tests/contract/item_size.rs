@@ -1,9 +1,12 @@
 //! What a save is charged for: the size of the task's item, as DynamoDB counts it.
 
-use std::{collections::HashMap, time::Duration};
+use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use steward_aws::meter::total;
+use steward_aws::{
+    items::{WRITE_UNIT_BYTES, size},
+    meter::total,
+};
 use steward_core::{
     ports::{Created, Ports, Saved, StateStore},
     task::{ProcessState, StepRecord, StepState, Task},
@@ -13,9 +16,6 @@ use super::{
     samples::{at, full_task, next, step, submission},
     worlds::{Embedded, World},
 };
-
-/// One write unit.
-const UNIT_BYTES: usize = 1_024;
 
 /// A task of twenty steps with names of 12 characters, `running` of them with an agent and the
 /// others completed. Its id is a UUID, it has a trace and a queue for notices, and the schedulers'
@@ -52,25 +52,6 @@ fn task_of_twenty_steps(running: u32) -> Task {
     }
 }
 
-/// DynamoDB's rule: names and texts as UTF-8, numbers by their digits, 3 bytes for a map and 1 for
-/// each of its fields.
-/// <https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html>
-fn size(item: &HashMap<String, AttributeValue>) -> usize {
-    item.iter().map(|(name, value)| name.len() + value_size(value)).sum()
-}
-
-fn value_size(value: &AttributeValue) -> usize {
-    if let Ok(text) = value.as_s() {
-        text.len()
-    } else if let Ok(number) = value.as_n() {
-        number.len().div_ceil(2) + 1
-    } else if let Ok(fields) = value.as_m() {
-        3 + fields.len() + size(fields)
-    } else {
-        panic!("a task has no such values: {value:?}")
-    }
-}
-
 /// Creates the task and saves it twice; returns its item's size and the write units of the second
 /// save, which leaves `due` as it is.
 async fn stored_size(world: &Embedded, task: &Task) -> (usize, f64) {
@@ -92,7 +73,7 @@ async fn a_task_of_twenty_steps_costs_one_write_unit_a_save() {
     for running in [0, 1, 5, 20] {
         let world = Embedded::open().await;
         let (bytes, units) = stored_size(&world, &task_of_twenty_steps(running)).await;
-        assert!(bytes <= UNIT_BYTES, "{running} running: {bytes} bytes");
+        assert!(bytes <= WRITE_UNIT_BYTES, "{running} running: {bytes} bytes");
         assert!((units - 1.0).abs() < f64::EPSILON, "{running} running: {units} units");
     }
 }

@@ -179,8 +179,9 @@ impl Batch {
     }
 }
 
-/// What SQS counts: body, and names, types and values of attributes.
-fn size(message: &Outgoing) -> usize {
+/// The bytes that SQS counts: body, and names, types and values of attributes.
+#[must_use]
+pub fn size(message: &Outgoing) -> usize {
     let attributes =
         message.attributes.iter().map(|(name, value)| name.len() + "String".len() + value.len());
     message.body.len() + attributes.sum::<usize>()

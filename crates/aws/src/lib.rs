@@ -2,7 +2,7 @@
 //!
 //! | port | service | where |
 //! | --- | --- | --- |
-//! | state store | DynamoDB: tables `tasks`, `documents`, index `due` | [`store`] |
+//! | state store | DynamoDB: tables `tasks`, `documents`, index `due` | [`store`], [`items`] |
 //! | definitions | DynamoDB: table `workflows` | [`definitions`] |
 //! | channel | SQS, batched | [`channel`] |
 //! | event bus | EventBridge, batched | [`bus`] |
@@ -17,6 +17,7 @@ pub mod config;
 pub mod definitions;
 mod errors;
 pub mod function;
+pub mod items;
 pub mod meter;
 pub mod ports;
 pub mod store;

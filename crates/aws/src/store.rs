@@ -23,12 +23,15 @@ use steward_core::{
     names::TaskId,
     ports::{
         Created, Document, DocumentKey, DueCursor, DuePage, Kept, PortError, Put, Saved, Shared,
-        SharedKey, SharedKind, SharedSaved, StateStore, shard_of,
+        SharedKey, SharedKind, SharedSaved, StateStore,
     },
-    task::{Task, later},
+    task::Task,
 };
 
-use crate::errors::{corrupt, failed};
+use crate::{
+    errors::{corrupt, failed},
+    items::{Item, Items, document_id, number, text},
+};
 
 /// Tasks in a page of the due index. Each is then read and written, so a page is a few hundred ms.
 const DUE_PAGE: i32 = 100;
@@ -39,16 +42,13 @@ const BATCH_ROUNDS_MAX: u32 = 8;
 /// Keys in one `BatchGetItem`, by DynamoDB's limit.
 const BATCH_KEYS_MAX: usize = 100;
 
-type Item = HashMap<String, AttributeValue>;
-
 /// The state store.
 #[derive(Debug, Clone)]
 pub struct DynamoStore {
     client: Client,
     tasks: String,
     documents: String,
-    shards: NonZeroU32,
-    retention: Duration,
+    items: Items,
 }
 
 impl DynamoStore {
@@ -61,7 +61,7 @@ impl DynamoStore {
         shards: NonZeroU32,
         retention: Duration,
     ) -> Self {
-        Self { client, tasks, documents, shards, retention }
+        Self { client, tasks, documents, items: Items { shards, retention } }
     }
 
     /// All documents of a task, for people: the timeline of its attempts.
@@ -113,45 +113,9 @@ impl DynamoStore {
         Ok(tasks)
     }
 
-    /// Seconds since the epoch at which what is kept so long may go.
-    fn expires_at(&self, kept: Kept) -> AttributeValue {
-        let retention = kept.retention_s.map_or(self.retention, Duration::from_secs);
-        number(later(kept.from, retention).as_second())
-    }
-
-    fn task_item(&self, task: &Task) -> Result<Item, PortError> {
-        let operation = || format!("write task {}", task.task_id);
-        let mut item: Item =
-            serde_dynamo::to_item(task).map_err(|e| corrupt(operation())(e.into()))?;
-        if task.due.is_some() {
-            let shard = shard_of(&task.task_id, self.shards);
-            item.insert("shard".to_owned(), number(i64::from(shard)));
-        } else {
-            item.insert("expires_at".to_owned(), self.expires_at(Kept::with(task)));
-        }
-        Ok(item)
-    }
-
-    fn document_item(&self, id: &TaskId, kept: Kept, document: &Document) -> Item {
-        HashMap::from([
-            ("task_id".to_owned(), text(id.as_str())),
-            ("document".to_owned(), text(&document.key.to_string())),
-            ("at".to_owned(), number(document.at.as_millisecond())),
-            ("body".to_owned(), text(&document.body.to_string())),
-            ("expires_at".to_owned(), self.expires_at(kept)),
-        ])
-    }
-
-    fn document_id(id: &TaskId, key: &DocumentKey) -> Item {
-        HashMap::from([
-            ("task_id".to_owned(), text(id.as_str())),
-            ("document".to_owned(), text(&key.to_string())),
-        ])
-    }
-
     async fn batch_get(&self, id: &TaskId, keys: &[DocumentKey]) -> Result<Vec<Item>, PortError> {
         let operation = || format!("read documents of {id}");
-        let keys = keys.iter().map(|key| Self::document_id(id, key)).collect();
+        let keys = keys.iter().map(|key| document_id(id, key)).collect();
         let wanted =
             KeysAndAttributes::builder().set_keys(Some(keys)).consistent_read(true).build();
         let wanted = wanted.map_err(|e| corrupt(operation())(e.into()))?;
@@ -198,9 +162,9 @@ impl StateStore for DynamoStore {
             .transact_write_items()
             .transact_items(put(
                 &self.documents,
-                self.document_item(id, Kept::with(task), submitted),
+                self.items.document(id, Kept::with(task), submitted),
             )?)
-            .transact_items(put(&self.tasks, self.task_item(task)?)?);
+            .transact_items(put(&self.tasks, self.items.task(task)?)?);
         match request.send().await {
             Ok(_) => Ok(Created::Created),
             Err(error) if error.as_service_error().is_some_and(exists_already) => {
@@ -217,7 +181,7 @@ impl StateStore for DynamoStore {
             .client
             .put_item()
             .table_name(&self.tasks)
-            .set_item(Some(self.task_item(task)?))
+            .set_item(Some(self.items.task(task)?))
             .condition_expression("revision = :before")
             .expression_attribute_values(":before", AttributeValue::N(before.to_string()));
         match put_if(request, &operation).await? {
@@ -240,7 +204,7 @@ impl StateStore for DynamoStore {
             .client
             .put_item()
             .table_name(&self.documents)
-            .set_item(Some(self.document_item(id, kept, document)))
+            .set_item(Some(self.items.document(id, kept, document)))
             .condition_expression("attribute_not_exists(task_id)");
         match put_if(request, &operation).await? {
             ConditionalPut::Done => Ok(Put::Stored),
@@ -263,7 +227,7 @@ impl StateStore for DynamoStore {
                 .client
                 .get_item()
                 .table_name(&self.documents)
-                .set_key(Some(Self::document_id(id, key)))
+                .set_key(Some(document_id(id, key)))
                 .consistent_read(true);
             let answer = request.send().await.map_err(failed(operation()))?;
             answer.item.into_iter().collect()
@@ -312,7 +276,7 @@ impl StateStore for DynamoStore {
     }
 
     fn shards(&self) -> u32 {
-        self.shards.get()
+        self.items.shards.get()
     }
 
     async fn shared(&self, key: &SharedKey) -> Result<Option<Shared>, PortError> {
@@ -448,12 +412,4 @@ fn as_time(item: &Item, name: &str) -> Result<Timestamp, Unreadable> {
     let value = item.get(name).and_then(|value| value.as_n().ok());
     let millis = value.ok_or_else(|| format!("no number `{name}`"))?.parse()?;
     Ok(Timestamp::from_millisecond(millis)?)
-}
-
-fn text(text: &str) -> AttributeValue {
-    AttributeValue::S(text.to_owned())
-}
-
-fn number(number: i64) -> AttributeValue {
-    AttributeValue::N(number.to_string())
 }

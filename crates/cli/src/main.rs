@@ -102,7 +102,12 @@ async fn main() -> ExitCode {
 async fn run() -> Result<()> {
     let cli = Cli::parse();
     // These break things on purpose; what comes of it is in their tables.
-    let breaks = matches!(cli.command, Command::Demo(_) | Command::Simulate(_));
+    let breaks = matches!(
+        cli.command,
+        Command::Demo(_)
+            | Command::Simulate(_)
+            | Command::Workflow(workflows::WorkflowCommand::Simulate(_))
+    );
     let level = if breaks { "off" } else { "warn" };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();

@@ -10,6 +10,8 @@ use steward_local::definitions::{DefinitionError, Found, read_file};
 
 use crate::client::Deployment;
 
+mod forecast;
+
 /// What to do with definitions.
 #[derive(Debug, Subcommand)]
 pub(crate) enum WorkflowCommand {
@@ -29,6 +31,8 @@ pub(crate) enum WorkflowCommand {
         #[command(flatten)]
         deployment: Deployment,
     },
+    /// Run tasks on a virtual clock, with the odds that you give: how they end, and what they cost.
+    Simulate(Box<forecast::ForecastArgs>),
 }
 
 #[expect(clippy::print_stdout, reason = "a command's output")]
@@ -45,6 +49,7 @@ pub(crate) async fn run(command: WorkflowCommand) -> Result<()> {
                 println!("{} version {}: published", workflow.name, workflow.version);
             }
         }
+        WorkflowCommand::Simulate(args) => forecast::run(*args).await?,
     }
     Ok(())
 }

@@ -21,6 +21,7 @@ use crate::{
     limits,
     names::StepName,
     template::{EvaluationError, InvalidTemplate, Reads, Scope},
+    uses::{self, Key, Kind, Use},
 };
 use bound::Counter;
 use documents::Documents;
@@ -290,6 +291,17 @@ impl Expression {
             Code::Program { program, paths } => {
                 deep(|| self.run(program, &Documents::new(paths, scope), budget))
             }
+        }
+    }
+
+    /// What it reads, if its value must be of this kind.
+    pub(crate) fn uses(&self, kind: Kind) -> Vec<Use> {
+        match &self.code {
+            Code::Path(keys) => {
+                let path = keys.iter().map(|key| Key::Field(key.clone())).collect();
+                vec![Use { path, kind }]
+            }
+            Code::Program(program) => uses::of(&program.expression().expr, kind),
         }
     }
 

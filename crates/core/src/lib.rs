@@ -43,6 +43,7 @@ mod tell;
 pub mod template;
 pub mod transition;
 pub mod undo;
+pub mod uses;
 mod values;
 pub mod view;
 pub mod workflow;

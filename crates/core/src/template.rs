@@ -23,6 +23,7 @@ use crate::{
     expression::{self, Budget, Expression},
     hint, limits,
     names::StepName,
+    uses::{Kind, Use},
 };
 
 /// A template that cannot be what it says.
@@ -151,10 +152,33 @@ enum Node {
     Object(Vec<(String, Node)>),
 }
 
+impl Node {
+    fn uses(&self, kind: Kind) -> Vec<Use> {
+        match self {
+            Self::Literal(_) => Vec::new(),
+            Self::Whole(expression) => expression.uses(kind),
+            Self::Text(parts) => parts.iter().flat_map(Part::uses).collect(),
+            Self::Array(items) => items.iter().flat_map(|item| item.uses(Kind::Any)).collect(),
+            Self::Object(fields) => {
+                fields.iter().flat_map(|(_, value)| value.uses(Kind::Any)).collect()
+            }
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 enum Part {
     Literal(String),
     Value(Expression),
+}
+
+impl Part {
+    fn uses(&self) -> Vec<Use> {
+        match self {
+            Self::Literal(_) => Vec::new(),
+            Self::Value(expression) => expression.uses(Kind::Any),
+        }
+    }
 }
 
 impl Template {
@@ -220,6 +244,12 @@ impl Template {
     /// The same for each of its texts: where in it, as `.body.amount` or nothing, and what.
     pub(crate) fn reads_by_place(&self) -> &[(String, Reads)] {
         &self.places
+    }
+
+    /// The values that its expressions read. If it is one expression, its value must be of this kind.
+    #[must_use]
+    pub fn uses(&self, kind: Kind) -> Vec<Use> {
+        self.root.as_ref().map_or_else(|_| Vec::new(), |root| root.uses(kind))
     }
 
     /// The template as it was written.

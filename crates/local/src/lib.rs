@@ -4,11 +4,12 @@
 //! [`event_source`] loops do what Lambda does between a queue and a function; [`host`] starts it all.
 //! [`services`] are the remote services that the demo orders from, and misbehave on purpose.
 //! [`memory`] is the world without AWS, for stories and simulations; [`simulation`] is that world in a
-//! storm, from a seed.
+//! storm, from a seed; [`forecast`] is it in the weather that a user expects.
 
 pub mod definitions;
 pub mod embedded;
 pub mod event_source;
+pub mod forecast;
 pub mod host;
 pub mod memory;
 pub mod resources;

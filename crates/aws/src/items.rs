@@ -1,0 +1,129 @@
+//! The items of the tables, and what DynamoDB makes of their size: what every read and write is
+//! charged by.
+
+use std::{collections::HashMap, num::NonZeroU32, time::Duration};
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use jiff::Timestamp;
+use steward_core::{
+    names::TaskId,
+    ports::{Document, DocumentKey, Kept, PortError, shard_of},
+    task::{Task, later},
+};
+
+use crate::errors::corrupt;
+
+/// An item, as the SDK has it.
+pub type Item = HashMap<String, AttributeValue>;
+
+/// Bytes in one write unit.
+pub const WRITE_UNIT_BYTES: usize = 1_024;
+
+/// Bytes in one read unit, read consistently.
+pub const READ_UNIT_BYTES: usize = 4_096;
+
+/// What a deployment's items have in common.
+#[derive(Debug, Clone, Copy)]
+pub struct Items {
+    /// Into how many parts the due index is split.
+    pub shards: NonZeroU32,
+    /// How long a finished task is kept.
+    pub retention: Duration,
+}
+
+impl Items {
+    /// A task's item, with its shard of the due index, or the time at which it may go.
+    ///
+    /// # Errors
+    /// The task cannot be an item.
+    pub fn task(&self, task: &Task) -> Result<Item, PortError> {
+        let operation = || format!("write task {}", task.task_id);
+        let mut item: Item =
+            serde_dynamo::to_item(task).map_err(|e| corrupt(operation())(e.into()))?;
+        if task.due.is_some() {
+            let shard = shard_of(&task.task_id, self.shards);
+            item.insert("shard".to_owned(), number(i64::from(shard)));
+        } else {
+            item.insert("expires_at".to_owned(), self.expires_at(Kept::with(task)));
+        }
+        Ok(item)
+    }
+
+    /// A document's item.
+    #[must_use]
+    pub fn document(&self, id: &TaskId, kept: Kept, document: &Document) -> Item {
+        let mut item = document_id(id, &document.key);
+        item.insert("at".to_owned(), time(document.at));
+        item.insert("body".to_owned(), text(&document.body.to_string()));
+        item.insert("expires_at".to_owned(), self.expires_at(kept));
+        item
+    }
+
+    /// Seconds since the epoch at which what is kept so long may go.
+    fn expires_at(&self, kept: Kept) -> AttributeValue {
+        let retention = kept.retention_s.map_or(self.retention, Duration::from_secs);
+        number(later(kept.from, retention).as_second())
+    }
+}
+
+/// A document's key.
+pub(crate) fn document_id(id: &TaskId, key: &DocumentKey) -> Item {
+    HashMap::from([
+        ("task_id".to_owned(), text(id.as_str())),
+        ("document".to_owned(), text(&key.to_string())),
+    ])
+}
+
+/// An item's size by DynamoDB's rule: names and texts as UTF-8, numbers by their digits, 3 bytes for a
+/// map or a list and 1 for each of its values.
+/// <https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html>
+#[must_use]
+pub fn size(item: &Item) -> usize {
+    item.iter().map(|(name, value)| name.len() + value_size(value)).sum()
+}
+
+fn value_size(value: &AttributeValue) -> usize {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign, non-exhaustive enum")]
+    match value {
+        AttributeValue::S(text) => text.len(),
+        // Two digits share a byte, and there is one more.
+        AttributeValue::N(number) => number.len().div_ceil(2) + 1,
+        AttributeValue::M(fields) => 3 + fields.len() + size(fields),
+        AttributeValue::L(values) => {
+            3 + values.len() + values.iter().map(value_size).sum::<usize>()
+        }
+        AttributeValue::B(bytes) => bytes.as_ref().len(),
+        // Null and true and false; no item of ours has sets.
+        _ => 1,
+    }
+}
+
+pub(crate) fn text(text: &str) -> AttributeValue {
+    AttributeValue::S(text.to_owned())
+}
+
+pub(crate) fn number(number: i64) -> AttributeValue {
+    AttributeValue::N(number.to_string())
+}
+
+pub(crate) fn time(time: Timestamp) -> AttributeValue {
+    number(time.as_millisecond())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_counts_names_and_values() {
+        let list = AttributeValue::L(vec![text("ab"), AttributeValue::Bool(true)]);
+        let map = AttributeValue::M(HashMap::from([("f".to_owned(), number(123))]));
+        let item = HashMap::from([
+            ("id".to_owned(), text("ü")),
+            ("list".to_owned(), list),
+            ("map".to_owned(), map),
+        ]);
+        // id: 2 + 2; list: 4 + (3 + 2 + 2 + 1); map: 3 + (3 + 1 + 1 + 3).
+        assert_eq!(size(&item), 4 + 12 + 11);
+    }
+}

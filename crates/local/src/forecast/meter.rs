@@ -1,0 +1,81 @@
+//! Counts what each call of a port is charged for, by the items and messages that it moves.
+
+use steward_aws::{
+    channel,
+    items::{self, Item, READ_UNIT_BYTES, WRITE_UNIT_BYTES},
+};
+use steward_core::{
+    events::BusEvent,
+    ports::{Outgoing, PortError},
+    task::Task,
+};
+
+use super::{
+    plan::Plan,
+    prices::{self, MEMORY_GB, Usage},
+};
+
+/// What an item takes to be written.
+pub(super) fn write_units(item: &Item) -> f64 {
+    items::size(item).div_ceil(WRITE_UNIT_BYTES).max(1) as f64
+}
+
+/// What it takes to be read consistently, if there is one; looking for one costs too.
+pub(super) fn read_units(item: Option<&Item>) -> f64 {
+    item.map_or(1, |item| items::size(item).div_ceil(READ_UNIT_BYTES).max(1)) as f64
+}
+
+/// What replacing a task takes, in the table and in the due index: DynamoDB charges the larger of the
+/// two, and an entry that moves in the index leaves one place and takes another.
+pub(super) fn replace_units(
+    items: &items::Items,
+    before: Option<&Task>,
+    after: &Task,
+) -> Result<f64, PortError> {
+    let old = before.map(|before| items.task(before)).transpose()?;
+    let table = old.as_ref().map_or(0.0, write_units).max(write_units(&items.task(after)?));
+    let due = |task: &Task| task.due.map(|due| due.as_millisecond());
+    let index = match (before.and_then(due), due(after)) {
+        (None, None) => 0.0,
+        (None, Some(_)) | (Some(_), None) => 1.0,
+        (Some(old), Some(new)) if old == new => 0.0,
+        (Some(_), Some(_)) => 2.0,
+    };
+    Ok(table + index)
+}
+
+/// Counts for one run.
+#[derive(Debug, Default)]
+pub(super) struct Meter {
+    pub(super) usage: Usage,
+}
+
+impl Meter {
+    /// A message that a function sends: its share of a batch.
+    pub(super) fn sent(&mut self, message: &Outgoing, plan: &Plan) {
+        self.usage.sqs_requests += prices::share(channel::size(message), plan.settings.batch);
+    }
+
+    /// A message that a function is fed: its share of the receive, the delete and the invocation.
+    pub(super) fn received(&mut self, message: &Outgoing, plan: &Plan) {
+        let batch = plan.settings.batch;
+        self.usage.sqs_requests += prices::share(channel::size(message), batch);
+        self.usage.sqs_requests += 1.0 / f64::from(batch);
+        self.usage.invocations += 1.0 / f64::from(batch);
+    }
+
+    /// The time of an invocation that a batch shares, all in hand at once.
+    pub(super) fn took(&mut self, millis: u64, plan: &Plan) {
+        self.usage.gb_seconds += gb_seconds(millis) / f64::from(plan.settings.batch);
+    }
+
+    pub(super) fn published(&mut self, event: &BusEvent) {
+        let bytes = serde_json::to_string(event).map_or(0, |text| text.len());
+        self.usage.events += bytes.div_ceil(prices::CHUNK_BYTES).max(1) as f64;
+    }
+}
+
+/// What an invocation of so long takes. Lambda rounds up to whole milliseconds.
+pub(super) fn gb_seconds(millis: u64) -> f64 {
+    millis as f64 / 1_000.0 * MEMORY_GB
+}

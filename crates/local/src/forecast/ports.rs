@@ -1,0 +1,226 @@
+//! The in-memory ports as a forecast's roles reach them: each call takes the time that AWS usually
+//! does, and is counted.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use steward_aws::items;
+use steward_core::{
+    events::BusEvent,
+    names::{TaskId, WorkflowName},
+    ports::{
+        Channel, Clock, Created, Definitions, Document, DocumentKey, DueCursor, DuePage, EventBus,
+        Kept, Outgoing, PortError, Ports, Put, Saved, Shared, SharedKey, SharedKind, SharedSaved,
+        StateStore, Timing,
+    },
+    task::Task,
+    workflow::Workflow,
+};
+
+use super::{meter, world::World};
+
+/// What a request to DynamoDB takes.
+pub(super) const DYNAMODB_TAKES: Duration = Duration::from_millis(5);
+
+/// What a request to SQS takes.
+pub(super) const SQS_TAKES: Duration = Duration::from_millis(10);
+
+/// What a request to EventBridge takes.
+pub(super) const EVENTBRIDGE_TAKES: Duration = Duration::from_millis(20);
+
+/// Names of instances are this long on AWS; they are part of a task's item.
+const INSTANCE: &str = "scheduler-0badcafe";
+
+/// All ports of a forecast's world.
+#[derive(Debug, Clone)]
+pub(super) struct ForecastPorts(pub(super) Arc<World>);
+
+/// Each port is the same world.
+impl Ports for ForecastPorts {
+    type Store = Self;
+    type Definitions = Self;
+    type Channel = Self;
+    type Bus = Self;
+    type Clock = Self;
+
+    fn store(&self) -> &Self {
+        self
+    }
+    fn definitions(&self) -> &Self {
+        self
+    }
+    fn channel(&self) -> &Self {
+        self
+    }
+    fn bus(&self) -> &Self {
+        self
+    }
+    fn clock(&self) -> &Self {
+        self
+    }
+    fn timing(&self) -> Timing {
+        self.0.memory.timing()
+    }
+    fn instance(&self) -> &str {
+        INSTANCE
+    }
+}
+
+impl Clock for ForecastPorts {
+    fn now(&self) -> Timestamp {
+        self.0.time()
+    }
+}
+
+impl Definitions for ForecastPorts {
+    /// Instances have read them before.
+    async fn workflow(
+        &self,
+        name: &WorkflowName,
+        version: Option<u32>,
+    ) -> Result<Option<Arc<Workflow>>, PortError> {
+        self.0.memory.definitions().workflow(name, version).await
+    }
+}
+
+impl ForecastPorts {
+    fn store(&self) -> &crate::memory::MemoryStore {
+        self.0.memory.store()
+    }
+
+    fn reads(&self, units: f64) {
+        self.0.state().meter.usage.read_units += units;
+    }
+
+    fn writes(&self, units: f64) {
+        self.0.state().meter.usage.write_units += units;
+    }
+}
+
+impl StateStore for ForecastPorts {
+    async fn load(&self, id: &TaskId) -> Result<Option<Task>, PortError> {
+        tokio::time::sleep(DYNAMODB_TAKES).await;
+        let task = self.store().load(id).await?;
+        let item = task.as_ref().map(|task| self.0.items.task(task)).transpose()?;
+        self.reads(meter::read_units(item.as_ref()));
+        Ok(task)
+    }
+
+    async fn create(&self, task: &Task, submitted: &Document) -> Result<Created, PortError> {
+        tokio::time::sleep(DYNAMODB_TAKES).await;
+        let document = self.0.items.document(&task.task_id, Kept::with(task), submitted);
+        let both = meter::write_units(&document) + meter::write_units(&self.0.items.task(task)?);
+        let created = self.store().create(task, submitted).await?;
+        // A transaction costs double, also one that is refused; the index follows at the plain price.
+        let index = if created == Created::Created { 1.0 } else { 0.0 };
+        self.writes(2.0 * both + index);
+        if created == Created::Created {
+            self.0.recorded(task);
+        }
+        Ok(created)
+    }
+
+    async fn save(&self, task: &Task) -> Result<Saved, PortError> {
+        tokio::time::sleep(DYNAMODB_TAKES).await;
+        let before = self.store().load(&task.task_id).await?;
+        let saved = self.store().save(task).await?;
+        match &saved {
+            Saved::Saved => {
+                self.writes(meter::replace_units(&self.0.items, before.as_ref(), task)?);
+                self.0.recorded(task);
+            }
+            // A refused write costs what it would have replaced.
+            Saved::Conflict(now) => {
+                let item = now.as_ref().map(|now| self.0.items.task(now)).transpose()?;
+                self.writes(item.as_ref().map_or(1.0, meter::write_units));
+            }
+        }
+        Ok(saved)
+    }
+
+    async fn put_document(
+        &self,
+        id: &TaskId,
+        kept: Kept,
+        document: &Document,
+    ) -> Result<Put, PortError> {
+        tokio::time::sleep(DYNAMODB_TAKES).await;
+        self.writes(meter::write_units(&self.0.items.document(id, kept, document)));
+        self.store().put_document(id, kept, document).await
+    }
+
+    async fn documents(
+        &self,
+        id: &TaskId,
+        keys: &[DocumentKey],
+    ) -> Result<Vec<Document>, PortError> {
+        tokio::time::sleep(DYNAMODB_TAKES).await;
+        let found = self.store().documents(id, keys).await?;
+        // Until when it is kept does not change its size.
+        let kept = Kept { from: self.0.time(), retention_s: None };
+        let items = found.iter().map(|document| self.0.items.document(id, kept, document));
+        let units: f64 = items.map(|item| meter::read_units(Some(&item))).sum();
+        let missing = keys.len().saturating_sub(found.len());
+        self.reads(units + missing as f64);
+        Ok(found)
+    }
+
+    /// The supervisor's look at the index is a cost of the deployment, not of a task.
+    async fn due(
+        &self,
+        shard: u32,
+        until: Timestamp,
+        after: Option<&DueCursor>,
+    ) -> Result<DuePage, PortError> {
+        tokio::time::sleep(DYNAMODB_TAKES).await;
+        self.store().due(shard, until, after).await
+    }
+
+    fn shards(&self) -> u32 {
+        self.store().shards()
+    }
+
+    /// Each instance reads its breaker at most once a second, however many tasks there are.
+    async fn shared(&self, key: &SharedKey) -> Result<Option<Shared>, PortError> {
+        self.store().shared(key).await
+    }
+
+    async fn save_shared(&self, shared: &Shared) -> Result<SharedSaved, PortError> {
+        tokio::time::sleep(DYNAMODB_TAKES).await;
+        let bytes = shared.body.to_string().len();
+        self.writes(bytes.div_ceil(items::WRITE_UNIT_BYTES).max(1) as f64);
+        self.store().save_shared(shared).await
+    }
+
+    async fn all_shared(&self, kind: SharedKind) -> Result<Vec<Shared>, PortError> {
+        self.store().all_shared(kind).await
+    }
+}
+
+impl Channel for ForecastPorts {
+    async fn send(&self, messages: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
+        tokio::time::sleep(SQS_TAKES).await;
+        let answers = messages.iter().map(|_| Ok(())).collect();
+        for message in messages {
+            self.0.state().meter.sent(&message, &self.0.plan);
+            World::carry(&self.0, message);
+        }
+        answers
+    }
+
+    async fn dead_letters(&self) -> Result<Vec<(String, u64)>, PortError> {
+        Ok(Vec::new())
+    }
+}
+
+impl EventBus for ForecastPorts {
+    async fn publish(&self, events: Vec<BusEvent>) -> Vec<Result<(), PortError>> {
+        tokio::time::sleep(EVENTBRIDGE_TAKES).await;
+        let mut state = self.0.state();
+        for event in &events {
+            state.meter.published(event);
+            state.alerts += u64::from(event.is_task_alert());
+        }
+        events.iter().map(|_| Ok(())).collect()
+    }
+}

@@ -1,0 +1,260 @@
+//! The input and what steps return, given or made up; and whether every expression has a value over
+//! them, found out before anything runs.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use jiff::Timestamp;
+use serde_json::Value;
+use steward_core::{
+    limits,
+    names::StepName,
+    template::{Scope, Template},
+    uses::{Key, Kind, Use},
+    workflow::{StepDefinition, Work, Workflow, wait_until},
+};
+
+use super::{
+    plan::{Plan, StepKey},
+    settings::{ForecastError, Settings},
+    shape::Shape,
+};
+
+/// A value that a run uses.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Sample {
+    /// As it was given.
+    Given(Value),
+    /// Made up, the same but for what is drawn.
+    Made(Shape),
+}
+
+impl Default for Sample {
+    fn default() -> Self {
+        Self::Made(Shape::Object(indexmap::IndexMap::new()))
+    }
+}
+
+impl Sample {
+    /// `name` is what texts in it are called after.
+    pub(super) fn value(&self, name: &str, draw: &mut fastrand::Rng) -> Value {
+        match self {
+            Self::Given(value) => value.clone(),
+            Self::Made(shape) => shape.value(name, draw),
+        }
+    }
+}
+
+/// What is submitted.
+pub(super) fn input(settings: &Settings) -> Sample {
+    if let Some(given) = &settings.input {
+        return Sample::Given(given.clone());
+    }
+    let workflow = &settings.workflow;
+    let schema = workflow.input.as_ref();
+    let mut shape = schema.map_or(Shape::Any, |schema| Shape::of_schema(schema.source(), 0));
+    for used in all_uses(workflow) {
+        if let [Key::Field(root), path @ ..] = used.path.as_slice()
+            && root == "input"
+        {
+            shape.need(path, used.kind);
+        }
+    }
+    // Nothing is read of it.
+    Sample::Made(if shape == Shape::Any { Shape::Object(indexmap::IndexMap::new()) } else { shape })
+}
+
+/// What the steps of a workflow return: of a step with items, what each item does.
+pub(super) fn outputs(workflow: &Workflow) -> Vec<(StepKey, Sample)> {
+    let mut shapes: BTreeMap<&StepName, Shape> = BTreeMap::new();
+    for used in all_uses(workflow) {
+        if let [Key::Field(root), Key::Field(step), Key::Field(_), path @ ..] = used.path.as_slice()
+            && root == "steps"
+            && let Some((name, _)) = workflow.steps.get_key_value(step.as_str())
+        {
+            shapes.entry(name).or_default().need(path, used.kind);
+        }
+    }
+    let made = shapes.into_iter().map(|(name, shape)| {
+        let each = workflow.steps.get(name).is_some_and(|step| step.for_each.is_some());
+        let shape = if each { shape.into_element() } else { shape };
+        ((workflow.name.clone(), name.clone()), Sample::Made(shape))
+    });
+    made.collect()
+}
+
+/// Everything that a workflow's expressions read; an item as the element of the list it is of.
+fn all_uses(workflow: &Workflow) -> Vec<Use> {
+    let mut uses = Vec::new();
+    for step in workflow.steps.values() {
+        let mut own = Vec::new();
+        for (_, template, kind) in templates(step) {
+            own.extend(template.uses(kind));
+        }
+        let items = step.for_each.as_ref().map(|each| each.items.uses(Kind::List));
+        let list = match items.as_deref() {
+            Some([list]) => Some(list.path.clone()),
+            Some(_) | None => None,
+        };
+        uses.extend(own.into_iter().filter_map(|used| match used.path.as_slice() {
+            [Key::Field(root), rest @ ..] if root == "item" => {
+                let mut path = list.clone()?;
+                path.push(Key::Element);
+                path.extend_from_slice(rest);
+                Some(Use { path, kind: used.kind })
+            }
+            _ => Some(used),
+        }));
+    }
+    uses.extend(workflow.output.iter().flat_map(|output| output.uses(Kind::Any)));
+    uses
+}
+
+/// A step's templates, each with its key and the kind of value it must have.
+fn templates(step: &StepDefinition) -> Vec<(String, &Template, Kind)> {
+    let mut all = Vec::new();
+    all.extend(step.when.iter().map(|when| ("when".to_owned(), when, Kind::Bool)));
+    let items = step.for_each.iter();
+    all.extend(items.map(|each| ("for_each.items".to_owned(), &each.items, Kind::List)));
+    all.extend(step.wait.iter().map(|wait| ("wait".to_owned(), wait, Kind::Span)));
+    let child = step.workflow.iter().flat_map(|child| &child.input);
+    all.extend(child.map(|input| ("workflow.input".to_owned(), input, Kind::Any)));
+    let undo = step.undo.as_ref().and_then(|undo| undo.request.as_ref());
+    for (of, request) in [("", step.request.as_ref()), ("undo.", undo)] {
+        let Some(request) = request else { continue };
+        all.push((format!("{of}request.path"), &request.path, Kind::Any));
+        all.extend(request.body.iter().map(|body| (format!("{of}request.body"), body, Kind::Any)));
+    }
+    all
+}
+
+/// Finds the first expression that has no value, of the workflow and of those that its steps run.
+pub(super) fn check(plan: &Plan) -> Result<(), ForecastError> {
+    let mut draw = fastrand::Rng::with_seed(plan.settings.seed);
+    let input = plan.input.value("input", &mut draw);
+    let whose =
+        if plan.settings.input.is_some() { "the input" } else { "the input that was made up" };
+    Checker { plan, draw }.workflow(&plan.settings.workflow, &input, whose, 0).map(|_| ())
+}
+
+struct Checker<'p> {
+    plan: &'p Plan,
+    draw: fastrand::Rng,
+}
+
+type Outputs<'a> = BTreeMap<StepName, Cow<'a, Value>>;
+
+impl Checker<'_> {
+    /// What the workflow returns.
+    fn workflow(
+        &mut self,
+        workflow: &Workflow,
+        input: &Value,
+        whose: &'static str,
+        depth: u32,
+    ) -> Result<Value, ForecastError> {
+        let name = workflow.name.to_string();
+        let valid = workflow.input.as_ref().map_or(Ok(()), |schema| schema.validate(input));
+        valid.map_err(|reason| ForecastError::Input { whose, workflow: name.clone(), reason })?;
+        let mut outputs = Outputs::new();
+        let ancestors = workflow.ancestors();
+        let mut steps: Vec<_> = workflow.steps.iter().collect();
+        steps.sort_by_key(|(name, _)| ancestors.get(name).map_or(0, |before| before.len()));
+        for (step_name, step) in steps {
+            let output = self.step(workflow, (step_name, step), input, &mut outputs, depth)?;
+            outputs.insert(step_name.clone(), Cow::Owned(output));
+        }
+        let Some(output) = &workflow.output else { return Ok(Value::Null) };
+        let scope = scope(workflow, input, &outputs);
+        output.render(scope).map_err(|error| failed(workflow, "output", output, error.to_string()))
+    }
+
+    /// What the step returns.
+    fn step(
+        &mut self,
+        workflow: &Workflow,
+        (name, step): (&StepName, &StepDefinition),
+        input: &Value,
+        outputs: &mut Outputs<'_>,
+        depth: u32,
+    ) -> Result<Value, ForecastError> {
+        let key = (workflow.name.clone(), name.clone());
+        let made = self.plan.tempers.get(&key).map(|temper| &temper.output);
+        let made = made.map(|made| made.value(name.as_str(), &mut self.draw)).unwrap_or_default();
+        let mut scope_item = None;
+        let mut child_input = Value::Null;
+        let mut count = None;
+        for (at, template, kind) in templates(step) {
+            // Of no items none is there to look at.
+            if count == Some(0) && template.reads().names.contains("item") {
+                continue;
+            }
+            // An undo may read what its own step returned.
+            if at.starts_with("undo.") {
+                outputs.insert(name.clone(), Cow::Owned(made.clone()));
+            }
+            let mut scope = scope(workflow, input, outputs);
+            scope.item = scope_item.as_ref();
+            scope.callback_token = Some("task/step/1");
+            let place = format!("steps.{name}.{at}");
+            let say = |reason: String| failed(workflow, &place, template, reason);
+            let value = match at.ends_with("request.path") {
+                true => template.render_path(scope).map(Value::String),
+                false => template.render(scope).map_err(|error| error.to_string()),
+            }
+            .map_err(say)?;
+            fits(kind, &at, &value).map_err(say)?;
+            match (at.as_str(), value) {
+                ("for_each.items", Value::Array(items)) => {
+                    count = Some(items.len());
+                    scope_item = Some(items.into_iter().next().unwrap_or_default());
+                }
+                ("workflow.input", value) => child_input = value,
+                _ => {}
+            }
+        }
+        let output = match step.work() {
+            Some(Work::Wait(_)) | None => Value::Null,
+            Some(Work::Call { .. }) => made,
+            Some(Work::Child(child)) => match self.plan.workflow(&child.name) {
+                Some(child) if depth < limits::CHILD_DEPTH_MAX => {
+                    self.workflow(child, &child_input, "the input", depth + 1)?
+                }
+                Some(_) | None => made,
+            },
+        };
+        Ok(count.map_or(output.clone(), |count| Value::Array(vec![output; count])))
+    }
+}
+
+fn scope<'a>(workflow: &'a Workflow, input: &'a Value, outputs: &'a Outputs<'a>) -> Scope<'a> {
+    Scope {
+        input: Some(input),
+        outputs: Some(outputs),
+        task: Some(("task", workflow.name.as_str())),
+        ..Scope::default()
+    }
+}
+
+/// Why a value is not of the kind that its place wants.
+fn fits(kind: Kind, at: &str, value: &Value) -> Result<(), String> {
+    match kind {
+        Kind::Bool if !value.is_boolean() => Err(format!("`{at}` must be true or false")),
+        Kind::List if !value.is_array() => Err(format!("`{at}` must be a list")),
+        Kind::Span => wait_until(value, Timestamp::UNIX_EPOCH).map(|_| ()),
+        Kind::Any | Kind::Bool | Kind::Number | Kind::Text | Kind::List => Ok(()),
+    }
+}
+
+fn failed(workflow: &Workflow, at: &str, template: &Template, reason: String) -> ForecastError {
+    let reads = template.reads();
+    let input = reads.input() || reads.names.contains("item");
+    let mut say: Vec<_> = reads.steps.iter().map(|step| format!("--output {step}=JSON")).collect();
+    say.extend((input || say.is_empty()).then(|| "--input JSON".to_owned()));
+    // The expression, unless the reason names it.
+    let reason = match (template.source().as_str(), reason.starts_with("expression")) {
+        (Some(source), false) => format!("expression `{source}`: {reason}"),
+        (Some(_) | None, _) => reason,
+    };
+    let (workflow, at) = (workflow.name.to_string(), at.to_owned());
+    ForecastError::Expression { workflow, at, reason, say: say.join(" or ") }
+}

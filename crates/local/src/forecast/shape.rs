@@ -1,0 +1,224 @@
+//! Values that are made up: of the shape that a schema describes and that expressions read.
+
+use indexmap::IndexMap;
+use serde_json::{Value, json};
+use steward_core::{
+    limits,
+    uses::{Key, Kind},
+};
+
+/// How many elements a list has, unless its schema wants others.
+const ELEMENTS: usize = 3;
+
+/// A number that nothing is known of.
+const NUMBER: i64 = 100;
+
+/// What is known of a value.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) enum Shape {
+    /// Nothing: it is a text named after its field.
+    #[default]
+    Any,
+    /// True or false, drawn.
+    Bool,
+    Number,
+    Text,
+    /// A text that says a duration.
+    Span,
+    List(Box<Shape>, usize),
+    Object(IndexMap<String, Shape>),
+    /// Exactly this.
+    Fixed(Value),
+}
+
+impl Shape {
+    /// What a schema describes: its example or default, or a value of its type.
+    pub(super) fn of_schema(schema: &Value, depth: usize) -> Self {
+        let given = schema.pointer("/examples/0").or(schema.get("default"));
+        let given = given.or(schema.get("const")).or(schema.pointer("/enum/0"));
+        if let Some(value) = given {
+            return Self::Fixed(value.clone());
+        }
+        if depth >= limits::JSON_DEPTH_MAX {
+            return Self::Any;
+        }
+        let within = |schema: &Value| Self::of_schema(schema, depth + 1);
+        let kind = schema.get("type").and_then(|kind| kind.as_str().or(kind.get(0)?.as_str()));
+        match kind {
+            Some("boolean") => Self::Bool,
+            Some("null") => Self::Fixed(Value::Null),
+            Some("integer" | "number") => Self::Fixed(number(schema)),
+            Some("string") => text(schema),
+            Some("array") => {
+                let limit = |key: &str| schema.get(key)?.as_u64()?.try_into().ok();
+                let least: usize = limit("minItems").unwrap_or(0);
+                let count = ELEMENTS.max(least).min(limit("maxItems").unwrap_or(usize::MAX));
+                let element = schema.get("items").map(within).unwrap_or_default();
+                Self::List(Box::new(element), count)
+            }
+            Some("object") => Self::of_properties(schema, within),
+            Some(_) | None if schema.get("properties").is_some() => {
+                Self::of_properties(schema, within)
+            }
+            Some(_) | None => {
+                let choices = ["/allOf/0", "/anyOf/0", "/oneOf/0"];
+                choices.iter().find_map(|at| schema.pointer(at)).map(within).unwrap_or_default()
+            }
+        }
+    }
+
+    fn of_properties(schema: &Value, within: impl Fn(&Value) -> Self) -> Self {
+        let properties = schema.get("properties").and_then(Value::as_object);
+        let fields = properties.into_iter().flatten();
+        Self::Object(fields.map(|(name, field)| (name.clone(), within(field))).collect())
+    }
+
+    /// Takes in that an expression reads what is at `path` in it. What is known already stands.
+    pub(super) fn need(&mut self, path: &[Key], kind: Kind) {
+        match path {
+            [] => {
+                if *self == Self::Any {
+                    *self = match kind {
+                        Kind::Any => Self::Any,
+                        Kind::Bool => Self::Bool,
+                        Kind::Number => Self::Number,
+                        Kind::Text => Self::Text,
+                        Kind::Span => Self::Span,
+                        Kind::List => Self::List(Box::default(), ELEMENTS),
+                    };
+                }
+            }
+            [Key::Field(name), rest @ ..] => {
+                if *self == Self::Any {
+                    *self = Self::Object(IndexMap::new());
+                }
+                if let Self::Object(fields) = self {
+                    fields.entry(name.clone()).or_default().need(rest, kind);
+                }
+            }
+            [Key::Element, rest @ ..] => {
+                if *self == Self::Any {
+                    *self = Self::List(Box::default(), ELEMENTS);
+                }
+                if let Self::List(element, _) = self {
+                    element.need(rest, kind);
+                }
+            }
+        }
+    }
+
+    /// What each element of it is, if it is a list.
+    pub(super) fn into_element(self) -> Self {
+        match self {
+            Self::List(element, _) => *element,
+            Self::Any
+            | Self::Bool
+            | Self::Number
+            | Self::Text
+            | Self::Span
+            | Self::Object(_)
+            | Self::Fixed(_) => Self::Any,
+        }
+    }
+
+    /// A value of this shape; `name` is what texts in it are called after.
+    pub(super) fn value(&self, name: &str, draw: &mut fastrand::Rng) -> Value {
+        self.numbered(name, 1, draw)
+    }
+
+    fn numbered(&self, name: &str, number: usize, draw: &mut fastrand::Rng) -> Value {
+        match self {
+            Self::Any | Self::Text => json!(format!("{name}-{number}")),
+            Self::Bool => json!(draw.bool()),
+            Self::Number => json!(NUMBER),
+            Self::Span => json!("1m"),
+            Self::List(element, count) => {
+                (1..=*count).map(|number| element.numbered(name, number, draw)).collect()
+            }
+            Self::Object(fields) => {
+                let fields = fields.iter();
+                let fields =
+                    fields.map(|(name, field)| (name.clone(), field.numbered(name, number, draw)));
+                Value::Object(fields.collect())
+            }
+            Self::Fixed(value) => value.clone(),
+        }
+    }
+}
+
+/// A number within the schema's limits.
+fn number(schema: &Value) -> Value {
+    let limit = |key: &str| schema.get(key).and_then(Value::as_f64);
+    let least = limit("minimum").or(limit("exclusiveMinimum").map(|least| least + 1.0));
+    let most = limit("maximum").or(limit("exclusiveMaximum").map(|most| most - 1.0));
+    let number = (NUMBER as f64).max(least.unwrap_or(f64::MIN)).min(most.unwrap_or(f64::MAX));
+    if number.fract() == 0.0 && number.abs() < 1e15 { json!(number as i64) } else { json!(number) }
+}
+
+/// A text of the schema's format and length.
+fn text(schema: &Value) -> Shape {
+    let fixed = |text: &str| Shape::Fixed(json!(text));
+    match schema.get("format").and_then(Value::as_str) {
+        Some("date-time") => return fixed("2026-01-01T12:00:00Z"),
+        Some("date") => return fixed("2026-01-01"),
+        Some("time") => return fixed("12:00:00Z"),
+        Some("uuid") => return fixed("0b0e6f3c-6a51-4a0e-9d0c-6f2a4b8f1e55"),
+        Some("email") => return fixed("someone@example.com"),
+        Some("uri") => return fixed("https://example.com/"),
+        Some(_) | None => {}
+    }
+    let limit = |key: &str| schema.get(key).and_then(Value::as_u64);
+    let (least, most) = (limit("minLength"), limit("maxLength"));
+    if least.is_none_or(|least| least <= 3) && most.is_none_or(|most| most >= 40) {
+        return Shape::Text;
+    }
+    let most = most.unwrap_or(u64::MAX).min(limits::DOCUMENT_BYTES_MAX as u64);
+    let length = least.unwrap_or(0).max(8).min(most);
+    Shape::Fixed(json!("x".repeat(usize::try_from(length).unwrap_or_default())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(shape: &Shape) -> Value {
+        shape.value("input", &mut fastrand::Rng::with_seed(7))
+    }
+
+    #[test]
+    fn a_value_has_what_is_read_of_it() {
+        let mut shape = Shape::Any;
+        let field = |name: &str| Key::Field(name.to_owned());
+        shape.need(&[field("items")], Kind::List);
+        shape.need(&[field("items"), Key::Element, field("sku")], Kind::Any);
+        shape.need(&[field("amount")], Kind::Number);
+        assert_eq!(
+            made(&shape),
+            json!({ "items": [{ "sku": "sku-1" }, { "sku": "sku-2" }, { "sku": "sku-3" }], "amount": 100 })
+        );
+    }
+
+    #[test]
+    fn a_schema_says_more_than_expressions_do() {
+        let schema = json!({ "type": "object", "properties": {
+            "amount": { "type": "integer", "minimum": 1, "maximum": 50 },
+            "tier": { "enum": ["gold", "none"] },
+            "note": { "type": "string", "minLength": 12 },
+            "tags": { "type": "array", "items": { "type": "string" }, "minItems": 4 },
+            "at": { "type": "string", "format": "date" },
+        } });
+        let mut shape = Shape::of_schema(&schema, 0);
+        shape.need(&[Key::Field("amount".to_owned())], Kind::Text);
+        shape.need(&[Key::Field("more".to_owned())], Kind::Any);
+        assert_eq!(
+            made(&shape),
+            json!({ "amount": 50, "tier": "gold", "note": "xxxxxxxxxxxx",
+                    "tags": ["tags-1", "tags-2", "tags-3", "tags-4"], "at": "2026-01-01",
+                    "more": "more-1" })
+        );
+        assert_eq!(
+            made(&Shape::of_schema(&json!({ "examples": [7], "type": "string" }), 0)),
+            json!(7)
+        );
+    }
+}
