@@ -6,7 +6,9 @@ use super::{
     Callback, Duration, ForEach, Problem, StepDefinition, Template, Trigger, Work, Workflow,
     wait_until,
 };
-use crate::{limits, messages::Action, names::StepName, recovery::Recovery};
+use crate::{
+    events::SOURCE as EVENT_SOURCE, limits, messages::Action, names::StepName, recovery::Recovery,
+};
 
 /// The names that every expression of a step can begin with.
 const EVERYWHERE: [&str; 2] = ["input", "task"];
@@ -116,6 +118,7 @@ impl Checker<'_> {
                 self.say(format!("trigger.{key}"), format!("must have from 1 to {max} characters"));
             }
         }
+        self.check_circle(trigger);
         for (key, template) in [("task_id", &trigger.task_id), ("input", &trigger.input)] {
             let at = format!("trigger.{key}");
             self.check_syntax(template, &at);
@@ -124,6 +127,23 @@ impl Checker<'_> {
             for name in others.chain((!reads.steps.is_empty()).then_some("steps")) {
                 self.say(at.clone(), format!("`{name}`: a trigger reads nothing but `event`"));
             }
+        }
+    }
+
+    /// Whether what comes of a trigger would be an event that triggers it again, for ever.
+    fn check_circle(&mut self, trigger: &Trigger) {
+        if trigger.source != EVENT_SOURCE {
+            return;
+        }
+        match trigger.detail_type.as_str() {
+            "Submission Refused" => {
+                self.say("trigger", "an event that is refused would trigger itself, for ever");
+            }
+            "Task Ended" if self.workflow.lifecycle_events => {
+                let message = "each task's end would submit another: turn `lifecycle_events` off";
+                self.say("trigger", message);
+            }
+            _ => {}
         }
     }
 
