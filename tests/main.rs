@@ -20,3 +20,4 @@ mod races;
 mod supervision;
 mod support;
 mod template;
+mod triggers;

@@ -19,6 +19,8 @@ mod errors;
 pub mod function;
 pub mod meter;
 pub mod ports;
+pub mod publisher;
+pub mod rules;
 pub mod store;
 pub mod telemetry;
 

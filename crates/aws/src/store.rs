@@ -30,6 +30,8 @@ use steward_core::{
 
 use crate::errors::{corrupt, failed};
 
+mod unfinished;
+
 /// Tasks in a page of the due index. Each is then read and written, so a page is a few hundred ms.
 const DUE_PAGE: i32 = 100;
 

@@ -173,7 +173,8 @@ impl DynamoDefinitions {
             .table_name(&self.table)
             .set_key(Some(key(name.as_str(), version)))
             .update_expression(update)
-            .condition_expression("attribute_exists(definition)")
+            .condition_expression("attribute_exists(#definition)")
+            .expression_attribute_names("#definition", "definition")
             .expression_attribute_names("#mark", UNPUBLISHED);
         if update.contains(":true") {
             request = request.expression_attribute_values(":true", AttributeValue::Bool(true));
