@@ -21,3 +21,4 @@ mod supervision;
 mod support;
 mod template;
 mod triggers;
+mod versions;
