@@ -31,19 +31,19 @@ pub struct TriggerRules {
     events: aws_sdk_eventbridge::Client,
     sqs: aws_sdk_sqs::Client,
     bus: String,
-    queue_url: String,
+    submissions: String,
 }
 
 impl TriggerRules {
-    /// Rules on `bus` that bring events to the queue of submissions.
+    /// Rules on `bus` that bring events to the queue `submissions`, given by name or URL.
     #[must_use]
     pub fn new(
         events: aws_sdk_eventbridge::Client,
         sqs: aws_sdk_sqs::Client,
         bus: String,
-        queue_url: String,
+        submissions: String,
     ) -> Self {
-        Self { events, sqs, bus, queue_url }
+        Self { events, sqs, bus, submissions }
     }
 
     /// Makes a workflow's rule, or changes it to this trigger.
@@ -100,11 +100,16 @@ impl TriggerRules {
 
     /// The ARNs of the queue and, if it has one, of its queue of dead letters.
     async fn queue(&self) -> Result<(String, Option<String>), PortError> {
-        let operation = || format!("look up queue {}", self.queue_url);
+        let operation = || format!("look up queue {}", self.submissions);
+        let mut url = self.submissions.clone();
+        if !url.contains("://") {
+            let found = self.sqs.get_queue_url().queue_name(url).send().await;
+            url = found.map_err(failed(operation()))?.queue_url.unwrap_or_default();
+        }
         let request = self
             .sqs
             .get_queue_attributes()
-            .queue_url(&self.queue_url)
+            .queue_url(url)
             .attribute_names(QueueAttributeName::QueueArn)
             .attribute_names(QueueAttributeName::RedrivePolicy);
         let answer = request.send().await.map_err(failed(operation()))?;
