@@ -30,6 +30,17 @@ fn order() -> Workflow {
     definitions::read_file(&path).unwrap()
 }
 
+/// One whose input has a schema.
+fn strict(version: u32, maximum: u32) -> Workflow {
+    let amount = json!({ "type": "integer", "maximum": maximum });
+    serde_json::from_value(json!({
+        "name": "strict", "version": version,
+        "input": { "type": "object", "required": ["amount"], "properties": { "amount": amount } },
+        "steps": { "a": { "wait": "1s" } },
+    }))
+    .unwrap()
+}
+
 /// A deployment with a client's queue, which notices may go to, and a stranger's, which they may not.
 struct Door {
     deployment: Deployment,
@@ -40,6 +51,8 @@ struct Door {
 impl Door {
     async fn open() -> Self {
         let deployment = Deployment::new(&order()).await;
+        let ports = deployment.ports("publisher");
+        ports.definitions().publish(&strict(1, 10)).await.unwrap();
         let sdk = deployment.aws.sdk_config();
         let client = resources::create_queue(&sdk, "client-shop", false).await.unwrap();
         let stranger = resources::create_queue(&sdk, "stranger", false).await.unwrap();
@@ -259,6 +272,12 @@ fn all_kinds(client: &str, stranger: &str) -> Vec<Bad> {
             false,
         ),
         bad(
+            to_client(with(order_of("wrong"), "workflow", json!("strict"))),
+            "wrong",
+            "input.amount: it is greater than the maximum of 10",
+            true,
+        ),
+        bad(
             to_client(with(order_of("taken"), "input", json!({ "amount": 21 }))),
             "taken",
             "task `taken` exists already, with other content",
@@ -311,6 +330,52 @@ async fn the_good_of_a_batch_are_recorded_and_the_bad_kept_alerted_and_told() {
         assert_eq!(stored.len(), 8, "a task and a document for each of four: {stored:#?}");
         assert_eq!(before.get_or_insert_with(|| stored.clone()), &stored, "delivery {delivery}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_input_is_as_the_schema_says_or_refused_without_its_values() {
+    let door = Door::open().await;
+    let submission = |input: Value| json!({ "task_id": "x", "workflow": "strict", "input": input, "reply_to": door.client });
+    for (input, reason) in [
+        (json!({ "amount": "secret" }), "input.amount: it is not of type \"integer\""),
+        (json!({ "other": "secret" }), "input: \"amount\" is a required property"),
+        (json!(null), "input: it is not of type \"object\""),
+    ] {
+        let text = submission(input).to_string();
+        assert_eq!(door.hand_in(&[text.clone()]).await, SqsBatchResponse::default());
+        assert_eq!(door.rejected().await, [(text, reason.to_owned())]);
+        assert_eq!(door.alerted().await, [(Some("x".to_owned()), reason.to_owned())]);
+        let refused = (Some("x".to_owned()), "refused".to_owned(), Some(reason.to_owned()));
+        assert_eq!(door.told(&door.client).await, [refused]);
+        assert_eq!(door.submitted("x").await, None);
+    }
+    let fits = submission(json!({ "amount": 10 })).to_string();
+    assert_eq!(door.hand_in(&[fits]).await, SqsBatchResponse::default());
+    assert_eq!(door.woken().await, ["x"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_who_repeats_itself_is_told_the_same_though_the_definition_has_changed() {
+    let door = Door::open().await;
+    let submission = |id: &str| {
+        json!({ "task_id": id, "workflow": "strict", "input": { "amount": 10 } }).to_string()
+    };
+    assert_eq!(door.hand_in(&[submission("before")]).await, SqsBatchResponse::default());
+    let ports = door.deployment.ports("publisher");
+    let definitions = ports.definitions();
+    definitions.publish(&strict(2, 9)).await.unwrap();
+    let reason = "input.amount: it is greater than the maximum of 9".to_owned();
+    let after = submission("after");
+    let both = [submission("before"), after.clone()];
+    assert_eq!(door.hand_in(&both).await, SqsBatchResponse::default());
+    assert_eq!(door.rejected().await, [(after.clone(), reason)]);
+    for version in [1, 2] {
+        assert!(definitions.unpublish(&"strict".parse().unwrap(), version).await.unwrap());
+    }
+    assert_eq!(door.hand_in(&both).await, SqsBatchResponse::default());
+    assert_eq!(door.rejected().await, [(after, "there is no workflow `strict`".to_owned())]);
+    assert_eq!(door.woken().await, ["before"; 3]);
+    assert_eq!(door.submitted("after").await, None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -432,7 +497,8 @@ async fn drop_tasks_table(sdk: &aws_config::SdkConfig) {
 /// A host that listens, with the workflow that ships.
 async fn host() -> (Host, String) {
     let listen = Some("127.0.0.1:0".parse().unwrap());
-    let options = HostOptions { listen, workflows: vec![order()], ..HostOptions::default() };
+    let options =
+        HostOptions { listen, workflows: vec![order(), strict(1, 10)], ..HostOptions::default() };
     let host = Host::start(options).await.unwrap();
     let tasks = format!("http://{}/tasks", host.address.unwrap());
     (host, tasks)
@@ -481,6 +547,7 @@ async fn over_http_the_refused_hears_why_and_nothing_is_kept_or_alerted() {
         let (status, title) = match bad.reason.as_str() {
             reason if reason.starts_with("not a submission") => (400, "Malformed submission"),
             reason if reason.starts_with("there is no workflow") => (400, "Unknown workflow"),
+            reason if reason.starts_with("input.amount") => (400, "Invalid input"),
             reason if reason.starts_with("reply_to") => (400, "Reply queue not allowed"),
             reason if reason.starts_with("task `taken`") => (409, "Task id taken"),
             _ => (400, "Submission too large"),

@@ -96,7 +96,13 @@ contract! {
         the_same_may_be_published_again,
         a_version_never_changes,
         a_definition_with_problems_is_refused,
-        a_definition_that_is_too_large_is_refused;
+        a_definition_that_is_too_large_is_refused,
+        a_version_that_is_unpublished_is_for_its_own_tasks_only,
+        once_unpublished_the_same_may_be_published_again_and_nothing_else,
+        what_is_not_there_cannot_be_unpublished,
+        a_trigger_finds_the_workflows_that_have_it_now,
+        triggers_that_look_alike_are_told_apart,
+        of_two_workflows_with_the_same_trigger_and_ids_one_is_refused;
     channel:
         a_message_arrives_with_its_attributes,
         any_text_arrives_as_it_was,

@@ -21,3 +21,5 @@ mod step_kinds;
 mod supervision;
 mod support;
 mod template;
+mod triggers;
+mod versions;

@@ -74,6 +74,23 @@ fn every_queue_has_dead_letters_and_patience() {
     }
 }
 
+#[test]
+fn the_rules_of_triggers_and_no_others_may_send_submissions() {
+    let template = template();
+    let policy = properties(&template, "TriggersMaySubmit");
+    let queues = ["SubmissionsQueue", "SubmissionsDeadLetters"];
+    assert_eq!(policy["Queues"], serde_json::json!(queues));
+    let statement = &policy["PolicyDocument"]["Statement"][0];
+    assert_eq!(statement["Principal"]["Service"], "events.amazonaws.com");
+    assert_eq!(
+        statement["Resource"],
+        serde_json::json!(queues.map(|queue| format!("{queue}.Arn")))
+    );
+    let from = statement["Condition"]["ArnLike"]["aws:SourceArn"].as_str().unwrap();
+    let rules = format!(":rule/${{EventBus}}/{}*", steward_aws::rules::PREFIX);
+    assert!(from.ends_with(&rules), "{from}");
+}
+
 #[tokio::test]
 async fn the_tables_are_those_of_the_local_host() {
     let template = template();

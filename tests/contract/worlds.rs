@@ -41,6 +41,8 @@ pub(super) trait World: Sized {
 
     async fn publish_definition(&self, workflow: &Workflow) -> Result<(), PublishError>;
 
+    async fn unpublish_definition(&self, name: &str, version: u32) -> bool;
+
     /// The client's queue.
     fn client_queue(&self) -> Queue;
 
@@ -79,6 +81,10 @@ impl World for Memory {
 
     async fn publish_definition(&self, workflow: &Workflow) -> Result<(), PublishError> {
         self.ports.definitions().publish(workflow)
+    }
+
+    async fn unpublish_definition(&self, name: &str, version: u32) -> bool {
+        self.ports.definitions().unpublish(&name.parse().unwrap(), version)
     }
 
     fn client_queue(&self) -> Queue {
@@ -159,6 +165,10 @@ impl World for Embedded {
 
     async fn publish_definition(&self, workflow: &Workflow) -> Result<(), PublishError> {
         self.ports.definitions().publish(workflow).await
+    }
+
+    async fn unpublish_definition(&self, name: &str, version: u32) -> bool {
+        self.ports.definitions().unpublish(&name.parse().unwrap(), version).await.unwrap()
     }
 
     fn client_queue(&self) -> Queue {

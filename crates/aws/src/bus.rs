@@ -1,15 +1,13 @@
 //! Alerts and lifecycle events on EventBridge, ten at a time.
 
 use aws_sdk_eventbridge::{Client, types::PutEventsRequestEntry};
+pub use steward_core::events::SOURCE;
 use steward_core::{
     events::BusEvent,
     ports::{EventBus, PortError},
 };
 
 use crate::errors::{failed, for_each};
-
-/// EventBridge's `source` of everything that Steward publishes.
-pub const SOURCE: &str = "steward";
 
 /// Entries in one call, by EventBridge's limit.
 const ENTRIES_MAX: usize = 10;

@@ -2,41 +2,26 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
 };
 
-use aws_sdk_dynamodb::{Client, operation::put_item::PutItemError, types::AttributeValue};
+use aws_sdk_dynamodb::{Client, types::AttributeValue};
 use steward_core::{
-    limits,
     names::WorkflowName,
     ports::{Definitions, PortError},
     workflow::Workflow,
 };
 
 use crate::errors::{corrupt, failed};
+use kept::Kept;
+pub use publication::{PublishError, Stored, check_ids, definition_text};
 
-/// How long the answer to "which version is the newest" is believed.
-const NEWEST_FOR: Duration = Duration::from_secs(10);
+mod kept;
+mod publication;
 
-/// Definitions kept in memory; over it, all are forgotten and read again.
-const KEPT_MAX: usize = 256;
-
-/// Why a definition was not published.
-#[derive(Debug, thiserror::Error)]
-pub enum PublishError {
-    /// It cannot run.
-    #[error("{0}")]
-    Invalid(String),
-    /// The version exists with other content. Versions never change.
-    #[error(
-        "workflow `{0}` version {1} is published already, with other content: give it a new version"
-    )]
-    Taken(WorkflowName, u32),
-    /// The table could not be written.
-    #[error(transparent)]
-    Port(#[from] PortError),
-}
+/// The mark of a version that new tasks no longer take.
+const UNPUBLISHED: &str = "unpublished";
 
 /// The definitions' table.
 #[derive(Debug, Clone)]
@@ -46,33 +31,6 @@ pub struct DynamoDefinitions {
     kept: Arc<Mutex<Kept>>,
 }
 
-#[derive(Debug, Default)]
-struct Kept {
-    versions: HashMap<(WorkflowName, u32), Arc<Workflow>>,
-    newest: HashMap<WorkflowName, (Instant, u32)>,
-}
-
-impl Kept {
-    fn get(&self, name: &WorkflowName, version: Option<u32>) -> Option<Arc<Workflow>> {
-        let version = version.or_else(|| {
-            let (at, version) = self.newest.get(name)?;
-            (at.elapsed() < NEWEST_FOR).then_some(*version)
-        })?;
-        self.versions.get(&(name.clone(), version)).cloned()
-    }
-
-    fn keep(&mut self, workflow: &Arc<Workflow>, is_newest: bool) {
-        if self.versions.len() >= KEPT_MAX {
-            *self = Self::default();
-        }
-        let (name, version) = (workflow.name.clone(), workflow.version);
-        if is_newest {
-            self.newest.insert(name.clone(), (Instant::now(), version));
-        }
-        self.versions.insert((name, version), workflow.clone());
-    }
-}
-
 impl DynamoDefinitions {
     /// Definitions in this table.
     #[must_use]
@@ -80,66 +38,31 @@ impl DynamoDefinitions {
         Self { client, table, kept: Arc::default() }
     }
 
-    /// Publishes a definition. The same again is harmless.
-    ///
-    /// # Errors
-    /// The definition's problems; or the version is taken by another; or the table failed.
-    pub async fn publish(&self, workflow: &Workflow) -> Result<(), PublishError> {
-        let (name, version) = (&workflow.name, workflow.version);
-        let operation = || format!("publish workflow {name} version {version}");
-        if let Some(problem) = workflow.problems().first() {
-            return Err(PublishError::Invalid(problem.to_string()));
-        }
-        let definition =
-            serde_json::to_string(workflow).map_err(|error| corrupt(operation())(error.into()))?;
-        if definition.len() > limits::DEFINITION_BYTES_MAX {
-            let (bytes, max) = (definition.len(), limits::DEFINITION_BYTES_MAX);
-            return Err(PublishError::Invalid(format!("{bytes} bytes; the limit is {max}")));
-        }
-        let request = self
-            .client
-            .put_item()
-            .table_name(&self.table)
-            .item("name", AttributeValue::S(name.to_string()))
-            .item("version", AttributeValue::N(version.to_string()))
-            .item("definition", AttributeValue::S(definition))
-            .condition_expression("attribute_not_exists(#name)")
-            .expression_attribute_names("#name", "name");
-        match request.send().await {
-            Ok(_) => Ok(()),
-            Err(error) => match error.as_service_error() {
-                Some(PutItemError::ConditionalCheckFailedException(_)) => {
-                    let published = self.read_version(name, version).await?;
-                    match published.is_some_and(|published| published == *workflow) {
-                        true => Ok(()),
-                        false => Err(PublishError::Taken(name.clone(), version)),
-                    }
-                }
-                Some(_) | None => Err(failed(operation())(error).into()),
-            },
-        }
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn read_version(
         &self,
         name: &WorkflowName,
         version: u32,
-    ) -> Result<Option<Workflow>, PortError> {
+    ) -> Result<Option<Stored>, PortError> {
         let operation = || format!("read workflow {name} version {version}");
         let request = self
             .client
             .get_item()
             .table_name(&self.table)
-            .key("name", AttributeValue::S(name.to_string()))
-            .key("version", AttributeValue::N(version.to_string()))
+            .set_key(Some(publication::key(name.as_str(), version)))
             .consistent_read(true);
         let answer = request.send().await.map_err(failed(operation()))?;
-        answer.item.as_ref().map(read).transpose().map_err(corrupt(operation()))
+        answer.item.as_ref().map(publication::stored).transpose().map_err(corrupt(operation()))
     }
 
+    /// The newest version that is published: almost always the newest there is, so they are read one
+    /// by one.
     async fn read_newest(&self, name: &WorkflowName) -> Result<Option<Workflow>, PortError> {
         let operation = || format!("read the newest version of workflow {name}");
-        let request = self
+        let mut items = self
             .client
             .query()
             .table_name(&self.table)
@@ -148,9 +71,52 @@ impl DynamoDefinitions {
             .expression_attribute_values(":name", AttributeValue::S(name.to_string()))
             .scan_index_forward(false)
             .consistent_read(true)
-            .limit(1);
-        let answer = request.send().await.map_err(failed(operation()))?;
-        answer.items().first().map(read).transpose().map_err(corrupt(operation()))
+            .limit(1)
+            .into_paginator()
+            .items()
+            .send();
+        while let Some(item) = items.next().await {
+            let item = item.map_err(failed(operation()))?;
+            if is_published(&item) {
+                return read(&item).map(Some).map_err(corrupt(operation()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What a new task runs, read now.
+    async fn read_published(
+        &self,
+        name: &WorkflowName,
+        version: Option<u32>,
+    ) -> Result<Option<Arc<Workflow>>, PortError> {
+        let now = Instant::now();
+        let read = match version {
+            Some(version) => {
+                let stored = self.read_version(name, version).await?;
+                stored.filter(|stored| stored.is_published).map(|stored| stored.workflow)
+            }
+            None => self.read_newest(name).await?,
+        };
+        Ok(read.map(|workflow| {
+            let workflow = Arc::new(workflow);
+            self.kept().keep_published(&workflow, version, now);
+            workflow
+        }))
+    }
+
+    /// The workflows that have this trigger now.
+    async fn read_triggered(
+        &self,
+        source: &str,
+        detail_type: &str,
+    ) -> Result<Vec<Arc<Workflow>>, PortError> {
+        let mut triggered = Vec::new();
+        for name in self.registered(source, detail_type).await? {
+            let newest = self.read_published(&name, None).await?;
+            triggered.extend(newest.filter(|newest| has_trigger(newest, source, detail_type)));
+        }
+        Ok(triggered)
     }
 }
 
@@ -160,21 +126,56 @@ impl Definitions for DynamoDefinitions {
         name: &WorkflowName,
         version: Option<u32>,
     ) -> Result<Option<Arc<Workflow>>, PortError> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).get(name, version);
+        let Some(version) = version else { return self.published(name, None).await };
+        let kept = self.kept().version(name, version);
         if kept.is_some() {
             return Ok(kept);
         }
-        let read = match version {
-            Some(version) => self.read_version(name, version).await?,
-            None => self.read_newest(name).await?,
-        };
-        Ok(read.map(|workflow| {
-            let workflow = Arc::new(workflow);
-            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.keep(&workflow, version.is_none());
+        Ok(self.read_version(name, version).await?.map(|stored| {
+            let workflow = Arc::new(stored.workflow);
+            self.kept().keep(&workflow);
             workflow
         }))
     }
+
+    async fn published(
+        &self,
+        name: &WorkflowName,
+        version: Option<u32>,
+    ) -> Result<Option<Arc<Workflow>>, PortError> {
+        let kept = self.kept().published(name, version, Instant::now());
+        match kept {
+            Some(kept) => Ok(Some(kept)),
+            None => self.read_published(name, version).await,
+        }
+    }
+
+    async fn triggered(
+        &self,
+        source: &str,
+        detail_type: &str,
+    ) -> Result<Vec<Arc<Workflow>>, PortError> {
+        let wanted = |newest: &Arc<Workflow>| has_trigger(newest, source, detail_type);
+        let mut triggered = Vec::new();
+        for name in self.registered(source, detail_type).await? {
+            let kept = self.kept().published(&name, None, Instant::now()).filter(wanted);
+            let newest = match kept {
+                Some(kept) => Some(kept),
+                // What is kept may be the version before the one that has this trigger.
+                None => self.read_published(&name, None).await?.filter(wanted),
+            };
+            triggered.extend(newest);
+        }
+        Ok(triggered)
+    }
+}
+
+fn has_trigger(workflow: &Workflow, source: &str, detail_type: &str) -> bool {
+    workflow.trigger.as_ref().is_some_and(|trigger| trigger.matches(source, detail_type))
+}
+
+fn is_published(item: &HashMap<String, AttributeValue>) -> bool {
+    !item.contains_key(UNPUBLISHED)
 }
 
 fn read(

@@ -20,6 +20,8 @@ pub mod function;
 pub mod items;
 pub mod meter;
 pub mod ports;
+pub mod publisher;
+pub mod rules;
 pub mod store;
 pub mod telemetry;
 

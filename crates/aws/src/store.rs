@@ -33,6 +33,8 @@ use crate::{
     items::{Item, Items, document_id, number, text},
 };
 
+mod unfinished;
+
 /// Tasks in a page of the due index. Each is then read and written, so a page is a few hundred ms.
 const DUE_PAGE: i32 = 100;
 

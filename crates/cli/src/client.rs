@@ -4,7 +4,9 @@ use anyhow::{Context, Result, bail};
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_sdk_sqs::{Client, types::SendMessageBatchRequestEntry};
 use clap::Args;
-use steward_aws::{definitions::DynamoDefinitions, store::DynamoStore};
+use steward_aws::{
+    definitions::DynamoDefinitions, publisher::Publisher, rules::TriggerRules, store::DynamoStore,
+};
 use steward_local::resources;
 
 /// Messages in one request, by SQS's limit.
@@ -29,6 +31,9 @@ pub(crate) struct Deployment {
     /// The scheduler's queue, by name or URL: operators' commands go there.
     #[arg(long, env = "STEWARD_SCHEDULER_QUEUE_URL", default_value = resources::SCHEDULER_QUEUE)]
     scheduler_queue: String,
+    /// The event bus: the rules of workflows' triggers are made there.
+    #[arg(long, env = "STEWARD_EVENT_BUS", default_value = resources::EVENT_BUS)]
+    event_bus: String,
 }
 
 impl Deployment {
@@ -45,6 +50,15 @@ impl Deployment {
     pub(crate) async fn definitions(&self) -> DynamoDefinitions {
         let client = aws_sdk_dynamodb_client(&sdk_config().await);
         DynamoDefinitions::new(client, self.workflows_table.clone())
+    }
+
+    /// What publishes definitions, and ends their publication.
+    pub(crate) async fn publisher(&self) -> Publisher {
+        let sdk = sdk_config().await;
+        let (events, sqs) = (aws_sdk_eventbridge::Client::new(&sdk), Client::new(&sdk));
+        let (bus, submissions) = (self.event_bus.clone(), self.submissions_queue.clone());
+        let rules = TriggerRules::new(events, sqs, bus, submissions);
+        Publisher { definitions: self.definitions().await, store: self.store().await, rules }
     }
 
     /// The submissions queue, to send to.

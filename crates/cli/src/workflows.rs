@@ -1,16 +1,21 @@
-//! `steward workflow`: check and publish definitions.
+//! `steward workflow`: check, publish, compare and draw definitions.
 
 use std::{io::IsTerminal, path::PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Subcommand;
 use miette::{GraphicalReportHandler, LabeledSpan, MietteDiagnostic, NamedSource, Report};
-use steward_core::workflow::json_schema;
+use steward_core::{names::WorkflowName, workflow::json_schema};
 use steward_local::definitions::{DefinitionError, Found, read_file};
 
 use crate::client::Deployment;
 
+mod changes;
+mod diff;
 mod forecast;
+mod graph;
+mod publish;
+mod stored;
 
 /// What to do with definitions.
 #[derive(Debug, Subcommand)]
@@ -33,6 +38,25 @@ pub(crate) enum WorkflowCommand {
     },
     /// Run tasks on a virtual clock, with the odds that you give: how they end, and what they cost.
     Simulate(Box<forecast::ForecastArgs>),
+    /// End the publication of a version: no new task takes it. Refused while tasks of it are not at
+    /// rest. Reads the whole table of tasks.
+    Unpublish {
+        /// The workflow.
+        name: WorkflowName,
+        /// The version.
+        version: u32,
+        #[command(flatten)]
+        deployment: Deployment,
+    },
+    /// List the workflows that are published: their versions and triggers.
+    List(stored::ListArgs),
+    /// Show a definition as it is stored.
+    Show(stored::ShowArgs),
+    /// Say what changed between two definitions, and what of it needs a look before publishing. The
+    /// exit code is 0 if nothing does.
+    Diff(diff::DiffArgs),
+    /// Draw a definition, as a Mermaid flowchart or as SVG.
+    Graph(graph::GraphArgs),
 }
 
 #[expect(clippy::print_stdout, reason = "a command's output")]
@@ -41,15 +65,16 @@ pub(crate) async fn run(command: WorkflowCommand) -> Result<()> {
         WorkflowCommand::Check { files } => check(&files)?,
         WorkflowCommand::Schema => println!("{}", serde_json::to_string_pretty(&json_schema())?),
         WorkflowCommand::Publish { files, deployment } => {
-            let definitions = deployment.definitions().await;
-            for file in files {
-                let workflow = read_file(&file)?;
-                let published = definitions.publish(&workflow).await;
-                published.with_context(|| file.display().to_string())?;
-                println!("{} version {}: published", workflow.name, workflow.version);
-            }
+            publish::publish(&files, &deployment).await?;
         }
         WorkflowCommand::Simulate(args) => forecast::run(*args).await?,
+        WorkflowCommand::Unpublish { name, version, deployment } => {
+            publish::unpublish(&name, version, &deployment).await?;
+        }
+        WorkflowCommand::List(args) => stored::list(args).await?,
+        WorkflowCommand::Show(args) => stored::show(args).await?,
+        WorkflowCommand::Diff(args) => diff::run(args).await?,
+        WorkflowCommand::Graph(args) => graph::run(&args)?,
     }
     Ok(())
 }

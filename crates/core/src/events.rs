@@ -20,6 +20,9 @@ use crate::{
     task::ProcessState,
 };
 
+/// EventBridge's `source` of everything that Steward publishes.
+pub const SOURCE: &str = "steward";
+
 /// The version of every event's shape. A change that could break a reader raises it.
 const SCHEMA_VERSION: u32 = 1;
 

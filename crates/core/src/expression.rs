@@ -301,7 +301,7 @@ impl Expression {
                 let path = keys.iter().map(|key| Key::Field(key.clone())).collect();
                 vec![Use { path, kind }]
             }
-            Code::Program(program) => uses::of(&program.expression().expr, kind),
+            Code::Program { program, .. } => uses::of(&program.expression().expr, kind),
         }
     }
 

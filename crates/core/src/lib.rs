@@ -23,11 +23,8 @@ pub mod drive;
 pub mod effects;
 pub mod events;
 mod expression;
-<<<<<<< HEAD
 mod forward;
-=======
 pub mod hint;
->>>>>>> check
 pub mod limits;
 pub mod messages;
 pub mod metrics;

@@ -15,6 +15,14 @@ pub struct InvalidName {
     rule: String,
 }
 
+impl InvalidName {
+    /// The rule that was broken, without the text that broke it.
+    #[must_use]
+    pub fn rule(&self) -> &str {
+        &self.rule
+    }
+}
+
 macro_rules! checked_text {
     ($(#[$doc:meta])* $name:ident, $kind:literal, $chars_max:expr, $first:expr, $rest:expr, $pattern:literal, $rule:literal) => {
         $(#[$doc])*

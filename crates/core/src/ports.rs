@@ -330,12 +330,29 @@ pub(crate) fn fnv1a(text: &str) -> u32 {
 
 /// The published definitions.
 pub trait Definitions: Send + Sync {
-    /// One version of a workflow, or the newest if none is named.
+    /// One version of a workflow, also one that is published no more: the tasks that began with it
+    /// stay with it. Or, if none is named, the newest that is published.
     fn workflow(
         &self,
         name: &WorkflowName,
         version: Option<u32>,
     ) -> impl Future<Output = Result<Option<Arc<Workflow>>, PortError>> + Send;
+
+    /// What a new task runs: the version named, if it is published, or the newest that is. That one
+    /// is published no more, or that there is a newer one, may be noticed a few seconds late.
+    fn published(
+        &self,
+        name: &WorkflowName,
+        version: Option<u32>,
+    ) -> impl Future<Output = Result<Option<Arc<Workflow>>, PortError>> + Send;
+
+    /// The workflows whose newest published version has this trigger, by name. A trigger that was
+    /// just published is never missed.
+    fn triggered(
+        &self,
+        source: &str,
+        detail_type: &str,
+    ) -> impl Future<Output = Result<Vec<Arc<Workflow>>, PortError>> + Send;
 }
 
 /// Where a message goes.

@@ -1,4 +1,5 @@
-//! Submission's decision: what becomes of a submission, or why it can never succeed. Pure.
+//! Submission's decision: what becomes of a submission, or of an [event](event::Event) that a workflow
+//! is triggered by, or why it can never succeed. Pure.
 
 use std::fmt;
 
@@ -8,10 +9,13 @@ use serde_json::Value;
 use crate::{
     limits,
     messages::Submission,
+    names::WorkflowName,
     ports::{Document, DocumentKey, Timing},
     task::{ProcessState, Task, later},
     workflow::Workflow,
 };
+
+pub mod event;
 
 /// Why a submission is refused: it cannot succeed however often it is sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -25,6 +29,27 @@ pub enum Refusal {
     /// No such workflow is published.
     #[error("there is no workflow `{0}`")]
     UnknownWorkflow(String),
+    /// The input is not what the workflow's schema says.
+    #[error("{0}")]
+    InvalidInput(String),
+    /// An event that no published workflow is triggered by.
+    #[error("no workflow is triggered by source `{source_name}` and detail-type `{detail_type}`")]
+    NoTrigger {
+        /// The event's source.
+        source_name: String,
+        /// Its detail-type.
+        detail_type: String,
+    },
+    /// A workflow's trigger makes no submission of the event.
+    #[error("workflow `{workflow}`: trigger.{key}: {reason}")]
+    Trigger {
+        /// The workflow.
+        workflow: WorkflowName,
+        /// Which of the trigger's templates.
+        key: &'static str,
+        /// Why; never a value.
+        reason: String,
+    },
     /// The queue for notices is not one that notices may go to.
     #[error("reply_to is not on the list of reply queues")]
     ReplyQueueNotAllowed,
@@ -75,11 +100,7 @@ impl fmt::Display for ReplyQueues {
 /// The refusal, which says what is wrong and never repeats the payload.
 pub fn parse(text: &str) -> Result<Submission, Refusal> {
     if text.len() > limits::DOCUMENT_BYTES_MAX {
-        return Err(Refusal::TooLarge(format!(
-            "a submission of {} bytes; the limit is {}",
-            text.len(),
-            limits::DOCUMENT_BYTES_MAX
-        )));
+        return Err(too_large(text.len()));
     }
     // The parser would take an array for one as well, and quote a bare text in its message.
     if !text.trim_start().starts_with('{') {
@@ -87,23 +108,48 @@ pub fn parse(text: &str) -> Result<Submission, Refusal> {
     }
     let submission: Submission =
         serde_json::from_str(text).map_err(|error| Refusal::Malformed(plain(&error)))?;
-    if limits::too_deep(&submission.input) {
-        return Err(Refusal::TooLarge(format!(
-            "the input nests deeper than {} levels",
-            limits::JSON_DEPTH_MAX
-        )));
-    }
+    too_deep(&submission)?;
     Ok(submission)
+}
+
+fn too_large(bytes: usize) -> Refusal {
+    let max = limits::DOCUMENT_BYTES_MAX;
+    Refusal::TooLarge(format!("a submission of {bytes} bytes; the limit is {max}"))
+}
+
+fn too_deep(submission: &Submission) -> Result<(), Refusal> {
+    if limits::too_deep(&submission.input) {
+        let max = limits::JSON_DEPTH_MAX;
+        return Err(Refusal::TooLarge(format!("the input nests deeper than {max} levels")));
+    }
+    Ok(())
 }
 
 /// The parser's message as a queue's attribute may hold it: it quotes keys, which may be of any
 /// length and have any character.
 fn plain(error: &serde_json::Error) -> String {
+    visible(&error.to_string(), limits::REASON_CHARS_MAX)
+}
+
+/// A text as a queue's attribute may hold it, at most this long.
+fn visible(text: &str, chars_max: usize) -> String {
     let visible = |c: char| {
         if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') { '\u{fffd}' } else { c }
     };
-    let text: String = error.to_string().chars().map(visible).collect();
-    limits::shorten(&text, limits::REASON_CHARS_MAX)
+    let text: String = text.chars().map(visible).collect();
+    limits::shorten(&text, chars_max)
+}
+
+/// Whether the input is what the workflow's schema says.
+///
+/// # Errors
+/// What is wrong with it: places, types and limits, and no values.
+pub fn check_input(submission: &Submission, workflow: &Workflow) -> Result<(), Refusal> {
+    let Some(schema) = &workflow.input else { return Ok(()) };
+    // The schema's messages quote keys, which are the client's.
+    schema
+        .validate(&submission.input)
+        .map_err(|wrong| Refusal::InvalidInput(visible(&wrong, limits::REASON_CHARS_MAX)))
 }
 
 /// What a text that is no submission may still show.

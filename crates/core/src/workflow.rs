@@ -164,6 +164,20 @@ pub struct Trigger {
     pub input: Template,
 }
 
+impl Trigger {
+    /// Whether an event of this source and detail-type submits a task.
+    #[must_use]
+    pub fn matches(&self, source: &str, detail_type: &str) -> bool {
+        self.source == source && self.detail_type == detail_type
+    }
+
+    /// Whether an event would submit two tasks with one id: only one of them could be recorded.
+    #[must_use]
+    pub fn collides_with(&self, other: &Self) -> bool {
+        self.matches(&other.source, &other.detail_type) && self.task_id == other.task_id
+    }
+}
+
 /// What holds for every step with an agent or a workflow that does not say otherwise.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -715,6 +729,34 @@ mod tests {
             ]
         );
         assert_eq!(problems(json!({})), ["steps: a workflow needs at least one step"]);
+    }
+
+    #[test]
+    fn a_trigger_never_goes_in_a_circle() {
+        for (detail_type, lifecycle_events, problem) in [
+            (
+                "Submission Refused",
+                false,
+                Some("an event that is refused would trigger itself, for ever"),
+            ),
+            (
+                "Task Ended",
+                true,
+                Some("each task's end would submit another: turn `lifecycle_events` off"),
+            ),
+            ("Task Ended", false, None),
+            ("Task In Error", true, None),
+        ] {
+            let workflow: Workflow = serde_json::from_value(json!({
+                "name": "w", "version": 1, "lifecycle_events": lifecycle_events,
+                "trigger": { "source": "steward", "detail_type": detail_type },
+                "steps": { "a": step(&[]) },
+            }))
+            .unwrap();
+            let said: Vec<_> = workflow.problems().iter().map(ToString::to_string).collect();
+            let expected: Vec<_> = problem.iter().map(|said| format!("trigger: {said}")).collect();
+            assert_eq!(said, expected);
+        }
     }
 
     #[test]

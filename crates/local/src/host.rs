@@ -22,9 +22,13 @@ use agent::{
 use anyhow::{Context, Result};
 use aws_smithy_runtime_api::client::interceptors::SharedInterceptor;
 use jiff::Timestamp;
-use steward_aws::{AwsPorts, Config};
+use steward_aws::{AwsPorts, Config, publisher::Publisher, rules::TriggerRules};
 use steward_core::{
-    breaker::Settings, names::AgentName, ports::Clock, task::later, workflow::Workflow,
+    breaker::Settings,
+    names::AgentName,
+    ports::{Clock, Ports},
+    task::later,
+    workflow::Workflow,
 };
 use tokio::{net::TcpListener, task::JoinSet};
 
@@ -130,10 +134,12 @@ impl Host {
         let names: Vec<_> = options.agents.iter().map(|(name, _)| name.clone()).collect();
         let config = resources::create(&aws, &names).await?;
         let ports = Arc::new(AwsPorts::new(&aws.sdk_config(), &config, "client"));
+        let publisher = publisher(&aws, &config, &ports);
         for workflow in &options.workflows {
-            use steward_core::ports::Ports;
-            ports.definitions().publish(workflow).await?;
+            publisher.publish(workflow).await?;
         }
+        // Rules live as long as the process; definitions may have been kept.
+        publisher.follow_all().await?;
         let interceptors = options.interceptors.clone();
         let (instances, tasks) = (Vec::new(), JoinSet::new());
         let mut host = Self { aws, config, ports, address, instances, interceptors, tasks };
@@ -290,11 +296,22 @@ impl Host {
     }
 }
 
+/// Publishes definitions on the embedded AWS.
+#[must_use]
+pub fn publisher(aws: &EmbeddedAws, config: &Config, ports: &AwsPorts) -> Publisher {
+    let sdk = aws.sdk_config();
+    let (events, sqs) = (aws_sdk_eventbridge::Client::new(&sdk), aws_sdk_sqs::Client::new(&sdk));
+    let submissions = config
+        .scheduler_queue_url
+        .replace(resources::SCHEDULER_QUEUE, resources::SUBMISSIONS_QUEUE);
+    let rules = TriggerRules::new(events, sqs, config.event_bus.clone(), submissions);
+    Publisher { definitions: ports.definitions().clone(), store: ports.store().clone(), rules }
+}
+
 fn breaker() -> Settings {
     Settings { open_for: BREAKER_OPEN_FOR, probe_within: CALL_TIMEOUT, ..Settings::default() }
 }
 
 fn now(ports: &AwsPorts) -> Timestamp {
-    use steward_core::ports::Ports;
     ports.clock().now()
 }

@@ -20,18 +20,16 @@ use std::{
 
 use jiff::Timestamp;
 use serde::{Serialize, de::DeserializeOwned};
-use steward_aws::definitions::PublishError;
 use steward_core::{
     events::BusEvent,
-    limits,
-    names::WorkflowName,
-    ports::{Channel, Clock, Definitions, EventBus, Outgoing, PortError, Ports, Queue, Timing},
+    ports::{Channel, Clock, EventBus, Outgoing, PortError, Ports, Queue, Timing},
     task::later,
-    workflow::Workflow,
 };
 
+mod definitions;
 mod store;
 
+pub use definitions::MemoryDefinitions;
 pub use store::MemoryStore;
 
 /// All ports in memory. A clone is another handle to the same world.
@@ -107,50 +105,6 @@ impl Ports for MemoryPorts {
 
     fn instance(&self) -> &str {
         &self.instance
-    }
-}
-
-/// The published definitions in memory.
-#[derive(Debug, Clone, Default)]
-pub struct MemoryDefinitions {
-    published: Arc<Mutex<Versions>>,
-}
-
-type Versions = BTreeMap<(WorkflowName, u32), Arc<Workflow>>;
-
-impl MemoryDefinitions {
-    /// Publishes a definition. The same again is harmless.
-    ///
-    /// # Errors
-    /// The definition's problems; or the version is taken by another.
-    pub fn publish(&self, workflow: &Workflow) -> Result<(), PublishError> {
-        let (name, version) = (&workflow.name, workflow.version);
-        if let Some(problem) = workflow.problems().first() {
-            return Err(PublishError::Invalid(problem.to_string()));
-        }
-        let operation = || format!("publish workflow {name} version {version}");
-        let definition = to_text(workflow, operation)?;
-        if definition.len() > limits::DEFINITION_BYTES_MAX {
-            let (bytes, max) = (definition.len(), limits::DEFINITION_BYTES_MAX);
-            return Err(PublishError::Invalid(format!("{bytes} bytes; the limit is {max}")));
-        }
-        let read: Workflow = from_text(&definition, operation)?;
-        let mut published = lock(&self.published);
-        let there = published.entry((name.clone(), version)).or_insert_with(|| Arc::new(read));
-        if **there == *workflow { Ok(()) } else { Err(PublishError::Taken(name.clone(), version)) }
-    }
-}
-
-impl Definitions for MemoryDefinitions {
-    async fn workflow(
-        &self,
-        name: &WorkflowName,
-        version: Option<u32>,
-    ) -> Result<Option<Arc<Workflow>>, PortError> {
-        let published = lock(&self.published);
-        let (first, last) = version.map_or((0, u32::MAX), |version| (version, version));
-        let mut versions = published.range((name.clone(), first)..=(name.clone(), last));
-        Ok(versions.next_back().map(|(_, workflow)| workflow.clone()))
     }
 }
 

@@ -76,6 +76,11 @@ async fn submit<P: Ports>(
                 Refusal::TooLarge(_) => (StatusCode::BAD_REQUEST, "Submission too large"),
                 Refusal::Malformed(_) => (StatusCode::BAD_REQUEST, "Malformed submission"),
                 Refusal::UnknownWorkflow(_) => (StatusCode::BAD_REQUEST, "Unknown workflow"),
+                Refusal::InvalidInput(_) => (StatusCode::BAD_REQUEST, "Invalid input"),
+                // Events come through the queue; none is read here.
+                Refusal::NoTrigger { .. } | Refusal::Trigger { .. } => {
+                    (StatusCode::BAD_REQUEST, "Event not wanted")
+                }
                 Refusal::ReplyQueueNotAllowed => {
                     (StatusCode::BAD_REQUEST, "Reply queue not allowed")
                 }

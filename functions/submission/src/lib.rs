@@ -4,8 +4,8 @@
 //! dies.
 //!
 //! ```text
-//! queue or HTTP ──► parse ──► workflow? reply queue? ──► transaction ──► wake, notice "received"
-//!                     └──────────┴── refused ──► rejected queue, notice "refused", alert
+//! queue or HTTP ──► parse ──► workflow? input? reply queue? ──► transaction ──► wake, notice "received"
+//!   event ──► triggers ─┴────────┴── refused ──► rejected queue, notice "refused", alert
 //! ```
 
 use std::panic::AssertUnwindSafe;
@@ -22,10 +22,15 @@ use steward_core::{
     },
     names::TaskId,
     ports::{Clock, Created, Definitions, DocumentKey, PortError, Ports, StateStore, chain},
-    submission::{Readable, Refusal, ReplyQueues, accept, is_same, is_traceparent, parse},
+    submission::{
+        Readable, Refusal, ReplyQueues, accept, check_input, event::Event, is_same, is_traceparent,
+        parse,
+    },
+    workflow::Workflow,
 };
 
 pub mod http;
+mod triggers;
 
 /// Submissions of one batch in hand at once.
 const SUBMISSIONS_AT_ONCE: usize = 64;
@@ -49,18 +54,19 @@ pub async fn handle<P: Ports>(
     let receipts: Vec<_> = stream::iter(received(event))
         .map(|message| async move {
             let traceparent = message.traceparent;
-            let received = receive(ports, reply_queues, &message.body, traceparent);
+            let received = receive_any(ports, reply_queues, &message.body, traceparent);
             (message.message_id, AssertUnwindSafe(received).catch_unwind().await)
         })
         .buffer_unordered(SUBMISSIONS_AT_ONCE)
         .collect()
         .await;
     let (mut failed, mut owners, mut sends) = (Vec::new(), Vec::new(), Vec::new());
-    for (message_id, receipt) in receipts {
-        match receipt {
-            Ok(Ok(receipt)) => {
-                owners.extend(receipt.sends.iter().map(|_| message_id.clone()));
-                sends.extend(receipt.sends);
+    for (message_id, receipts) in receipts {
+        match receipts {
+            Ok(Ok(receipts)) => {
+                let told: Vec<_> = receipts.into_iter().flat_map(|receipt| receipt.sends).collect();
+                owners.extend(told.iter().map(|_| message_id.clone()));
+                sends.extend(told);
             }
             Ok(Err(error)) => {
                 log_failure(&message_id, &error);
@@ -86,6 +92,23 @@ fn log_failure(message_id: &str, error: &PortError) {
         error = chain(error),
         "submission not done; it will be delivered again"
     );
+}
+
+/// Takes in a message of the queue: a submission, or an event, which may be one for several workflows.
+async fn receive_any<P: Ports>(
+    ports: &P,
+    reply_queues: &ReplyQueues,
+    text: &str,
+    traceparent: Option<String>,
+) -> Result<Vec<Receipt>, PortError> {
+    match Event::read(text) {
+        None => Ok(vec![receive(ports, reply_queues, text, traceparent).await?]),
+        Some(Ok(event)) => triggers::receive(ports, &event, text, traceparent).await,
+        Some(Err(refusal)) => {
+            let traceparent = traceparent.filter(|text| is_traceparent(text));
+            Ok(vec![refused(ports, refusal, text, None, None, traceparent)])
+        }
+    }
 }
 
 /// Records one submission. Submitting again is harmless, so a failure of the port at any point is
@@ -138,16 +161,29 @@ async fn record<P: Ports>(
         return Ok(Err(Refusal::ReplyQueueNotAllowed));
     }
     let (name, version) = (&submission.workflow, submission.version);
-    let Some(workflow) = ports.definitions().workflow(name, version).await? else {
-        // A step's task may have been recorded while there was one.
-        if submission.parent.is_some() && is_recorded(ports, submission).await? {
-            return Ok(Ok(()));
-        }
+    let workflow = ports.definitions().published(name, version).await?;
+    let workflow = workflow.ok_or_else(|| {
         let version = version.map(|version| format!(" version {version}")).unwrap_or_default();
-        return Ok(Err(Refusal::UnknownWorkflow(format!("{name}{version}"))));
-    };
+        Refusal::UnknownWorkflow(format!("{name}{version}"))
+    });
+    match workflow {
+        Ok(workflow) => record_as(ports, submission, &workflow, traceparent).await,
+        Err(refusal) => unless_recorded(ports, submission, refusal).await,
+    }
+}
+
+/// Records a submission as a task of `workflow`.
+async fn record_as<P: Ports>(
+    ports: &P,
+    submission: &Submission,
+    workflow: &Workflow,
+    traceparent: Option<String>,
+) -> Result<Result<(), Refusal>, PortError> {
+    if let Err(refusal) = check_input(submission, workflow) {
+        return unless_recorded(ports, submission, refusal).await;
+    }
     let (task, document) =
-        accept(submission, &workflow, traceparent, ports.clock().now(), ports.timing());
+        accept(submission, workflow, traceparent, ports.clock().now(), ports.timing());
     match ports.store().create(&task, &document).await? {
         Created::Created => {
             let (task_id, workflow, version) = (&task.task_id, &task.workflow, task.version);
@@ -165,7 +201,18 @@ async fn record<P: Ports>(
     }
 }
 
-/// Whether the very same submission is on record.
+/// The refusal, unless this very submission was recorded before: the definition may have changed
+/// since, or be published no more, and a client who repeats itself is told the same as before.
+async fn unless_recorded<P: Ports>(
+    ports: &P,
+    submission: &Submission,
+    refusal: Refusal,
+) -> Result<Result<(), Refusal>, PortError> {
+    let recorded = is_recorded(ports, submission).await?;
+    Ok(if recorded { Ok(()) } else { Err(refusal) })
+}
+
+/// Whether this very submission is in the state store.
 async fn is_recorded<P: Ports>(ports: &P, submission: &Submission) -> Result<bool, PortError> {
     let stored = ports.store().documents(&submission.task_id, &[DocumentKey::Submission]).await?;
     Ok(stored.iter().any(|document| is_same(&document.body, submission)))

@@ -6,7 +6,10 @@ use super::{
     Callback, Duration, ForEach, Problem, StepDefinition, Template, Trigger, Work, Workflow,
     wait_until,
 };
-use crate::{hint, limits, messages::Action, names::StepName, recovery::Recovery};
+use crate::{
+    events::SOURCE as EVENT_SOURCE, hint, limits, messages::Action, names::StepName,
+    recovery::Recovery,
+};
 
 /// The names that every expression of a step can begin with.
 const EVERYWHERE: [&str; 2] = ["input", "task"];
@@ -129,6 +132,7 @@ impl Checker<'_> {
         if !trigger.task_id.source().is_string() {
             self.say("trigger.task_id", "must be a text");
         }
+        self.check_circle(trigger);
         for (key, template) in [("task_id", &trigger.task_id), ("input", &trigger.input)] {
             let at = format!("trigger.{key}");
             self.check_syntax(template, &at);
@@ -139,6 +143,23 @@ impl Checker<'_> {
                     self.say(format!("{at}{inside}"), message);
                 }
             }
+        }
+    }
+
+    /// Whether what comes of a trigger would be an event that triggers it again, for ever.
+    fn check_circle(&mut self, trigger: &Trigger) {
+        if trigger.source != EVENT_SOURCE {
+            return;
+        }
+        match trigger.detail_type.as_str() {
+            "Submission Refused" => {
+                self.say("trigger", "an event that is refused would trigger itself, for ever");
+            }
+            "Task Ended" if self.workflow.lifecycle_events => {
+                let message = "each task's end would submit another: turn `lifecycle_events` off";
+                self.say("trigger", message);
+            }
+            _ => {}
         }
     }
 
@@ -346,17 +367,6 @@ impl Checker<'_> {
             return self.hint(at, message, self.meant(read));
         }
         let Some(step) = place.step else { return };
-<<<<<<< HEAD
-        let comes_before = self.before.get(step).is_some_and(|before| before.contains(read));
-        let is_own = place.own && read == step;
-        if !(comes_before || is_own) {
-            self.say(
-                at,
-                format!(
-                    "`steps.{read}.output`: step `{read}` does not come before this one; name it in `after`"
-                ),
-            );
-=======
         let before = self.before.get(step);
         // After a step that does not exist, whatever was meant may have been named.
         if before.is_some_and(|all| all.iter().any(|name| !self.workflow.steps.contains_key(*name)))
@@ -373,7 +383,6 @@ impl Checker<'_> {
             };
             let hint = (read != step).then(|| format!("add `{read}` to `after`"));
             self.hint(at, message, hint);
->>>>>>> check
         }
     }
 

@@ -1,7 +1,8 @@
-//! EventBridge in the process: `PutEvents` alone, delivering to subscribers and to queues.
+//! EventBridge in the process: `PutEvents`, delivering to subscribers and to queues, and
+//! [rules](super::rules).
 //!
 //! Each accepted entry becomes an event in the standard envelope. Rules match a bus and, if given,
-//! an exact source and detail-type, and have one target, a queue. As on AWS, any bus name is
+//! an exact source and detail-type, and have queues as targets. As on AWS, any bus name is
 //! accepted, and the publisher does not learn whether an event was delivered.
 
 use std::sync::{PoisonError, RwLock};
@@ -15,6 +16,7 @@ use uuid::Uuid;
 
 use super::answer::Answer;
 use super::queues::Queues;
+use super::rules::{Rules, bus};
 use super::{ACCOUNT, REGION};
 
 /// Entries a request may carry; AWS's limit.
@@ -26,7 +28,7 @@ const ENTRIES_BYTES_MAX: usize = 256 * 1024;
 /// Events a slow subscriber may fall behind before it misses some.
 const BACKLOG_MAX: usize = 1024;
 
-/// Where events that match go.
+/// Where events that match go, as the host says it: not through the service's own door.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventRule {
     /// The event bus's name; `default` for the account's own.
@@ -42,6 +44,7 @@ pub struct EventRule {
 /// The embedded event buses.
 pub(super) struct Events {
     rules: RwLock<Vec<EventRule>>,
+    made: RwLock<Rules>,
     subscribers: broadcast::Sender<Value>,
 }
 
@@ -79,7 +82,8 @@ type Refusal = (&'static str, &'static str);
 impl Events {
     /// No rules and no subscribers.
     pub(super) fn new() -> Self {
-        Self { rules: RwLock::default(), subscribers: broadcast::Sender::new(BACKLOG_MAX) }
+        let subscribers = broadcast::Sender::new(BACKLOG_MAX);
+        Self { rules: RwLock::default(), made: RwLock::default(), subscribers }
     }
 
     /// See [`super::EmbeddedAws::subscribe_events`].
@@ -92,8 +96,18 @@ impl Events {
         self.rules.write().unwrap_or_else(PoisonError::into_inner).push(rule);
     }
 
+    /// Answer one request.
+    pub(super) async fn answer(&self, operation: &str, body: &Bytes, queues: &Queues) -> Answer {
+        if operation == "PutEvents" {
+            return self.put(body, queues).await;
+        }
+        let mut made = self.made.write().unwrap_or_else(PoisonError::into_inner);
+        let answer = made.answer(operation, body);
+        answer.unwrap_or_else(|| Answer::unknown_operation(&format!("AWSEvents.{operation}")))
+    }
+
     /// Answer one `PutEvents` request.
-    pub(super) async fn put(&self, body: &Bytes, queues: &Queues) -> Answer {
+    async fn put(&self, body: &Bytes, queues: &Queues) -> Answer {
         let entries = match serde_json::from_slice::<PutEventsRequest>(body) {
             Ok(request) => request.entries,
             Err(error) => {
@@ -129,14 +143,18 @@ impl Events {
         Answer::ok(answer.to_string())
     }
 
+    /// The queues that get an event.
+    fn targets(&self, event: &Event) -> Vec<String> {
+        let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
+        let matching = rules.iter().filter(|rule| rule.matches(event));
+        let targets = matching.map(|rule| rule.queue_url.clone());
+        let made = self.made.read().unwrap_or_else(PoisonError::into_inner);
+        targets.chain(made.targets(&event.bus, &event.source, &event.detail_type)).collect()
+    }
+
     async fn deliver(&self, event: Event, queues: &Queues) {
-        let targets: Vec<String> = {
-            let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
-            let matching = rules.iter().filter(|rule| rule.matches(&event));
-            matching.map(|rule| rule.queue_url.clone()).collect()
-        };
         let message = event.envelope.to_string();
-        for queue_url in targets {
+        for queue_url in self.targets(&event) {
             let answer = queues.send(&queue_url, &message).await;
             if let Some(error_type) = answer.error_type {
                 tracing::warn!(event_id = event.id, queue_url, error_type, "event not delivered");
@@ -176,9 +194,7 @@ impl Entry {
         })?;
         let detail: Map<String, Value> = serde_json::from_str(&detail)
             .map_err(|_| ("MalformedDetail", "Detail is malformed."))?;
-        // A bus may be named by its ARN, which ends in `event-bus/<name>`.
-        let bus = self.event_bus_name.unwrap_or_else(|| "default".to_owned());
-        let bus = bus.rsplit('/').next().unwrap_or(&bus).to_owned();
+        let bus = bus(self.event_bus_name);
         let id = Uuid::new_v4().to_string();
         let envelope = json!({
             "version": "0",

@@ -16,6 +16,7 @@ mod connector;
 mod endpoint;
 mod events;
 mod queues;
+mod rules;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -196,7 +197,7 @@ impl EmbeddedAws {
         match target.split_once('.') {
             Some(("DynamoDB_20120810", operation)) => tables.answer(operation, &body, door),
             Some(("AmazonSQS", _)) => queues.answer(target, body).await,
-            Some(("AWSEvents", "PutEvents")) => events.put(&body, queues).await,
+            Some(("AWSEvents", operation)) => events.answer(operation, &body, queues).await,
             Some(_) | None => Answer::unknown_operation(target),
         }
     }

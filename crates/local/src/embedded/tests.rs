@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::types::{
     ReturnConsumedCapacity, ReturnValuesOnConditionCheckFailure, ScalarAttributeType,
     TimeToLiveSpecification, TransactGetItem, TransactWriteItem, WriteRequest,
 };
-use aws_sdk_eventbridge::types::PutEventsRequestEntry;
+use aws_sdk_eventbridge::types::{PutEventsRequestEntry, Target};
 use aws_sdk_sqs::types::{
     DeleteMessageBatchRequestEntry, Message, MessageAttributeValue, SendMessageBatchRequestEntry,
 };
@@ -491,6 +491,58 @@ async fn an_event_reaches_subscribers_and_the_queue_of_a_rule_that_matches() {
     let eleven = (0..11).map(|_| event("steward", "TaskDone", "{}")).collect();
     let refused = events.put_events().set_entries(Some(eleven)).send().await.unwrap_err();
     assert_eq!(refused.into_service_error().meta().code(), Some("ValidationException"));
+}
+
+#[tokio::test]
+async fn a_rule_brings_events_of_its_pattern_to_its_target_until_it_is_deleted() {
+    let aws = EmbeddedAws::in_memory().unwrap();
+    let (queues, url) = queue_in(&aws, "events").await;
+    let events = aws_sdk_eventbridge::Client::new(&aws.sdk_config());
+    let pattern = |text: &str| {
+        let rule = events.put_rule().name("orders").event_bus_name("steward");
+        rule.event_pattern(text).send()
+    };
+    let arn = |name: &str| format!("arn:aws:sqs:us-east-1:000000000000:{name}");
+    let target = Target::builder().id("t").arn(arn("events")).build().unwrap();
+    let put_targets = |rule: &str| {
+        events.put_targets().rule(rule).event_bus_name("steward").targets(target.clone()).send()
+    };
+    let missing = put_targets("orders").await.unwrap_err().into_service_error();
+    assert!(missing.is_resource_not_found_exception());
+    let made = pattern(r#"{ "source": ["a", "shop"], "detail-type": ["Placed"] }"#).await.unwrap();
+    let rule_arn = "arn:aws:events:us-east-1:000000000000:rule/steward/orders";
+    assert_eq!(made.rule_arn(), Some(rule_arn));
+    assert_eq!(put_targets("orders").await.unwrap().failed_entry_count(), 0);
+    let put = async |source: &str, detail_type: &str| {
+        let put = events.put_events().entries(event(source, detail_type, "{}"));
+        put.send().await.unwrap();
+        receive(&queues, &url, 0).await.len()
+    };
+    assert_eq!(put("shop", "Placed").await, 1);
+    assert_eq!(put("shop", "Paid").await, 0);
+    assert_eq!(put("shop2", "Placed").await, 0);
+    // Another pattern takes the place of the first; the targets stay.
+    pattern(r#"{ "source": ["shop2"] }"#).await.unwrap();
+    assert_eq!((put("shop", "Placed").await, put("shop2", "Paid").await), (0, 1));
+    for unknown in [r#"{ "source": [{ "prefix": "s" }] }"#, r#"{ "detail": { "a": ["b"] } }"#, "{"]
+    {
+        let refused = pattern(unknown).await.unwrap_err().into_service_error();
+        assert!(refused.is_invalid_event_pattern_exception(), "{unknown}");
+    }
+    let listed = async || {
+        let rules = events.list_rules().event_bus_name("steward").name_prefix("ord").send().await;
+        rules.unwrap().rules.unwrap().len()
+    };
+    assert_eq!(listed().await, 1);
+    let delete = || events.delete_rule().name("orders").event_bus_name("steward").send();
+    let busy = delete().await.unwrap_err().into_service_error();
+    assert_eq!(busy.meta().code(), Some("ValidationException"));
+    let remove = events.remove_targets().rule("orders").event_bus_name("steward").ids("t");
+    remove.send().await.unwrap();
+    assert_eq!(put("shop2", "Paid").await, 0);
+    delete().await.unwrap();
+    delete().await.unwrap();
+    assert_eq!(listed().await, 0);
 }
 
 /// Serve a fresh instance on loopback; returns a configuration that reaches it by HTTP alone.

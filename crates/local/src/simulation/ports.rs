@@ -195,6 +195,24 @@ impl Definitions for Seam {
         let operation = || format!("read workflow {name}");
         self.pass(operation, self.memory().definitions().workflow(name, version)).await
     }
+
+    async fn published(
+        &self,
+        name: &WorkflowName,
+        version: Option<u32>,
+    ) -> Result<Option<Arc<Workflow>>, PortError> {
+        let operation = || format!("read workflow {name} for a new task");
+        self.pass(operation, self.memory().definitions().published(name, version)).await
+    }
+
+    async fn triggered(
+        &self,
+        source: &str,
+        detail_type: &str,
+    ) -> Result<Vec<Arc<Workflow>>, PortError> {
+        let operation = || format!("read the workflows that {source} triggers");
+        self.pass(operation, self.memory().definitions().triggered(source, detail_type)).await
+    }
 }
 
 impl StateStore for Seam {

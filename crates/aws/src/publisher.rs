@@ -1,0 +1,121 @@
+//! Publication of definitions as a whole: the table, and the rule that brings a trigger's events.
+//!
+//! The table comes first: it decides, and the rule follows what it says. Whoever dies between the two
+//! does the same again.
+
+use steward_core::{
+    names::{TaskId, WorkflowName},
+    ports::{Definitions, PortError},
+    workflow::Workflow,
+};
+
+use crate::{
+    definitions::{DynamoDefinitions, PublishError, Stored},
+    rules::TriggerRules,
+    store::DynamoStore,
+};
+
+/// Tasks that are named when a version cannot be unpublished.
+const NAMED_MAX: usize = 5;
+
+/// Why the publication of a version was not ended.
+#[derive(Debug, thiserror::Error)]
+pub enum UnpublishError {
+    /// There is no such version.
+    #[error("there is no workflow `{0}` version {1}")]
+    Unknown(WorkflowName, u32),
+    /// Tasks of it are not at rest.
+    #[error(
+        "workflow `{name}` version {version}: tasks that are not at rest: {count}: {}{}",
+        named(.first),
+        if *count > .first.len() { ", …" } else { "" }
+    )]
+    InUse {
+        /// The workflow.
+        name: WorkflowName,
+        /// The version.
+        version: u32,
+        /// How many tasks.
+        count: usize,
+        /// Some of them.
+        first: Vec<TaskId>,
+    },
+    /// AWS failed.
+    #[error(transparent)]
+    Port(#[from] PortError),
+}
+
+fn named(ids: &[TaskId]) -> String {
+    ids.iter().map(TaskId::as_str).collect::<Vec<_>>().join(", ")
+}
+
+/// Publishes definitions, and ends their publication.
+#[derive(Debug, Clone)]
+pub struct Publisher {
+    /// The published definitions.
+    pub definitions: DynamoDefinitions,
+    /// The state store, which knows what is running.
+    pub store: DynamoStore,
+    /// The rules of triggers.
+    pub rules: TriggerRules,
+}
+
+impl Publisher {
+    /// Publishes a definition, and makes or removes its rule. Again is harmless.
+    ///
+    /// # Errors
+    /// The definition cannot be published; or AWS failed, and the same again completes it.
+    pub async fn publish(&self, workflow: &Workflow) -> Result<(), PublishError> {
+        self.definitions.publish(workflow).await?;
+        Ok(self.follow(&workflow.name).await?)
+    }
+
+    /// Ends the publication of a version: no new task takes it. Tasks that have may still be undone.
+    ///
+    /// A task that is submitted at the same moment may still take it; it goes on as any other.
+    ///
+    /// # Errors
+    /// There is no such version; or tasks of it are not at rest; or AWS failed, and the same again
+    /// completes it.
+    pub async fn unpublish(&self, name: &WorkflowName, version: u32) -> Result<(), UnpublishError> {
+        let unknown = || UnpublishError::Unknown(name.clone(), version);
+        self.definitions.workflow(name, Some(version)).await?.ok_or_else(unknown)?;
+        let mut first = self.store.unfinished(name, version).await?;
+        let count = first.len();
+        if count > 0 {
+            first.sort();
+            first.truncate(NAMED_MAX);
+            return Err(UnpublishError::InUse { name: name.clone(), version, count, first });
+        }
+        if !self.definitions.unpublish(name, version).await? {
+            return Err(unknown());
+        }
+        Ok(self.follow(name).await?)
+    }
+
+    /// Makes every workflow's rule what its newest published version says.
+    ///
+    /// # Errors
+    /// AWS failed.
+    pub async fn follow_all(&self) -> Result<(), PortError> {
+        let mut names: Vec<_> = self.definitions.all().await?;
+        names.dedup_by(|a, b| a.workflow.name == b.workflow.name);
+        for stored in names {
+            self.follow(&stored.workflow.name).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes a workflow's rule what its newest published version says. One that never had a trigger
+    /// has no rule, so nothing is asked of EventBridge.
+    async fn follow(&self, name: &WorkflowName) -> Result<(), PortError> {
+        let versions = self.definitions.versions(name).await?;
+        let newest = versions.iter().rfind(|stored| stored.is_published);
+        let had = |stored: &Stored| stored.workflow.trigger.is_some();
+        match newest.and_then(|stored| stored.workflow.trigger.as_ref()) {
+            Some(trigger) => self.rules.put(name, trigger).await,
+            None if versions.iter().any(had) => self.rules.remove(name).await,
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The rules that bring events to Submission: one on the deployment's bus for each workflow whose
+//! newest published version has a trigger.
+//!
+//! ```text
+//! event ──► bus ──► rule steward-order { source, detail-type } ──► submissions queue ──► Submission
+//!                                         └─ not delivered ──► the queue's dead letters
+//! ```
+
+use aws_sdk_eventbridge::{
+    error::ProvideErrorMetadata,
+    types::{DeadLetterConfig, Target},
+};
+use aws_sdk_sqs::types::QueueAttributeName;
+use serde_json::{Value, json};
+use steward_core::{names::WorkflowName, ports::PortError, workflow::Trigger};
+
+use crate::errors::{corrupt, failed};
+
+/// What the names of the rules begin with; the submissions queue lets these send to it.
+pub const PREFIX: &str = "steward-";
+
+/// The rule's one target.
+const TARGET: &str = "submissions";
+
+/// What EventBridge says of a rule that is not there.
+const NOT_FOUND: &str = "ResourceNotFoundException";
+
+/// The rules of one deployment.
+#[derive(Debug, Clone)]
+pub struct TriggerRules {
+    events: aws_sdk_eventbridge::Client,
+    sqs: aws_sdk_sqs::Client,
+    bus: String,
+    submissions: String,
+}
+
+impl TriggerRules {
+    /// Rules on `bus` that bring events to the queue `submissions`, given by name or URL.
+    #[must_use]
+    pub fn new(
+        events: aws_sdk_eventbridge::Client,
+        sqs: aws_sdk_sqs::Client,
+        bus: String,
+        submissions: String,
+    ) -> Self {
+        Self { events, sqs, bus, submissions }
+    }
+
+    /// Makes a workflow's rule, or changes it to this trigger.
+    ///
+    /// # Errors
+    /// What AWS refuses. Again is harmless.
+    pub async fn put(&self, workflow: &WorkflowName, trigger: &Trigger) -> Result<(), PortError> {
+        let (name, operation) =
+            (rule(workflow), || format!("make the rule of workflow {workflow}"));
+        let (queue, dead_letters) = self.queue().await?;
+        let pattern = json!({ "source": [trigger.source], "detail-type": [trigger.detail_type] });
+        let put = self
+            .events
+            .put_rule()
+            .name(&name)
+            .event_bus_name(&self.bus)
+            .description(format!("Submits tasks of workflow {workflow}"))
+            .event_pattern(pattern.to_string());
+        put.send().await.map_err(failed(operation()))?;
+        let dead_letters = dead_letters.map(|arn| DeadLetterConfig::builder().arn(arn).build());
+        let target = Target::builder().id(TARGET).arn(queue).set_dead_letter_config(dead_letters);
+        let target = target.build().map_err(|error| corrupt(operation())(error.into()))?;
+        let put = self.events.put_targets().rule(&name).event_bus_name(&self.bus).targets(target);
+        let answer = put.send().await.map_err(failed(operation()))?;
+        match answer.failed_entries().first() {
+            None => Ok(()),
+            Some(entry) => {
+                let code = entry.error_code().unwrap_or("the target was refused").to_owned();
+                Err(PortError { operation: operation(), retryable: true, source: code.into() })
+            }
+        }
+    }
+
+    /// Removes a workflow's rule, if there is one.
+    ///
+    /// # Errors
+    /// What AWS refuses. Again is harmless.
+    pub async fn remove(&self, workflow: &WorkflowName) -> Result<(), PortError> {
+        let (name, operation) =
+            (rule(workflow), || format!("remove the rule of workflow {workflow}"));
+        let remove = self.events.remove_targets().rule(&name).event_bus_name(&self.bus).ids(TARGET);
+        match remove.send().await {
+            Ok(_) => {}
+            Err(error) if error.code() == Some(NOT_FOUND) => return Ok(()),
+            Err(error) => return Err(failed(operation())(error)),
+        }
+        let delete = self.events.delete_rule().name(&name).event_bus_name(&self.bus);
+        match delete.send().await {
+            Ok(_) => Ok(()),
+            Err(error) if error.code() == Some(NOT_FOUND) => Ok(()),
+            Err(error) => Err(failed(operation())(error)),
+        }
+    }
+
+    /// The ARNs of the queue and, if it has one, of its queue of dead letters.
+    async fn queue(&self) -> Result<(String, Option<String>), PortError> {
+        let operation = || format!("look up queue {}", self.submissions);
+        let mut url = self.submissions.clone();
+        if !url.contains("://") {
+            let found = self.sqs.get_queue_url().queue_name(url).send().await;
+            url = found.map_err(failed(operation()))?.queue_url.unwrap_or_default();
+        }
+        let request = self
+            .sqs
+            .get_queue_attributes()
+            .queue_url(url)
+            .attribute_names(QueueAttributeName::QueueArn)
+            .attribute_names(QueueAttributeName::RedrivePolicy);
+        let answer = request.send().await.map_err(failed(operation()))?;
+        let attributes = answer.attributes.unwrap_or_default();
+        let arn = attributes.get(&QueueAttributeName::QueueArn).cloned();
+        let arn = arn.ok_or_else(|| corrupt(operation())("it has no ARN".into()))?;
+        let policy = attributes.get(&QueueAttributeName::RedrivePolicy);
+        let policy: Option<Value> = policy.and_then(|policy| serde_json::from_str(policy).ok());
+        let dead_letters = policy.as_ref().and_then(|policy| policy.get("deadLetterTargetArn"));
+        Ok((arn, dead_letters.and_then(Value::as_str).map(str::to_owned)))
+    }
+}
+
+fn rule(workflow: &WorkflowName) -> String {
+    format!("{PREFIX}{workflow}")
+}

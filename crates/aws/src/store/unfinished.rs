@@ -1,0 +1,54 @@
+//! Which tasks still need their definition.
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use steward_core::{
+    names::{InvalidName, TaskId, WorkflowName},
+    ports::PortError,
+    task::ProcessState,
+};
+
+use super::{DynamoStore, text};
+use crate::errors::{corrupt, failed};
+
+/// The states in which a task goes on, by itself or by an operator's word.
+const UNFINISHED: [ProcessState; 4] =
+    [ProcessState::Pending, ProcessState::Processing, ProcessState::Undoing, ProcessState::Error];
+
+impl DynamoStore {
+    /// The tasks of one version of a workflow that are neither Processed nor Undone, in no order.
+    /// Reads every item: costs as much as the table is large.
+    ///
+    /// # Errors
+    /// As every read.
+    pub async fn unfinished(
+        &self,
+        workflow: &WorkflowName,
+        version: u32,
+    ) -> Result<Vec<TaskId>, PortError> {
+        let operation = || format!("look for tasks of workflow {workflow} version {version}");
+        let mut scan = self
+            .client
+            .scan()
+            .table_name(&self.tasks)
+            .consistent_read(true)
+            .projection_expression("task_id")
+            .filter_expression(
+                "workflow = :workflow AND version = :version \
+                 AND process_state IN (:s0, :s1, :s2, :s3)",
+            )
+            .expression_attribute_values(":workflow", text(workflow.as_str()))
+            .expression_attribute_values(":version", AttributeValue::N(version.to_string()));
+        for (n, state) in UNFINISHED.iter().enumerate() {
+            scan = scan.expression_attribute_values(format!(":s{n}"), text(&state.to_string()));
+        }
+        let mut items = scan.into_paginator().items().send();
+        let mut found = Vec::new();
+        while let Some(item) = items.next().await {
+            let item = item.map_err(failed(operation()))?;
+            let id = item.get("task_id").and_then(|id| id.as_s().ok()).cloned();
+            let id = id.unwrap_or_default().try_into();
+            found.push(id.map_err(|error: InvalidName| corrupt(operation())(error.into()))?);
+        }
+        Ok(found)
+    }
+}

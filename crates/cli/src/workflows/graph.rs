@@ -1,0 +1,52 @@
+//! `steward workflow graph`: a definition as a picture.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use steward_local::definitions::read_file;
+
+use drawing::Drawing;
+
+mod drawing;
+mod layout;
+mod mermaid;
+mod svg;
+#[cfg(test)]
+mod tests;
+
+/// What to draw, and how.
+#[derive(Debug, Args)]
+pub(crate) struct GraphArgs {
+    /// The definition file.
+    file: PathBuf,
+    /// How.
+    #[arg(long, value_enum, default_value_t = Format::Mermaid)]
+    format: Format,
+    /// Where to write it; to the standard output unless said.
+    #[arg(long, short)]
+    output: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Format {
+    /// Text that GitHub, GitLab and many editors draw.
+    Mermaid,
+    /// A picture of its own.
+    Svg,
+}
+
+/// Draws a definition that can run.
+#[expect(clippy::print_stdout, reason = "a command's output")]
+pub(super) fn run(args: &GraphArgs) -> Result<()> {
+    let drawing = Drawing::of(&read_file(&args.file)?);
+    let text = match args.format {
+        Format::Mermaid => mermaid::draw(&drawing),
+        Format::Svg => svg::draw(&drawing),
+    };
+    match &args.output {
+        Some(path) => std::fs::write(path, text).with_context(|| path.display().to_string())?,
+        None => print!("{text}"),
+    }
+    Ok(())
+}

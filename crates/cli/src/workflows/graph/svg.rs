@@ -1,0 +1,172 @@
+//! A picture as SVG.
+
+use super::{
+    drawing::{Drawing, Edge, Kind, Node},
+    layout::{Point, layout},
+};
+
+/// Pixels of a line of text, and of a character's width on average.
+const LINE: f64 = 18.0;
+const CHAR: f64 = 7.6;
+
+/// Pixels between a node's text and its outline.
+const PADDING: f64 = 12.0;
+
+/// How far the sheets of a stack lie apart.
+const SHEET: f64 = 5.0;
+
+const STYLE: &str = "<style>\n\
+    text { font: 13px ui-sans-serif, system-ui, sans-serif; fill: #1c2733; text-anchor: middle; }\n\
+    .name { font-weight: 600; }\n\
+    .node { fill: #fff; stroke: #48617a; stroke-width: 1.5; }\n\
+    .wait { fill: #f3f0fa; } .child { fill: #eef6ee; } .condition { fill: #fff8e1; }\n\
+    .callback { fill: #eaf3fb; } .no-return { stroke: #a33; stroke-width: 4; }\n\
+    .edge { fill: none; stroke: #48617a; stroke-width: 1.5; }\n\
+    </style>\n\
+    <defs><marker id=\"arrow\" markerWidth=\"10\" markerHeight=\"8\" refX=\"9\" refY=\"4\" orient=\"auto\">\
+    <path d=\"M 0 0 L 10 4 L 0 8 z\" fill=\"#48617a\"/></marker></defs>\n";
+
+/// The text of the picture.
+pub(super) fn draw(drawing: &Drawing) -> String {
+    let sizes: Vec<_> = drawing.nodes.iter().map(size).collect();
+    let layout = layout(drawing, &sizes);
+    let mut canvas = Canvas::default();
+    for (edge, way) in drawing.edges.iter().zip(&layout.ways) {
+        canvas.edge(edge, way);
+    }
+    for ((node, at), size) in drawing.nodes.iter().zip(&layout.nodes).zip(&sizes) {
+        canvas.node(node, (at.0 - size.0 / 2.0, at.1 - size.1 / 2.0), *size);
+    }
+    let (width, height) = layout.size;
+    let title = escaped(&drawing.title);
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
+         viewBox=\"0 0 {width:.0} {height:.0}\" role=\"img\">\n<title>{title}</title>\n{STYLE}\
+         <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n{}</svg>\n",
+        canvas.content
+    )
+}
+
+/// Width and height.
+fn size(node: &Node) -> Point {
+    let chars = node.lines.iter().map(|line| line.chars().count()).max().unwrap_or_default();
+    let (w, h) = (chars as f64 * CHAR, node.lines.len() as f64 * LINE);
+    // What narrows to its sides needs more of them.
+    let sides = match node.kind {
+        Kind::Call | Kind::Child => 2.0 * PADDING,
+        Kind::Callback | Kind::Wait | Kind::Condition => 2.0 * PADDING + h / 2.0,
+    };
+    (w + sides, h + PADDING)
+}
+
+/// What has been drawn so far.
+#[derive(Default)]
+struct Canvas {
+    content: String,
+}
+
+impl Canvas {
+    /// A line that leaves, passes and arrives straight down.
+    fn edge(&mut self, edge: &Edge, way: &[Point]) {
+        let [(x, y), rest @ ..] = way else { return };
+        let (mut line, mut from) = (format!("M {x:.1} {y:.1}"), (*x, *y));
+        for (x, y) in rest {
+            let middle = f64::midpoint(from.1, *y);
+            line.push_str(&format!(
+                " C {:.1} {middle:.1} {x:.1} {middle:.1} {x:.1} {y:.1}",
+                from.0
+            ));
+            from = (*x, *y);
+        }
+        self.content
+            .push_str(&format!("<path class=\"edge\" d=\"{line}\" marker-end=\"url(#arrow)\"/>\n"));
+        if let ([(ax, ay), (bx, by), ..], false) = (way, edge.label.is_empty()) {
+            let (x, y, label) = (
+                f64::midpoint(*ax, *bx) + 20.0,
+                f64::midpoint(*ay, *by) + 4.0,
+                escaped(edge.label),
+            );
+            self.content.push_str(&format!("<text x=\"{x:.1}\" y=\"{y:.1}\">{label}</text>\n"));
+        }
+    }
+
+    fn node(&mut self, node: &Node, (x, y): (f64, f64), (w, h): (f64, f64)) {
+        let class = match node.kind {
+            Kind::Call => "node",
+            Kind::Callback => "node callback",
+            Kind::Wait => "node wait",
+            Kind::Child => "node child",
+            Kind::Condition => "node condition",
+        };
+        let last = if node.is_point_of_no_return { " no-return" } else { "" };
+        self.content.push_str(&format!("<g id=\"{}\">\n", escaped(&node.id)));
+        let sheets = if node.is_many { 2 } else { 0 };
+        for sheet in (0..=sheets).rev() {
+            let by = f64::from(sheet) * SHEET;
+            let outline = outline(node.kind, (x + by, y + by), (w, h));
+            self.content.push_str(&format!("<path class=\"{class}{last}\" d=\"{outline}\"/>\n"));
+        }
+        for (n, line) in node.lines.iter().enumerate() {
+            let class = if n == 0 { " class=\"name\"" } else { "" };
+            let (x, y) = (x + w / 2.0, y + PADDING / 2.0 + LINE * (n as f64 + 0.75));
+            self.content.push_str(&format!(
+                "<text x=\"{x:.1}\" y=\"{y:.1}\"{class}>{}</text>\n",
+                escaped(line)
+            ));
+        }
+        self.content.push_str("</g>\n");
+    }
+}
+
+/// The outline of a node, as a path.
+fn outline(kind: Kind, (x, y): (f64, f64), (w, h): (f64, f64)) -> String {
+    let (right, bottom, middle) = (x + w, y + h, y + h / 2.0);
+    let slant = h.min(w) / 5.0;
+    match kind {
+        Kind::Call => format!("M {x:.1} {y:.1} H {right:.1} V {bottom:.1} H {x:.1} Z"),
+        Kind::Callback => {
+            let (top_left, bottom_right) = (x + slant, right - slant);
+            format!(
+                "M {top_left:.1} {y:.1} H {right:.1} L {bottom_right:.1} {bottom:.1} H {x:.1} Z"
+            )
+        }
+        Kind::Wait => {
+            let r = h / 2.0;
+            let (from, to) = (x + r, right - r);
+            format!(
+                "M {from:.1} {y:.1} H {to:.1} A {r:.1} {r:.1} 0 0 1 {to:.1} {bottom:.1} H {from:.1} \
+                 A {r:.1} {r:.1} 0 0 1 {from:.1} {y:.1} Z"
+            )
+        }
+        Kind::Child => {
+            let (left, inner) = (x + 8.0, right - 8.0);
+            format!(
+                "M {x:.1} {y:.1} H {right:.1} V {bottom:.1} H {x:.1} Z M {left:.1} {y:.1} V {bottom:.1} \
+                 M {inner:.1} {y:.1} V {bottom:.1}"
+            )
+        }
+        Kind::Condition => {
+            let (from, to) = (x + h / 2.0, right - h / 2.0);
+            format!(
+                "M {x:.1} {middle:.1} L {from:.1} {y:.1} H {to:.1} L {right:.1} {middle:.1} \
+                 L {to:.1} {bottom:.1} H {from:.1} Z"
+            )
+        }
+    }
+}
+
+/// A text as XML has it; what XML cannot have is replaced.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => escaped.push('\u{fffd}'),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}

@@ -1,0 +1,133 @@
+//! `steward workflow list` and `show`: what is published.
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde_json::json;
+use steward_aws::definitions::Stored;
+use steward_core::{names::WorkflowName, workflow::Workflow};
+
+use crate::{client::Deployment, table::table};
+
+/// Where to look, and how to say it.
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// As a JSON array.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    deployment: Deployment,
+}
+
+/// Which definition to show, and how.
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// The workflow.
+    name: WorkflowName,
+    /// Which version; the newest that is published unless said.
+    #[arg(long = "version", value_name = "N")]
+    of_version: Option<u32>,
+    /// As JSON; YAML unless said.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    deployment: Deployment,
+}
+
+/// One workflow of the list.
+struct Row<'a> {
+    name: &'a WorkflowName,
+    published: Vec<u32>,
+    unpublished: Vec<u32>,
+    /// The newest that is published.
+    newest: Option<&'a Workflow>,
+}
+
+impl<'a> Row<'a> {
+    fn of(versions: &'a [Stored]) -> Option<Self> {
+        let numbers = |is_published| {
+            let wanted = versions.iter().filter(move |stored| stored.is_published == is_published);
+            wanted.map(|stored| stored.workflow.version).collect()
+        };
+        let newest = versions.iter().rfind(|stored| stored.is_published);
+        Some(Self {
+            name: &versions.first()?.workflow.name,
+            published: numbers(true),
+            unpublished: numbers(false),
+            newest: newest.map(|stored| &stored.workflow),
+        })
+    }
+}
+
+/// Prints the workflows, by name.
+#[expect(clippy::print_stdout, reason = "a command's output")]
+pub(super) async fn list(args: ListArgs) -> Result<()> {
+    let all = args.deployment.definitions().await.all().await?;
+    let rows = all.chunk_by(|a, b| a.workflow.name == b.workflow.name).filter_map(Row::of);
+    if args.json {
+        let rows = rows.map(|row| {
+            let newest = row.newest.map(|workflow| workflow.version);
+            let trigger = row.newest.and_then(|workflow| workflow.trigger.as_ref());
+            json!({
+                "name": row.name, "newest": newest, "published": row.published,
+                "unpublished": row.unpublished, "trigger": trigger,
+            })
+        });
+        println!("{}", serde_json::to_string_pretty(&rows.collect::<Vec<_>>())?);
+        return Ok(());
+    }
+    let mut table = table(&["workflow", "newest", "published", "unpublished", "trigger"]);
+    for row in rows {
+        let trigger = row.newest.and_then(|workflow| workflow.trigger.as_ref());
+        table.add_row([
+            row.name.to_string(),
+            row.newest.map_or_else(|| "-".to_owned(), |workflow| workflow.version.to_string()),
+            joined(&row.published),
+            joined(&row.unpublished),
+            trigger.map_or_else(String::new, |on| format!("{}: {}", on.source, on.detail_type)),
+        ]);
+    }
+    println!("{table}");
+    Ok(())
+}
+
+fn joined(versions: &[u32]) -> String {
+    versions.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Prints a definition.
+#[expect(clippy::print_stdout, reason = "a command's output")]
+pub(super) async fn show(args: ShowArgs) -> Result<()> {
+    let stored = find(&args.deployment, &args.name, args.of_version).await?;
+    let Stored { workflow, is_published } = &stored;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(workflow)?);
+        return Ok(());
+    }
+    let state = if *is_published { "published" } else { "unpublished" };
+    let yaml = serde_saphyr::to_string(workflow).context("write as YAML")?;
+    println!("# {} version {}, {state}\n{}", workflow.name, workflow.version, yaml.trim_end());
+    Ok(())
+}
+
+/// A version that is stored: the one named; or the newest that is published, or that was.
+pub(super) async fn find(
+    deployment: &Deployment,
+    name: &WorkflowName,
+    version: Option<u32>,
+) -> Result<Stored> {
+    let versions = deployment.definitions().await.versions(name).await?;
+    if versions.is_empty() {
+        bail!("there is no workflow `{name}`");
+    }
+    let wanted = |stored: &&Stored| match version {
+        Some(version) => stored.workflow.version == version,
+        None => stored.is_published,
+    };
+    let unpublished = || version.is_none().then(|| versions.last()).flatten();
+    let found = versions.iter().rfind(wanted).or_else(unpublished);
+    let known: Vec<_> = versions.iter().map(|stored| stored.workflow.version).collect();
+    found.cloned().with_context(|| {
+        let version = version.unwrap_or_default();
+        format!("workflow `{name}` has no version {version}; there are {}", joined(&known))
+    })
+}

@@ -1,0 +1,239 @@
+//! An EventBridge event as a submission: what a workflow's `trigger` makes of it.
+//!
+//! ```text
+//! { "id", "source", "detail-type", "detail", … } ──► Event ──► trigger.task_id, trigger.input ──► Submission
+//! ```
+//!
+//! Every refusal names keys and types, and no values of the event.
+
+use serde_json::Value;
+
+use super::{Refusal, too_deep, too_large, visible};
+use crate::{
+    limits,
+    messages::Submission,
+    names::TaskId,
+    template::{EvaluationError, Scope, Template},
+    workflow::Workflow,
+};
+
+/// An event as EventBridge puts it in a queue.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    source: String,
+    detail_type: String,
+    envelope: Value,
+}
+
+impl Event {
+    /// Reads an event, if `text` is one: no submission has a `detail-type`.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Result<Self, Refusal>> {
+        // Most texts are submissions, and are read once.
+        if !text.contains("\"detail-type\"") {
+            return None;
+        }
+        let envelope: Value = serde_json::from_str(text).ok()?;
+        envelope.get("detail-type").is_some().then(|| Self::new(envelope))
+    }
+
+    fn new(envelope: Value) -> Result<Self, Refusal> {
+        let field = |key: &str| match envelope.get(key).and_then(Value::as_str) {
+            Some(text) if !text.is_empty() => Ok(text.to_owned()),
+            Some(_) | None => Err(Refusal::Malformed(format!("an event without a text `{key}`"))),
+        };
+        // What triggers read unless they say otherwise.
+        field("id")?;
+        if envelope.get("detail").is_none() {
+            return Err(Refusal::Malformed("an event without a `detail`".to_owned()));
+        }
+        let (source, detail_type) = (field("source")?, field("detail-type")?);
+        Ok(Self { source, detail_type, envelope })
+    }
+
+    /// Its source.
+    #[must_use]
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Its detail-type.
+    #[must_use]
+    pub fn detail_type(&self) -> &str {
+        &self.detail_type
+    }
+
+    /// That no workflow is triggered by it.
+    #[must_use]
+    pub fn not_wanted(&self) -> Refusal {
+        let short = |text: &str| visible(text, limits::EVENT_TEXT_CHARS_MAX);
+        let (source_name, detail_type) = (short(&self.source), short(&self.detail_type));
+        Refusal::NoTrigger { source_name, detail_type }
+    }
+
+    /// What `workflow`'s trigger makes of it.
+    ///
+    /// # Errors
+    /// The workflow has no trigger; or its templates cannot be rendered over this event, or give no
+    /// valid id, or too large an input.
+    pub fn submission(&self, workflow: &Workflow) -> Result<Submission, Refusal> {
+        let trigger = workflow.trigger.as_ref().ok_or_else(|| self.not_wanted())?;
+        let refused = |key| {
+            let workflow = workflow.name.clone();
+            move |reason| Refusal::Trigger { workflow, key, reason }
+        };
+        let task_id = self.task_id(&trigger.task_id).map_err(refused("task_id"))?;
+        let input = self.render(&trigger.input).map_err(refused("input"))?;
+        let workflow = workflow.name.clone();
+        let submission = Submission {
+            task_id,
+            workflow,
+            version: None,
+            input,
+            reply_to: None,
+            parent: None,
+            undo: false,
+        };
+        let text = serde_json::to_string(&submission)
+            .map_err(|error| Refusal::Malformed(error.to_string()))?;
+        if text.len() > limits::DOCUMENT_BYTES_MAX {
+            return Err(too_large(text.len()));
+        }
+        too_deep(&submission)?;
+        Ok(submission)
+    }
+
+    fn task_id(&self, template: &Template) -> Result<TaskId, String> {
+        match self.render(template)? {
+            Value::String(text) => text.parse().map_err(|error: crate::names::InvalidName| {
+                format!("gives no valid id: {}", error.rule())
+            }),
+            Value::Null
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::Array(_)
+            | Value::Object(_) => {
+                Err("gives no text; inside a longer one a number becomes text".to_owned())
+            }
+        }
+    }
+
+    fn render(&self, template: &Template) -> Result<Value, String> {
+        let scope = Scope { event: Some(&self.envelope), ..Scope::default() };
+        let reason = |error: EvaluationError| visible(&error.to_string(), limits::REASON_CHARS_MAX);
+        template.render(scope).map_err(reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn event(detail: Value) -> Value {
+        json!({
+            "version": "0", "id": "e-1", "source": "shop", "detail-type": "Order Placed",
+            "time": "2026-11-20T19:00:00Z", "resources": [], "detail": detail,
+        })
+    }
+
+    fn read(envelope: &Value) -> Option<Result<Event, Refusal>> {
+        Event::read(&envelope.to_string())
+    }
+
+    fn submission(trigger: Value, detail: Value) -> Result<Submission, String> {
+        let mut definition = json!({
+            "name": "order", "version": 3, "trigger": { "source": "shop", "detail_type": "Order Placed" },
+            "steps": { "a": { "wait": "1s" } },
+        });
+        for (key, template) in trigger.as_object().unwrap() {
+            definition["trigger"][key] = template.clone();
+        }
+        let workflow: Workflow = serde_json::from_value(definition).unwrap();
+        assert_eq!(workflow.problems(), []);
+        let event = read(&event(detail)).unwrap().unwrap();
+        event.submission(&workflow).map_err(|refusal| refusal.to_string())
+    }
+
+    #[test]
+    fn an_event_submits_a_task_with_its_id_and_detail_unless_the_trigger_says_otherwise() {
+        let plain = submission(json!({}), json!({ "order": 7 })).unwrap();
+        assert_eq!(
+            json!(plain),
+            json!({ "task_id": "e-1", "workflow": "order", "input": { "order": 7 } })
+        );
+        let trigger = json!({
+            "task_id": "order-${ event.detail.order }",
+            "input": { "n": "${ event.detail.order }", "at": "${ event.time }" },
+        });
+        let said = submission(trigger, json!({ "order": 7 })).unwrap();
+        assert_eq!(said.task_id.as_str(), "order-7");
+        assert_eq!(said.input, json!({ "n": 7, "at": "2026-11-20T19:00:00Z" }));
+    }
+
+    #[test]
+    fn what_the_trigger_cannot_use_is_refused_without_values() {
+        let secret = json!({ "order": "not an id: secret", "n": 7, "deep": [[[[[[[[[[1]]]]]]]]]] });
+        let nested = (0..30).fold(json!("${ event.detail.deep }"), |value, _| json!([value]));
+        for (trigger, reason) in [
+            (
+                json!({ "task_id": "${ event.detail.order }" }),
+                "workflow `order`: trigger.task_id: gives no valid id: a letter or digit, then letters, \
+                 digits, `-`, `_`, `.` and `:`, at most 128 characters",
+            ),
+            (
+                json!({ "task_id": "${ event.detail.n }" }),
+                "workflow `order`: trigger.task_id: gives no text; inside a longer one a number becomes text",
+            ),
+            (
+                json!({ "task_id": "${ event.detail.id }" }),
+                "workflow `order`: trigger.task_id: expression `event.detail.id`: there is no `id`",
+            ),
+            (
+                json!({ "input": { "x": "${ event.detail.order + 1 }" } }),
+                "workflow `order`: trigger.input: expression `event.detail.order + 1`: `add` is not for \
+                 string and int",
+            ),
+            (json!({ "input": nested }), "the input nests deeper than 32 levels"),
+        ] {
+            assert_eq!(submission(trigger, secret.clone()).unwrap_err(), reason);
+        }
+        let large = json!({ "text": "x".repeat(limits::DOCUMENT_BYTES_MAX) });
+        let refused = submission(json!({}), large).unwrap_err();
+        assert!(refused.starts_with("a submission of 1311"), "{refused}");
+    }
+
+    #[test]
+    fn an_event_is_known_by_its_detail_type() {
+        let submission =
+            json!({ "task_id": "a", "workflow": "order", "input": { "detail-type": "x" } });
+        assert_eq!(read(&submission), None);
+        assert_eq!(Event::read("{\"detail-type\":"), None);
+        assert_eq!(Event::read("[\"detail-type\"]"), None);
+        for (key, reason) in [
+            ("id", "an event without a text `id`"),
+            ("source", "an event without a text `source`"),
+            ("detail", "an event without a `detail`"),
+        ] {
+            let mut broken = event(json!({}));
+            broken.as_object_mut().unwrap().remove(key);
+            let refused = read(&broken).unwrap().unwrap_err();
+            assert_eq!(refused, Refusal::Malformed(reason.to_owned()));
+        }
+        let mut number = event(json!({}));
+        number["detail-type"] = json!(7);
+        assert!(read(&number).unwrap().is_err());
+    }
+
+    #[test]
+    fn an_event_that_nobody_wants_is_named_as_an_attribute_can_hold_it() {
+        let mut odd = event(json!({}));
+        odd["source"] = json!(format!("a\u{7}{}", "x".repeat(1_000)));
+        let refusal = read(&odd).unwrap().unwrap().not_wanted().to_string();
+        assert!(
+            refusal.starts_with("no workflow is triggered by source `a\u{fffd}xx"),
+            "{refusal}"
+        );
+        assert!(refusal.chars().count() < 400, "{refusal}");
+    }
+}

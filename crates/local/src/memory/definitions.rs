@@ -1,0 +1,109 @@
+//! The published definitions in memory.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use steward_aws::definitions::{PublishError, check_ids, definition_text};
+use steward_core::{
+    names::WorkflowName,
+    ports::{Definitions, PortError},
+    workflow::Workflow,
+};
+
+use super::{from_text, lock};
+
+/// The published definitions in memory.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryDefinitions {
+    versions: Arc<Mutex<Versions>>,
+}
+
+type Versions = BTreeMap<(WorkflowName, u32), Version>;
+
+#[derive(Debug)]
+struct Version {
+    workflow: Arc<Workflow>,
+    is_published: bool,
+}
+
+impl MemoryDefinitions {
+    /// Publishes a definition. The same again is harmless, and publishes it again if its publication
+    /// was ended.
+    ///
+    /// # Errors
+    /// The definition's problems; or the version is taken by another; or another workflow's trigger
+    /// submits tasks with the same ids.
+    pub fn publish(&self, workflow: &Workflow) -> Result<(), PublishError> {
+        let (name, version) = (&workflow.name, workflow.version);
+        let operation = || format!("publish workflow {name} version {version}");
+        let read: Workflow = from_text(&definition_text(workflow)?, operation)?;
+        let mut versions = lock(&self.versions);
+        let beside: Vec<_> = newest(&versions).collect();
+        check_ids(workflow, beside.iter().map(AsRef::as_ref))?;
+        let there = versions
+            .entry((name.clone(), version))
+            .or_insert_with(|| Version { workflow: Arc::new(read), is_published: true });
+        if *there.workflow != *workflow {
+            return Err(PublishError::Taken(name.clone(), version));
+        }
+        there.is_published = true;
+        Ok(())
+    }
+
+    /// Ends the publication of a version: no new task takes it. Says whether there is such a version.
+    #[must_use]
+    pub fn unpublish(&self, name: &WorkflowName, version: u32) -> bool {
+        let mut versions = lock(&self.versions);
+        let there = versions.get_mut(&(name.clone(), version));
+        there.is_some_and(|there| {
+            there.is_published = false;
+            true
+        })
+    }
+}
+
+/// The newest published version of each workflow, by name.
+fn newest(versions: &Versions) -> impl Iterator<Item = Arc<Workflow>> {
+    let mut newest = BTreeMap::new();
+    for ((name, _), version) in versions.iter().filter(|(_, version)| version.is_published) {
+        newest.insert(name, version.workflow.clone());
+    }
+    newest.into_values().collect::<Vec<_>>().into_iter()
+}
+
+impl Definitions for MemoryDefinitions {
+    async fn workflow(
+        &self,
+        name: &WorkflowName,
+        version: Option<u32>,
+    ) -> Result<Option<Arc<Workflow>>, PortError> {
+        let Some(version) = version else { return self.published(name, None).await };
+        let versions = lock(&self.versions);
+        Ok(versions.get(&(name.clone(), version)).map(|there| there.workflow.clone()))
+    }
+
+    async fn published(
+        &self,
+        name: &WorkflowName,
+        version: Option<u32>,
+    ) -> Result<Option<Arc<Workflow>>, PortError> {
+        let versions = lock(&self.versions);
+        let (first, last) = version.map_or((0, u32::MAX), |version| (version, version));
+        let asked = versions.range((name.clone(), first)..=(name.clone(), last));
+        let published = asked.map(|(_, version)| version).filter(|version| version.is_published);
+        Ok(published.last().map(|version| version.workflow.clone()))
+    }
+
+    async fn triggered(
+        &self,
+        source: &str,
+        detail_type: &str,
+    ) -> Result<Vec<Arc<Workflow>>, PortError> {
+        let has_trigger = |workflow: &Arc<Workflow>| {
+            workflow.trigger.as_ref().is_some_and(|trigger| trigger.matches(source, detail_type))
+        };
+        Ok(newest(&lock(&self.versions)).filter(has_trigger).collect())
+    }
+}
