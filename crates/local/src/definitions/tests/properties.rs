@@ -126,7 +126,7 @@ fn swapped(mut definition: Value, which: prop::sample::Index, by: Value) -> Valu
         1 + match value {
             Value::Array(items) => items.iter().map(count).sum(),
             Value::Object(fields) => fields.values().map(count).sum(),
-            _ => 0,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
         }
     }
     fn swap(value: &mut Value, left: &mut usize, by: &Value) {
@@ -137,7 +137,7 @@ fn swapped(mut definition: Value, which: prop::sample::Index, by: Value) -> Valu
         match value {
             Value::Array(items) => items.iter_mut().for_each(|item| swap(item, left, by)),
             Value::Object(fields) => fields.values_mut().for_each(|field| swap(field, left, by)),
-            _ => {}
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
     }
     let mut left = which.index(count(&definition));
