@@ -133,7 +133,7 @@ fn answered(verb: &str, what: &str) -> Result<Event, String> {
     })
 }
 
-/// `Processed with {...}`, `Undone "no"`, `in Error "no"`, `refused "no"`.
+/// `Processed with {...}`, `Undone "no"`, `in Error "no"` (perhaps `, not undone`), `refused "no"`.
 fn child_ended(step: &str, said: &str) -> Result<Event, String> {
     let reason = said.split('"').nth(1).unwrap_or_default().to_owned();
     let outcome = match said.split([' ', '"']).next().unwrap_or_default() {
@@ -142,7 +142,7 @@ fn child_ended(step: &str, said: &str) -> Result<Event, String> {
             ChildOutcome::Processed { output }
         }
         "Undone" => ChildOutcome::Undone { reason },
-        "in" => ChildOutcome::Error { reason },
+        "in" => ChildOutcome::Error { reason, not_undone: said.ends_with(", not undone") },
         "refused" => ChildOutcome::Refused { reason },
         _ => return Err(unknown(said)),
     };

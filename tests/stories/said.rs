@@ -216,7 +216,10 @@ fn said_effect(effect: &Effect) -> String {
             let outcome = match outcome {
                 ChildOutcome::Processed { output } => format!("Processed with {output}"),
                 ChildOutcome::Undone { reason } => format!("Undone \"{reason}\""),
-                ChildOutcome::Error { reason } => format!("in Error \"{reason}\""),
+                ChildOutcome::Error { reason, not_undone } => {
+                    let more = if *not_undone { ", not undone" } else { "" };
+                    format!("in Error \"{reason}\"{more}")
+                }
                 ChildOutcome::Refused { reason } => format!("refused \"{reason}\""),
             };
             format!("tell {step} of {task_id}: {outcome}")

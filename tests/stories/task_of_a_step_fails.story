@@ -26,6 +26,8 @@ task of pack is in Error "step box: no"
                              => Undoing because "step pack: its task is in Error: step box: no";
                                 pack failed (failures 1, may have run, reason kept);
                                 submit o-1:pack to packing with null, to be undone
-task of pack is in Error "undo of step box: no"
+task of pack is in Error "step box: no"
+                             => ignored: StaleReply
+task of pack is in Error "undo of step box: no", not undone
                              => Error; undo of pack failed (failures 1, may have run, reason kept);
                                 alert: left to undo pack "undo of step pack: its task is in Error: undo of step box: no"

@@ -42,11 +42,11 @@ asked to be undone           => Undoing because "asked for by task p-1"; due 60s
 agent fails undo of box #1 "stuck"
                              => Error; undo of box failed (failures 1, reason kept); due 30s;
                                 alert: left to undo box "undo of step box: stuck";
-                                tell pack of p-1: in Error "undo of step box: stuck"
+                                tell pack of p-1: in Error "undo of step box: stuck", not undone
 asked to be undone           => ignored: Ended;
-                                again tell pack of p-1: in Error "undo of step box: stuck"
+                                again tell pack of p-1: in Error "undo of step box: stuck", not undone
 asked to be done             => ignored: Ended;
-                                again tell pack of p-1: in Error "undo of step box: stuck"
+                                again tell pack of p-1: in Error "undo of step box: stuck", not undone
 
 submit to be undone for pack of p-1
                              => Undone; no longer due

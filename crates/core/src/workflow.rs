@@ -182,7 +182,7 @@ impl Trigger {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Defaults {
-    /// How long one attempt may take.
+    /// How long one attempt of a step with an agent may take.
     #[serde(default, with = "friendly::optional", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<friendly::Text>")]
     pub complete_within: Option<Duration>,
@@ -198,7 +198,7 @@ pub struct Defaults {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UndoDefaults {
-    /// How long one attempt may take.
+    /// How long one attempt at the undo of a step with an agent may take.
     #[serde(default, with = "friendly::optional", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<friendly::Text>")]
     pub complete_within: Option<Duration>,
@@ -542,17 +542,20 @@ fn spread_defaults(definition: &mut Value) {
     });
     let steps = definition.get_mut("steps").and_then(Value::as_object_mut);
     for step in steps.into_iter().flat_map(|steps| steps.values_mut()) {
-        let waits = step.get("wait").is_some_and(|wait| !wait.is_null());
-        spread(defaults.as_ref().filter(|_| !waits), step);
+        let says = |key: &str| step.get(key).is_some_and(|said| !said.is_null());
+        let (waits, runs_task) = (says("wait"), says("workflow"));
+        // What one call may take is no measure for a task.
+        let keys = if runs_task { &["recovery"][..] } else { &["complete_within", "recovery"] };
+        spread(defaults.as_ref().filter(|_| !waits), step, keys);
         if let Some(undo) = step.get_mut("undo") {
-            spread(defaults.as_ref().and_then(|defaults| defaults.get("undo")), undo);
+            spread(defaults.as_ref().and_then(|defaults| defaults.get("undo")), undo, keys);
         }
     }
 }
 
-fn spread(defaults: Option<&Value>, over: &mut Value) {
+fn spread(defaults: Option<&Value>, over: &mut Value, keys: &[&str]) {
     let Some(over) = over.as_object_mut() else { return };
-    for key in ["complete_within", "recovery"] {
+    for key in keys.iter().copied() {
         let (default, said) = (defaults.and_then(|defaults| defaults.get(key)), over.get(key));
         if default.is_none() && said.is_none() {
             continue;
@@ -765,6 +768,26 @@ mod tests {
         wrong["atempts"] = json!(3);
         let error = workflow(json!({ "a": wrong })).unwrap_err();
         assert!(error.starts_with("unknown field `atempts`, expected one of"), "{error}");
+    }
+
+    #[test]
+    fn what_a_call_may_take_by_default_is_no_measure_for_a_task() {
+        let workflow: Workflow = serde_json::from_value(json!({
+            "name": "w", "version": 1, "defaults": {
+                "complete_within": "5s", "recovery": { "attempts": 7 }, "undo": { "complete_within": "6s" },
+            },
+            "steps": {
+                "call": step(&[]), "task": { "workflow": { "name": "x" } }, "pause": { "wait": "1m" },
+            },
+        }))
+        .unwrap();
+        assert_eq!(workflow.problems(), []);
+        let within =
+            |name: &str, action| workflow.steps[name].action(action).unwrap().complete_within;
+        assert_eq!(within("call", Action::Do), Duration::from_secs(5));
+        assert_eq!(within("task", Action::Do), Duration::from_secs(86_400));
+        assert_eq!(within("task", Action::Undo), Duration::from_secs(86_400));
+        assert_eq!(workflow.steps["task"].recovery.attempts.0, 7);
     }
 
     #[test]

@@ -81,6 +81,22 @@ impl Definitions for ForecastPorts {
     ) -> Result<Option<Arc<Workflow>>, PortError> {
         self.0.memory.definitions().workflow(name, version).await
     }
+
+    async fn published(
+        &self,
+        name: &WorkflowName,
+        version: Option<u32>,
+    ) -> Result<Option<Arc<Workflow>>, PortError> {
+        self.0.memory.definitions().published(name, version).await
+    }
+
+    async fn triggered(
+        &self,
+        source: &str,
+        detail_type: &str,
+    ) -> Result<Vec<Arc<Workflow>>, PortError> {
+        self.0.memory.definitions().triggered(source, detail_type).await
+    }
 }
 
 impl ForecastPorts {

@@ -262,7 +262,7 @@ impl World {
             let (fate, takes) = child_fate(self, &key, temper, Action::Undo);
             let outcome = match fate {
                 Fate::Fine | Fate::Silent => ChildOutcome::Undone { reason: reason() },
-                Fate::Fails => ChildOutcome::Error { reason: reason() },
+                Fate::Fails => ChildOutcome::Error { reason: reason(), not_undone: true },
             };
             (takes, outcome)
         } else {
