@@ -13,6 +13,7 @@ use super::{
     sample::{self, Sample},
     settings::{BATCH_MAX, ForecastError, RUNS_MAX, Settings},
 };
+use crate::memory::MemoryDefinitions;
 
 /// How long a call takes on average unless it is said.
 const LATENCY: Duration = Duration::from_millis(100);
@@ -45,6 +46,8 @@ pub(super) struct Plan {
     pub(super) settings: Settings,
     pub(super) input: Sample,
     pub(super) tempers: BTreeMap<StepKey, Temper>,
+    /// The workflows, published once for all runs.
+    pub(super) definitions: MemoryDefinitions,
 }
 
 impl Plan {
@@ -63,7 +66,14 @@ impl Plan {
             }
             names.push(&workflow.name);
         }
-        let mut plan = Self { input: sample::input(&settings), tempers: BTreeMap::new(), settings };
+        let definitions = MemoryDefinitions::default();
+        for workflow in std::iter::once(&settings.workflow).chain(&settings.with) {
+            definitions.publish(workflow).map_err(|error| {
+                ForecastError::Definition(workflow.name.to_string(), error.to_string())
+            })?;
+        }
+        let input = sample::input(&settings);
+        let mut plan = Self { input, tempers: BTreeMap::new(), definitions, settings };
         plan.tempers = plan.all_steps().map(|(key, step)| (key, temper(step))).collect();
         plan.make_outputs();
         plan.say()?;
