@@ -21,6 +21,9 @@ const LATENCY: Duration = Duration::from_millis(100);
 /// How long an answer takes on average unless it is said; or a tenth of what the step allows.
 const ANSWER: Duration = Duration::from_secs(60);
 
+/// Heartbeats until an answer, on average.
+const HEARTBEATS_MAX: u128 = 1_000;
+
 /// How alike two names must be for one to be meant by the other.
 const ALIKE: f64 = 0.6;
 
@@ -77,6 +80,7 @@ impl Plan {
         plan.tempers = plan.all_steps().map(|(key, step)| (key, temper(step))).collect();
         plan.make_outputs();
         plan.say()?;
+        plan.count_heartbeats()?;
         sample::check(&plan)?;
         Ok(plan)
     }
@@ -159,6 +163,22 @@ impl Plan {
                 ForecastError::Senseless { option, at, why }
             })?;
             self.tempers.entry(key).and_modify(|temper| set(temper, &said.value));
+        }
+        Ok(())
+    }
+
+    /// Each heartbeat is a message.
+    fn count_heartbeats(&self) -> Result<(), ForecastError> {
+        for (key, step) in self.all_steps() {
+            let heartbeat = step.callback.as_ref().and_then(|callback| callback.heartbeat);
+            let answer = self.tempers.get(&key).map(|temper| temper.answer);
+            let (Some(heartbeat), Some(answer)) = (heartbeat, answer) else { continue };
+            let count = answer.as_millis() / (heartbeat / 2).as_millis().max(1);
+            if count > HEARTBEATS_MAX {
+                let why = format!("that takes {count} heartbeats; the limit is {HEARTBEATS_MAX}");
+                let at = At::Step(self.label(&key));
+                return Err(ForecastError::Senseless { option: "answer", at, why });
+            }
         }
         Ok(())
     }

@@ -187,8 +187,12 @@ fn an_answer_comes_when_it_is_said_to() {
     let hour = 3_600_000;
     let p50 = report.outcomes[0].p50_ms;
     assert!((4 * hour..6 * hour).contains(&p50), "{p50}");
-    let silent = run(Settings { silent: said("approve=100%"), ..steps(approve) });
+    let silent = run(Settings { silent: said("approve=100%"), ..steps(approve.clone()) });
     assert_eq!(count(&silent, "Error"), 50);
+    assert_eq!(
+        error(Settings { answer: said("approve=30d"), ..steps(approve) }),
+        "--answer approve: that takes 1440 heartbeats; the limit is 1000"
+    );
 }
 
 #[test]
