@@ -143,17 +143,18 @@ fn show(report: &Report) {
     println!("{workflow} version {version}: {runs} tasks, seed {seed}");
     println!("{}", outcomes(report));
     for reason in &report.reasons {
-        println!("{} of them: {}", reason.tasks, reason.reason);
+        println!("{} tasks: {}", reason.tasks, reason.reason);
     }
     println!("{}", steps(report));
     println!("alerts {}, tasks that need an operator {}", report.alerts, report.need_operator);
     println!("{}", costs(report));
     let (transitions, dollars) = (report.transitions, report.step_functions_dollars_per_million);
     println!(
-        "Step Functions Standard, {transitions:.2} state transitions a task: ${dollars:.2} a million tasks, {:.0} times as much",
+        "Step Functions Standard, {transitions:.2} state transitions a task: ${dollars:.2} a million tasks, {:.1} times as much",
         dollars / report.dollars_per_million.total
     );
-    println!("assumes {}", report.assumes.join("; "));
+    println!("assumed:");
+    report.assumes.iter().for_each(|assumed| println!("- {assumed}"));
 }
 
 fn outcomes(report: &Report) -> comfy_table::Table {
@@ -234,4 +235,28 @@ fn costs(report: &Report) -> comfy_table::Table {
         table.add_row([service.to_owned(), used, format!("{dollars:.2}")]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_input_is_json_or_a_file() {
+        let read = |text: &str| text.parse::<Input>().map(|input| input.0);
+        assert_eq!(read(r#"{"a":1}"#).unwrap(), serde_json::json!({ "a": 1 }));
+        assert_eq!(read("{").unwrap_err().to_string(), "not JSON");
+        assert_eq!(read("no/such/file").unwrap_err().to_string(), "neither JSON nor a file");
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().to_str().unwrap().to_owned();
+        assert_eq!(read(&path).unwrap_err().to_string(), "the file is not JSON");
+        std::fs::write(&path, "[1]").unwrap();
+        assert_eq!(read(&path).unwrap(), serde_json::json!([1]));
+    }
+
+    #[test]
+    fn times_have_three_figures() {
+        let said: Vec<_> = [7, 6_480, 123_000, 3_900_000].map(time).into();
+        assert_eq!(said, ["7ms", "6.48s", "2m 3s", "1h 5m"]);
+    }
 }

@@ -13,12 +13,16 @@ use super::{
     sample::{self, Sample},
     settings::{BATCH_MAX, ForecastError, RUNS_MAX, Settings},
 };
+use crate::memory::MemoryDefinitions;
 
 /// How long a call takes on average unless it is said.
 const LATENCY: Duration = Duration::from_millis(100);
 
 /// How long an answer takes on average unless it is said; or a tenth of what the step allows.
 const ANSWER: Duration = Duration::from_secs(60);
+
+/// Heartbeats until an answer, on average.
+const HEARTBEATS_MAX: u128 = 1_000;
 
 /// How alike two names must be for one to be meant by the other.
 const ALIKE: f64 = 0.6;
@@ -45,6 +49,8 @@ pub(super) struct Plan {
     pub(super) settings: Settings,
     pub(super) input: Sample,
     pub(super) tempers: BTreeMap<StepKey, Temper>,
+    /// The workflows, published once for all runs.
+    pub(super) definitions: MemoryDefinitions,
 }
 
 impl Plan {
@@ -63,10 +69,18 @@ impl Plan {
             }
             names.push(&workflow.name);
         }
-        let mut plan = Self { input: sample::input(&settings), tempers: BTreeMap::new(), settings };
+        let definitions = MemoryDefinitions::default();
+        for workflow in std::iter::once(&settings.workflow).chain(&settings.with) {
+            definitions.publish(workflow).map_err(|error| {
+                ForecastError::Definition(workflow.name.to_string(), error.to_string())
+            })?;
+        }
+        let input = sample::input(&settings);
+        let mut plan = Self { input, tempers: BTreeMap::new(), definitions, settings };
         plan.tempers = plan.all_steps().map(|(key, step)| (key, temper(step))).collect();
         plan.make_outputs();
         plan.say()?;
+        plan.count_heartbeats()?;
         sample::check(&plan)?;
         Ok(plan)
     }
@@ -149,6 +163,22 @@ impl Plan {
                 ForecastError::Senseless { option, at, why }
             })?;
             self.tempers.entry(key).and_modify(|temper| set(temper, &said.value));
+        }
+        Ok(())
+    }
+
+    /// Each heartbeat is a message.
+    fn count_heartbeats(&self) -> Result<(), ForecastError> {
+        for (key, step) in self.all_steps() {
+            let heartbeat = step.callback.as_ref().and_then(|callback| callback.heartbeat);
+            let answer = self.tempers.get(&key).map(|temper| temper.answer);
+            let (Some(heartbeat), Some(answer)) = (heartbeat, answer) else { continue };
+            let count = answer.as_millis() / (heartbeat / 2).as_millis().max(1);
+            if count > HEARTBEATS_MAX {
+                let why = format!("that takes {count} heartbeats; the limit is {HEARTBEATS_MAX}");
+                let at = At::Step(self.label(&key));
+                return Err(ForecastError::Senseless { option: "answer", at, why });
+            }
         }
         Ok(())
     }

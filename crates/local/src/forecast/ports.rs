@@ -79,7 +79,7 @@ impl Definitions for ForecastPorts {
         name: &WorkflowName,
         version: Option<u32>,
     ) -> Result<Option<Arc<Workflow>>, PortError> {
-        self.0.memory.definitions().workflow(name, version).await
+        self.0.plan.definitions.workflow(name, version).await
     }
 
     async fn published(

@@ -67,12 +67,6 @@ pub(super) fn run(plan: &Arc<Plan>, run: u32) -> Result<Ran, ForecastError> {
     let runtime = runtime.map_err(|error| broken(error.to_string()))?;
     runtime.block_on(async {
         let (world, waiting) = World::new(plan.clone(), seed);
-        for workflow in plan.workflows() {
-            let published = world.memory.definitions().publish(workflow);
-            published.map_err(|error| {
-                ForecastError::Definition(workflow.name.to_string(), error.to_string())
-            })?;
-        }
         // As long as a UUID: ids are part of every item.
         let id = format!("{:08x}-f04e-4000-8000-{run:012x}", seed as u32);
         let task_id: TaskId = id.parse().map_err(|_| broken("no task id".to_owned()))?;

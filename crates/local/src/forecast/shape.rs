@@ -43,7 +43,8 @@ impl Shape {
             return Self::Any;
         }
         let within = |schema: &Value| Self::of_schema(schema, depth + 1);
-        let kind = schema.get("type").and_then(|kind| kind.as_str().or(kind.get(0)?.as_str()));
+        let kind =
+            schema.get("type").and_then(|kind| kind.as_str().or_else(|| kind.get(0)?.as_str()));
         match kind {
             Some("boolean") => Self::Bool,
             Some("null") => Self::Fixed(Value::Null),

@@ -257,7 +257,9 @@ impl World {
             return;
         };
         let reason = || "as forecast".to_owned();
+        // Another attempt may be heard, if the one before it was not.
         let known = self.state().children.get(&submission.task_id).copied();
+        let known = known.filter(|(_, fate)| *fate != Fate::Silent);
         let (after, outcome) = if submission.undo {
             let (fate, takes) = child_fate(self, &key, temper, Action::Undo);
             let outcome = match fate {
