@@ -10,6 +10,7 @@
 )]
 
 mod dead_letters;
+mod workflows;
 mod world;
 
 use serde_json::Value;

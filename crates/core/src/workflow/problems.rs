@@ -348,7 +348,7 @@ impl Checker<'_> {
         }
         let Some(step) = place.step else { return };
         let comes_before = self.before.get(step).is_some_and(|before| before.contains(read));
-        if !comes_before && !(place.own && read == step) {
+        if !(comes_before || place.own && read == step) {
             self.say(
                 at,
                 format!(
