@@ -342,7 +342,7 @@ async fn an_input_is_as_the_schema_says_or_refused_without_its_values() {
         (json!(null), "input: it is not of type \"object\""),
     ] {
         let text = submission(input).to_string();
-        assert_eq!(door.hand_in(&[text.clone()]).await, SqsBatchResponse::default());
+        assert_eq!(door.hand_in(std::slice::from_ref(&text)).await, SqsBatchResponse::default());
         assert_eq!(door.rejected().await, [(text, reason.to_owned())]);
         assert_eq!(door.alerted().await, [(Some("x".to_owned()), reason.to_owned())]);
         let refused = (Some("x".to_owned()), "refused".to_owned(), Some(reason.to_owned()));

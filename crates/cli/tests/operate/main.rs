@@ -11,6 +11,7 @@
 
 mod callback;
 mod dead_letters;
+mod workflows;
 mod world;
 
 use serde_json::Value;

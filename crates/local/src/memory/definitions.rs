@@ -92,8 +92,9 @@ impl Definitions for MemoryDefinitions {
         let versions = lock(&self.versions);
         let (first, last) = version.map_or((0, u32::MAX), |version| (version, version));
         let asked = versions.range((name.clone(), first)..=(name.clone(), last));
-        let published = asked.map(|(_, version)| version).filter(|version| version.is_published);
-        Ok(published.last().map(|version| version.workflow.clone()))
+        let mut published =
+            asked.map(|(_, version)| version).filter(|version| version.is_published);
+        Ok(published.next_back().map(|version| version.workflow.clone()))
     }
 
     async fn triggered(

@@ -154,12 +154,16 @@ fn call(request: &RequestTemplate) -> String {
     format!("{method} {}", said(&request.path))
 }
 
-/// A template as it was written, in one short line; an expression without its `${ }`.
+/// A template as it was written, in one short line; an expression without its `${ }`, or within a text
+/// as `{task.id}`.
 fn said(template: &Template) -> String {
     let source = template.source();
     let text = source.as_str().map_or_else(|| Value::to_string(source), str::to_owned);
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let inside = text.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
-    let text = inside.filter(|_| template.is_expression()).unwrap_or(&text).trim();
-    limits::shorten(text, TEXT_CHARS_MAX)
+    let text = match inside.filter(|_| template.is_expression()) {
+        Some(expression) => expression.trim().to_owned(),
+        None => text.replace("${ ", "{").replace(" }", "}"),
+    };
+    limits::shorten(&text, TEXT_CHARS_MAX)
 }

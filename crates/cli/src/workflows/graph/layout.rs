@@ -11,10 +11,16 @@ use super::drawing::Drawing;
 /// Pixels between neighbours, and between parts that nothing joins.
 const SPACING: f64 = 36.0;
 
+/// Pixels more between layers, where edges turn and have labels.
+const LAYERS_APART: f64 = 20.0;
+
 /// The width and height of what holds the place of an edge.
 const WAYPOINT: (f64, f64) = (12.0, 12.0);
 
 pub(super) type Point = (f64, f64);
+
+/// One part of a graph as the library gives it: vertices by number with their centres, and two counts.
+type Part = (Vec<(usize, Point)>, f64, f64);
 
 /// Centres, from the top left corner on.
 #[derive(Debug)]
@@ -30,7 +36,8 @@ pub(super) struct Layout {
 /// Finds a place for everything; `sizes` are the nodes' widths and heights.
 pub(super) fn layout(drawing: &Drawing, sizes: &[Point]) -> Layout {
     let layers = layers(drawing);
-    let mut vertices: Vec<_> = (0_u32..).zip(sizes.iter().copied()).collect();
+    let sized = sizes.iter().map(|(width, height)| (*width, height + LAYERS_APART));
+    let mut vertices: Vec<_> = (0_u32..).zip(sized).collect();
     let (mut edges, mut ways) = (Vec::new(), Vec::new());
     for edge in &drawing.edges {
         let layer = |place: usize| layers.get(place).copied().unwrap_or_default();
@@ -90,10 +97,7 @@ fn layers(drawing: &Drawing) -> Vec<usize> {
 }
 
 /// Puts the parts of a graph side by side; returns the centres and the size of it all.
-fn beside(
-    parts: Vec<(Vec<(usize, Point)>, f64, f64)>,
-    vertices: &[(u32, Point)],
-) -> (HashMap<u32, Point>, Point) {
+fn beside(parts: Vec<Part>, vertices: &[(u32, Point)]) -> (HashMap<u32, Point>, Point) {
     let (mut places, mut right, mut bottom) = (HashMap::new(), 0.0_f64, 0.0_f64);
     for (part, ..) in parts {
         let sized = part.iter().filter_map(|(place, at)| Some((vertices.get(*place)?, at)));

@@ -14,23 +14,26 @@ pub(super) fn draw(drawing: &Drawing) -> String {
         let arrow = if label.is_empty() { "-->".to_owned() } else { format!("-->|{label}|") };
         text.push_str(&format!("    {from} {arrow} {to}\n"));
     }
-    let marks: [(&str, &str, fn(&Node) -> bool); 2] = [
-        ("many", "stroke-dasharray: 6 3", |node| node.is_many),
-        ("noReturn", "stroke-width: 4px", |node| node.is_point_of_no_return),
-    ];
-    for (class, style, is_marked) in marks {
-        let marked: Vec<_> = drawing
-            .nodes
-            .iter()
-            .filter(|node| is_marked(node))
-            .map(|node| node.id.as_str())
-            .collect();
-        if !marked.is_empty() {
-            text.push_str(&format!("    classDef {class} {style}\n"));
-            text.push_str(&format!("    class {} {class}\n", marked.join(",")));
-        }
-    }
+    text.push_str(&marked(drawing, "many", "stroke-dasharray: 6 3", |node| node.is_many));
+    text.push_str(&marked(drawing, "noReturn", "stroke-width: 4px", |node| {
+        node.is_point_of_no_return
+    }));
     text
+}
+
+/// The lines that give a class to the nodes of one kind, if there are any.
+fn marked(
+    drawing: &Drawing,
+    class: &str,
+    style: &str,
+    is_marked: impl Fn(&Node) -> bool,
+) -> String {
+    let marked: Vec<_> =
+        drawing.nodes.iter().filter(|node| is_marked(node)).map(|node| node.id.as_str()).collect();
+    if marked.is_empty() {
+        return String::new();
+    }
+    format!("    classDef {class} {style}\n    class {} {class}\n", marked.join(","))
 }
 
 fn shape(node: &Node) -> String {
@@ -50,7 +53,7 @@ fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
-            ' ' | '.' | ',' | ':' | '/' | '-' | '=' | '?' | '+' => escaped.push(c),
+            ' ' | '.' | ',' | ':' | '/' | '-' | '_' | '=' | '?' | '+' => escaped.push(c),
             c if c.is_alphanumeric() => escaped.push(c),
             c => escaped.push_str(&format!("#{};", u32::from(c))),
         }

@@ -39,7 +39,7 @@ fn mermaid_has_a_shape_for_each_kind_of_step() {
 title: delivery version 3
 ---
 flowchart TD
-    step_end["end<br/>stock: PUT /reservations/#36;#123; task.id #125;<br/>undo: POST /releases"]
+    step_end["end<br/>stock: PUT /reservations/#123;task.id#125;<br/>undo: POST /releases"]
     step_pack["pack<br/>stock: POST /packs<br/>#91;#42;#93; each of input.items, 5 at once"]
     step_pause(["pause<br/>wait input.until"])
     when_express{"when input.note == #34;#60;#38;#96;#35;#34;"}

@@ -1,0 +1,115 @@
+//! Definitions, as an operator publishes, lists, compares and draws them.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::world::World;
+
+/// Writes a definition of one step that events may submit tasks to; returns the file's path.
+fn write(dir: &Path, version: u32, trigger: Value, step: Value) -> String {
+    let mut definition = json!({
+        "name": "parcel", "version": version, "complete_within": "10m", "steps": { "pack": step },
+    });
+    if !trigger.is_null() {
+        definition["trigger"] = trigger;
+    }
+    let path = dir.join(format!("parcel-{version}.json"));
+    std::fs::write(&path, definition.to_string()).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+fn pack(path: &str) -> Value {
+    let body = json!({ "order": "${ task.id }" });
+    json!({ "agent": "shop", "request": { "path": path, "body": body } })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn versions_are_published_listed_shown_and_unpublished() {
+    let world = World::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let placed = json!({ "source": "shop", "detail_type": "Order Placed" });
+    let first = write(dir.path(), 1, Value::Null, pack("/packs"));
+    let second = write(dir.path(), 2, placed, pack("/packs"));
+    let said = world.steward(&["workflow", "publish", &first, &second]).await;
+    said.has(&["parcel version 1: published", "parcel version 2: published"]);
+    let listed = world.steward(&["workflow", "list"]).await;
+    listed.has(&["order", "parcel", "1, 2", "shop: Order Placed"]);
+    let listed = world.steward(&["workflow", "list", "--json"]).await;
+    let listed: Value = serde_json::from_str(&listed.out).unwrap();
+    assert_eq!(listed[1]["name"], "parcel");
+    assert_eq!((&listed[1]["newest"], &listed[1]["published"]), (&json!(2), &json!([1, 2])));
+
+    let shown = world.steward(&["workflow", "show", "parcel", "--version", "1"]).await;
+    shown.has(&["# parcel version 1, published", "name: parcel", "path: /packs"]);
+    assert!(!shown.out.contains("Order Placed"), "{}", shown.out);
+    let again = dir.path().join("shown.yaml");
+    std::fs::write(&again, &shown.out).unwrap();
+    let again = again.to_str().unwrap();
+    world.steward(&["workflow", "publish", again]).await.has(&["parcel version 1: published"]);
+    world.steward(&["workflow", "show", "parcel", "--json"]).await.has(&["\"version\": 2"]);
+
+    world.remote.hold(true);
+    world.submit("parcel", "p-1", "nothing").await;
+    world.until_called("p-1", "/packs").await;
+    let unpublish =
+        async |version: &str| world.steward(&["workflow", "unpublish", "parcel", version]).await;
+    let refused = unpublish("2").await;
+    refused.fails(&["workflow `parcel` version 2: tasks that are not at rest: 1: p-1"]);
+    world.remote.hold(false);
+    world.until_state("p-1", "Processed").await;
+    unpublish("2").await.has(&["parcel version 2: unpublished; the newest is version 1 now"]);
+    unpublish("1").await.has(&["parcel version 1: unpublished; no version is published now"]);
+    unpublish("3").await.fails(&["there is no workflow `parcel` version 3"]);
+    let shown = world.steward(&["workflow", "show", "parcel"]).await;
+    shown.has(&["# parcel version 2, unpublished"]);
+    let show = ["workflow", "show", "parcel", "--version", "7"];
+    world.steward(&show).await.fails(&["workflow `parcel` has no version 7; there are 1, 2"]);
+    let none = world.steward(&["workflow", "show", "nothing"]).await;
+    none.fails(&["there is no workflow `nothing`"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_changed_is_said_and_a_change_that_needs_a_look_is_an_error() {
+    let world = World::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let first = write(dir.path(), 1, Value::Null, pack("/packs"));
+    let mut undone = pack("/packs");
+    undone["undo"] = json!({ "request": { "path": "/unpacks" } });
+    let safe = write(dir.path(), 2, Value::Null, undone);
+    let look = write(dir.path(), 3, Value::Null, pack("/other"));
+    world.steward(&["workflow", "publish", &first]).await.has(&["published"]);
+    for old in [first.as_str(), "parcel", "parcel@1"] {
+        let said = world.steward(&["workflow", "diff", old, &safe]).await;
+        said.has(&["steps.pack.undo", "added", "tasks that run stay with the version"]);
+        let said = world.steward(&["workflow", "diff", old, &look]).await;
+        said.fails(&["error: 1 change needs a look"]);
+        assert!(said.out.contains("steps.pack.request.path"), "{}", said.out);
+    }
+    world.steward(&["workflow", "diff", &safe, "parcel"]).await.fails(&["2 changes need a look"]);
+    world.steward(&["workflow", "diff", &first, "parcel"]).await.has(&["nothing changed"]);
+    let said = world.steward(&["workflow", "diff", &first, &safe, "--json"]).await;
+    let said: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!((&said[1]["at"], &said[1]["safe"]), (&json!("steps.pack.undo"), &json!(true)));
+    let missing = world.steward(&["workflow", "diff", "parcel@9", &first]).await;
+    missing.fails(&["workflow `parcel` has no version 9; there are 1"]);
+    world.steward(&["workflow", "diff", "./none.yaml", &first]).await.fails(&["./none.yaml"]);
+    world
+        .steward(&["workflow", "diff", "parcel@x", &first])
+        .await
+        .fails(&["the version of `parcel@x`"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_definition_is_drawn_to_the_output_or_into_a_file() {
+    let world = World::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let file = write(dir.path(), 1, Value::Null, pack("/packs"));
+    let drawn = world.steward(&["workflow", "graph", &file]).await;
+    drawn.has(&["flowchart TD", "step_pack[\"pack<br/>shop: POST /packs\"]"]);
+    let picture = dir.path().join("parcel.svg");
+    let args = ["workflow", "graph", &file, "--format", "svg", "-o", picture.to_str().unwrap()];
+    world.steward(&args).await.has(&[]);
+    let picture = std::fs::read_to_string(picture).unwrap();
+    assert!(picture.starts_with("<svg ") && picture.contains(">pack</text>"), "{picture}");
+}
