@@ -130,7 +130,7 @@ pub(super) fn of_the_world(setting: &Setting, world: &World) -> Vec<String> {
         !matches!(state, ProcessState::Undoing | ProcessState::Undone)
             || !steps.keys().any(returned),
     );
-    broken.extend(children::of_children(world, task));
+    broken.extend(children::of_children(setting, world, task));
     let mut law = |text: &str, holds: bool| {
         if !holds {
             broken.push(text.to_owned());
@@ -174,6 +174,7 @@ pub(super) fn of_the_change(change: &Change<'_>) -> Vec<String> {
         change.of_the_waits(before, after, &mut broken);
         change.of_what_is_ready(after, &mut broken);
         change.of_what_is_handed_out(before, after, &mut broken);
+        change.of_what_returns(before, after, &mut broken);
     }
     broken
 }
