@@ -11,7 +11,7 @@ use steward_core::{
     messages::{Action, Outcome, StepRequest},
     names::{Part, StepName},
     ports::{Attempt, DocumentKey},
-    task::{ProcessState, Progress, StepRecord, StepState, Task, later},
+    task::{ProcessState, Progress, StepState, Task, later},
     transition::Event,
 };
 
@@ -23,12 +23,13 @@ use super::{
         awaited_by, has_passed, is_awaited, is_completed, is_failed, is_final, is_running,
         waits_until,
     },
-    world::{Owed, Truth, World, end},
+    world::{Owed, World, end},
 };
 
 mod callbacks;
 mod children;
 mod items;
+mod requests;
 mod waits;
 
 /// What an event changed.
@@ -130,7 +131,7 @@ pub(super) fn of_the_world(setting: &Setting, world: &World) -> Vec<String> {
         !matches!(state, ProcessState::Undoing | ProcessState::Undone)
             || !steps.keys().any(returned),
     );
-    broken.extend(children::of_children(world, task));
+    broken.extend(children::of_children(setting, world, task));
     let mut law = |text: &str, holds: bool| {
         if !holds {
             broken.push(text.to_owned());
@@ -174,6 +175,7 @@ pub(super) fn of_the_change(change: &Change<'_>) -> Vec<String> {
         change.of_the_waits(before, after, &mut broken);
         change.of_what_is_ready(after, &mut broken);
         change.of_what_is_handed_out(before, after, &mut broken);
+        change.of_what_returns(before, after, &mut broken);
     }
     broken
 }
@@ -242,82 +244,6 @@ impl Change<'_> {
             ProcessState::Error if undo_failed => Some(Ending::UndoFailed),
             ProcessState::Error => Some(Ending::TaskInError),
             ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => None,
-        }
-    }
-
-    /// What agents are asked.
-    fn of_requests(&self, before: &Task, after: &Task, broken: &mut Vec<String>) {
-        let steps = &self.setting.workflow.steps;
-        let backward = after.undo_reason.is_some();
-        for attempt in &self.asked() {
-            let Attempt { step, action, number } = attempt;
-            let mut law = |text: &str, holds: bool| {
-                if !holds {
-                    broken.push(format!("{} {step} #{number}: {text}", action.name()));
-                }
-            };
-            let runs = after.progress(step, *action).is_some_and(|progress| {
-                is_running(progress) && progress.state.attempt() == *number
-            });
-            law("a request is of the attempt that runs", runs);
-            law("nothing is asked once the task has ended", !is_final(after));
-            law(
-                "no step is done while the task goes backward",
-                !backward || *action == Action::Undo,
-            );
-            law("no step is undone while the task goes forward", backward || *action == Action::Do);
-            let passed =
-                |name: &StepName| after.steps.get(name).is_some_and(|r| has_passed(&r.run));
-            let is_next = steps[&step.step].after.iter().all(passed);
-            law("a step starts after those before it", *action == Action::Undo || is_next);
-            let number_before = before.progress(step, *action).map(|p| p.state.attempt());
-            let is_new = number_before != Some(*number);
-            law("only what is saved is sent", self.applied || !is_new);
-            if *action == Action::Undo {
-                self.of_undo(step, after, &mut law);
-            }
-            let repeated = self.before.dispatches.iter().any(|(other, dispatch)| {
-                other.step == *step
-                    && other.action == Action::Do
-                    && other.number < *number
-                    && dispatch.sent
-                    && self.after.dispatches[other].truth != Truth::DidNotRun
-            });
-            law(
-                "what must not be repeated is not",
-                steps[&step.step].idempotent || *action == Action::Undo || !repeated,
-            );
-        }
-        for StepRequest { step, action, attempt, complete_by, idempotency_key, .. } in
-            self.requests()
-        {
-            let state = after.progress(step, *action).map(|progress| &progress.state);
-            let is_saved = matches!(state, Some(StepState::Running { attempt: number, complete_by: by })
-                if number == attempt && by == complete_by);
-            let key = format!("t/{step}/{}", action.name());
-            if !is_saved || !idempotency_key.starts_with(&key) {
-                broken.push(format!("a request says what is saved; that of {step} does not"));
-            }
-        }
-    }
-
-    /// An undo starts when all that came after its step is settled, and never past the point of no
-    /// return.
-    fn of_undo(&self, part: &Part, after: &Task, law: &mut impl FnMut(&str, bool)) {
-        let followers = followers(self.setting, &part.step);
-        let is_awaited = |record: &StepRecord| is_awaited(&record.run);
-        for (other, record) in after.parts().filter(|(other, _)| followers.contains(&other.step)) {
-            let left = is_left(self.setting, self.after, &other);
-            law("an undo waits for what came after it", !is_awaited(record) && !left);
-        }
-        let own = after.record(part);
-        law("an undo waits for the attempt that it undoes", !own.is_some_and(is_awaited));
-        let ran = own.is_some_and(|own| is_completed(&own.run)) || self.after.was_decided(part);
-        law("only what may have run is undone", ran);
-        for (other, record) in after.parts() {
-            let may_have = self.after.may_have_run(&other) || is_awaited(record);
-            let returns = !self.setting.workflow.steps[&other.step].point_of_no_return;
-            law("no undo past the point of no return", returns || !may_have);
         }
     }
 

@@ -99,8 +99,13 @@ fn submit(setting: &Setting, world: &World, undo: bool) -> Outcomes {
     let (task, document) = accept(&submission, &setting.workflow, None, world.now, setting.timing);
     let mut after = world.clone();
     Arc::make_mut(&mut after.documents).insert(document.key, document.body);
+    let is_right =
+        task.process_state == if undo { ProcessState::Undone } else { ProcessState::Pending };
     after.task = Some(task);
-    let broken = laws::of_the_world(setting, &after);
+    let mut broken = laws::of_the_world(setting, &after);
+    if !is_right {
+        broken.push("what is to be undone before it began never begins".to_owned());
+    }
     Outcomes { worlds: vec![after], broken, ..Outcomes::default() }
 }
 

@@ -51,6 +51,30 @@ impl Change<'_> {
         }
     }
 
+    /// Nothing but an answer, its time or an operator ends what is handed out and is the point of no
+    /// return.
+    pub(super) fn of_what_returns(&self, before: &Task, after: &Task, broken: &mut Vec<String>) {
+        for (step, action, old) in before.actions() {
+            let StepState::HandedOut { complete_by, .. } = old.state else { continue };
+            let ends = match self.event {
+                Event::Answered { step: of, .. } => *of == step,
+                Event::Swept => {
+                    later(complete_by, self.setting.timing.clock_skew) <= self.after.now
+                }
+                Event::Commanded(_) => true,
+                Event::Wake
+                | Event::Replied(_)
+                | Event::Asked(_)
+                | Event::ChildEnded { .. }
+                | Event::AlertSent { .. } => false,
+            };
+            let waits = after.progress(&step, action).is_some_and(|new| new.state == old.state);
+            if self.returns(&step) && !ends && !waits {
+                broken.push(format!("{step}: a point of no return is waited for"));
+            }
+        }
+    }
+
     /// An answer in time, of the newest attempt, is taken, and no other.
     pub(super) fn of_answers(&self, before: &Task, after: &Task, broken: &mut Vec<String>) {
         self.of_the_reply_that_hands_out(before, after, broken);

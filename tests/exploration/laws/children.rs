@@ -12,12 +12,13 @@ use steward_core::{
 use super::{Change, is_final};
 use crate::exploration::{
     children::Stands,
-    states::{is_completed, is_failed},
+    settings::Setting,
+    states::{is_awaited, is_completed, is_failed},
     world::World,
 };
 
 /// How the tasks of steps stand to their parent, whatever has happened.
-pub(super) fn of_children(world: &World, task: &Task) -> Vec<String> {
+pub(super) fn of_children(setting: &Setting, world: &World, task: &Task) -> Vec<String> {
     let mut broken = Vec::new();
     for (part, child) in &world.children {
         let mut law = |text: &str, holds: bool| {
@@ -40,6 +41,10 @@ pub(super) fn of_children(world: &World, task: &Task) -> Vec<String> {
             | StepState::Waiting { .. }
             | StepState::Failed { .. } => false,
         });
+        let backward = task.process_state == ProcessState::Undoing;
+        let returns = setting.workflow.steps[&part.step].point_of_no_return;
+        let waits = record.is_some_and(|record| is_awaited(&record.run));
+        law("not waited for once its parent goes backward", !backward || returns || !waits);
         let undone = task.process_state == ProcessState::Undone;
         law(
             "none stands, nor can come to that, once its parent is Undone",

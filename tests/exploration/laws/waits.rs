@@ -113,6 +113,7 @@ impl Change<'_> {
                 "a wait ends when it is over",
                 !ended || commanded || over.is_none_or(|over| over <= soon),
             );
+            law("a wait is not over when it begins", !ended || commanded || old.is_some());
             let goes_on =
                 after.process_state == ProcessState::Processing && after.paused_at.is_none();
             let waits = until.is_some_and(|until| until <= now);

@@ -204,9 +204,9 @@ fn wait_commanded() -> Setting {
     Setting { orders, waits, ..setting("wait_commanded", steps, COMMANDED, &BOTH) }
 }
 
-/// A step that someone answers, within a minute, and is heard of every twenty seconds.
+/// A step that someone answers, within a minute, and is heard of every forty seconds.
 fn answered(after: &[&str], attempts: u32, then: &str) -> Value {
-    let callback = json!({ "within": "60s", "heartbeat": "20s" });
+    let callback = json!({ "within": "60s", "heartbeat": "40s" });
     let mut step = with(undoable(after, attempts, then), "callback", callback);
     step["request"]["body"] = json!({ "token": "${ callback.token }" });
     step
