@@ -125,7 +125,7 @@ impl<'a> Change<'a> {
             ChildOutcome::Refused { reason } => {
                 self.fail(attempt, &format!("its task was refused: {reason}"), false);
             }
-            ChildOutcome::Error { reason } => {
+            ChildOutcome::Error { reason, .. } => {
                 self.fail(attempt, &format!("its task is in Error: {reason}"), true);
             }
         }

@@ -153,6 +153,9 @@ pub enum ChildOutcome {
     Error {
         /// Why, for people.
         reason: String,
+        /// Whether it could not be undone: who had it undone since does not mind that it failed before.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        undoing: bool,
     },
     /// It was never recorded.
     Refused {

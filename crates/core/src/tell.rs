@@ -10,7 +10,7 @@ use crate::{
     names::Part,
     ports::DocumentKey,
     task::{ProcessState, Task},
-    undo,
+    undo::{self, PointOfNoReturn},
     values::Sources,
     workflow::Workflow,
 };
@@ -72,7 +72,12 @@ pub(crate) fn to_parent(sources: Sources<'_>) -> Option<Effect> {
             ChildOutcome::Processed { output: result(sources).unwrap_or_default() }
         }
         ProcessState::Undone => ChildOutcome::Undone { reason: said(&task.undo_reason) },
-        ProcessState::Error => ChildOutcome::Error { reason: said(&task.error) },
+        ProcessState::Error => {
+            let point = undo::point_of_no_return(sources.workflow, task);
+            let passed = matches!(point, PointOfNoReturn::Passed(_));
+            let undoing = passed || task.direction() == Action::Undo;
+            ChildOutcome::Error { reason: said(&task.error), undoing }
+        }
     };
     let (task_id, step) = (parent.task_id.clone(), parent.step.clone());
     Some(Effect::ChildEnded(ChildEnded { task_id, step, outcome }))

@@ -388,7 +388,7 @@ impl<'a> Case<'a, '_> {
         if task.process_state.is_final() {
             if let PointOfNoReturn::Passed(step) = undo::point_of_no_return(self.workflow, task) {
                 let reason = format!("not undone, past the point of no return {step}");
-                let error = ChildOutcome::Error { reason };
+                let error = ChildOutcome::Error { reason, undoing: true };
                 let tell = to_parent(self.sources()).into_iter().map(|effect| match effect {
                     Effect::ChildEnded(ended) => {
                         Effect::ChildEnded(ChildEnded { outcome: error.clone(), ..ended })
@@ -503,11 +503,15 @@ impl<'a> Case<'a, '_> {
         };
         let (action, progress) =
             record.undo.as_ref().map_or((Action::Do, &record.run), |undo| (Action::Undo, undo));
-        let done = matches!(outcome, ChildOutcome::Processed { .. });
+        // It had not heard yet that it is to be undone.
+        let before_undo = match outcome {
+            ChildOutcome::Processed { .. } => true,
+            ChildOutcome::Error { undoing, .. } => !undoing,
+            ChildOutcome::Undone { .. } | ChildOutcome::Refused { .. } => false,
+        };
         match &progress.state {
-            // It has not heard yet that it is to be undone.
             StepState::Running { .. } | StepState::Waiting { .. }
-                if done && action == Action::Undo =>
+                if before_undo && action == Action::Undo =>
             {
                 Decision::ignore(Ignored::StaleReply)
             }
