@@ -77,6 +77,11 @@ impl Oracle {
     fn crowded(&self, request: &StepRequest, step: &StepPlan, ledger: &Ledger) -> Option<String> {
         let StepRequest { task_id, step: part, action, .. } = request;
         let at_once = step.each.as_ref()?.at_once;
+        let own = super::ledger::Call { action: *action, attempt: request.attempt };
+        // Another delivery of what was answered is no news.
+        if !self.is_at_work(request, part, &own) {
+            return None;
+        }
         let of_step = ledger.of_step(task_id, &part.step).filter(|(other, _)| *other != part);
         let busy = |(other, account): &(&Part, &Account)| {
             account

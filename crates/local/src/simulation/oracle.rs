@@ -217,7 +217,9 @@ impl Oracle {
                 let given_up = waits && after.undo_reason.is_some();
                 if fresh && (ought_not || !(asked || given_up)) {
                     self.skipped.insert((id.clone(), part.step.clone()));
-                } else if asked {
+                }
+                // Of what was not to run, an operator may have been ahead.
+                if asked {
                     self.by_hand.insert(hand);
                 }
             }

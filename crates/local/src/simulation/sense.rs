@@ -225,12 +225,13 @@ impl<'a> Sense<'a> {
 
     /// When a step can have passed at the earliest, however clocks differ.
     pub(super) fn passes_at(&self, name: &StepName) -> Millis {
+        // An operator settles a step whenever it pleases them.
+        if self.is_by_hand(&name.clone().into()) {
+            return self.oracle.created_at(self.id());
+        }
         let base = self.begins_at(name);
         let Some(step) = self.graph.step(name) else { return base };
-        let settled = self.is_by_hand(&name.clone().into())
-            || self.oracle.is_skipped(self.id(), name)
-            || resubmits(self.task) > 0;
-        if settled {
+        if self.oracle.is_skipped(self.id(), name) || resubmits(self.task) > 0 {
             return base;
         }
         match &step.work {

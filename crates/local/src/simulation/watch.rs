@@ -249,6 +249,9 @@ impl Save<'_> {
             return Some(format!("its wait ended {} ms early", least - now));
         }
         let (since, until) = self.oracle.waits.get(&self.key(moved, 0)).copied()?;
+        if is_touched(self.after) {
+            return None;
+        }
         self.is_late(since, until)
     }
 
