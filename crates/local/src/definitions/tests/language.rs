@@ -63,12 +63,12 @@ fn the_reference_names_every_key() {
     }
 }
 
-/// The blocks of the reference in `language`, each with what stands after the language's name.
-fn blocks(language: &str) -> Vec<(String, String)> {
-    let reference = file("docs/workflows.md");
+/// The blocks of a page in `language`, each with what stands after the language's name.
+fn blocks(page: &str, language: &str) -> Vec<(String, String)> {
+    let page = file(page);
     let mut blocks = Vec::new();
     let mut open: Option<(String, String)> = None;
-    for line in reference.lines() {
+    for line in page.lines() {
         open = match (open, line.strip_prefix("```")) {
             (Some(block), Some(_)) => {
                 blocks.push(block);
@@ -114,7 +114,7 @@ fn whole(info: &str, text: &str) -> String {
 
 #[test]
 fn the_examples_of_the_reference_are_right() {
-    let blocks = blocks("yaml");
+    let blocks = blocks("docs/workflows.md", "yaml");
     assert!(blocks.len() > 15, "{}", blocks.len());
     for (info, text) in blocks {
         assert_eq!(told_of(&whole(&info, &text)), "", "{info}\n{text}");
@@ -122,8 +122,30 @@ fn the_examples_of_the_reference_are_right() {
 }
 
 #[test]
+fn the_definitions_of_the_other_pages_are_right() {
+    for page in ["docs/tutorial.md", "docs/from-step-functions.md"] {
+        let mut definitions = blocks(page, "yaml");
+        definitions.retain(|(info, _)| info == "yaml definition");
+        assert!(!definitions.is_empty(), "{page}");
+        for (info, text) in definitions {
+            assert_eq!(told_of(&whole(&info, &text)), "", "{page}\n{text}");
+        }
+    }
+}
+
+#[test]
+fn the_tutorials_mistakes_are_told() {
+    let drafts = blocks("docs/tutorial.md", "yaml");
+    let (_, draft) = drafts.iter().find(|(info, _)| info == "yaml").unwrap();
+    let said = told_of(draft);
+    for text in ["14:5: steps.fly: unknown key `aftr`", "did you mean `task`?"] {
+        assert!(said.contains(text), "{said}");
+    }
+}
+
+#[test]
 fn the_mistakes_of_the_reference_are_told_as_it_says() {
-    let wrong = blocks("text");
+    let wrong = blocks("docs/workflows.md", "text");
     let [(_, file), (_, said)] = wrong.as_slice() else { panic!("{wrong:?}") };
     assert_eq!(parse(Path::new("order.yaml"), file).unwrap_err().to_string(), said.trim_end());
 }
