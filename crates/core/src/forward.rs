@@ -9,9 +9,10 @@ use crate::{
     limits,
     messages::Action,
     names::{Part, StepName},
-    ports::{Document, DocumentKey},
+    ports::Document,
     request::too_large,
     task::{Items, ProcessState, StepRecord, StepState},
+    tell::result_key,
     template::Template,
     values::{NoValue, kind},
     workflow::{ForEach, StepDefinition, Work, wait_until},
@@ -193,7 +194,7 @@ fn finish(change: &mut Change<'_>) {
     };
     match rendered {
         Ok(body) => {
-            let key = DocumentKey::Result(change.task.input.clone());
+            let key = result_key(&change.task);
             change.documents.push(Document { key, at: change.context.now, body });
             change.task.process_state = ProcessState::Processed;
         }

@@ -50,8 +50,9 @@ pub enum DocumentKey {
     Submission,
     /// The input as an operator edited it.
     Input(CommandId),
-    /// What the task returned, by the edit of the input that it was made from.
-    Result(Option<CommandId>),
+    /// What the task returned, by a fingerprint of what it was made from: a decision that was never
+    /// saved may have left one as well.
+    Result(u32),
     /// What an attempt at a step returned.
     Output(Attempt),
     /// Why an attempt at a step failed.
@@ -88,8 +89,7 @@ impl fmt::Display for DocumentKey {
         match self {
             Self::Submission => f.write_str("submission"),
             Self::Input(id) => write!(f, "input/{id}"),
-            Self::Result(None) => f.write_str("result"),
-            Self::Result(Some(id)) => write!(f, "result/{id}"),
+            Self::Result(made_from) => write!(f, "result/{made_from:08x}"),
             Self::Output(attempt) => attempt.key(f, "output"),
             Self::Failure(attempt) => attempt.key(f, "failure"),
             Self::Deferral(attempt) => attempt.key(f, "deferral"),
@@ -111,8 +111,9 @@ impl FromStr for DocumentKey {
         let parts: Vec<_> = text.split('/').collect();
         match parts.as_slice() {
             ["submission"] => Ok(Self::Submission),
-            ["result"] => Ok(Self::Result(None)),
-            ["result", id] => Ok(Self::Result(Some(id.parse().map_err(|_| invalid())?))),
+            ["result", made_from] => {
+                Ok(Self::Result(u32::from_str_radix(made_from, 16).map_err(|_| invalid())?))
+            }
             ["input", id] => Ok(Self::Input(id.parse().map_err(|_| invalid())?)),
             [of @ ("step" | "undo"), step, number, kind] => {
                 let action = if *of == "step" { Action::Do } else { Action::Undo };

@@ -8,7 +8,7 @@ use crate::{
     events::{BusEvent, Happened, TaskTrouble},
     messages::{Action, ChildEnded, ChildOutcome, NoticeStatus, Parent, StatusNotice},
     names::{Part, StepName},
-    ports::DocumentKey,
+    ports::{DocumentKey, fnv1a},
     task::{ProcessState, Task},
     undo::{self, PointOfNoReturn},
     values::Sources,
@@ -58,7 +58,18 @@ fn result(sources: Sources<'_>) -> Option<Value> {
     if task.process_state != ProcessState::Processed || workflow.output.is_none() {
         return None;
     }
-    sources.document(&DocumentKey::Result(task.input.clone())).ok().cloned()
+    sources.document(&result_key(task)).ok().cloned()
+}
+
+/// Where the output of a task lies whose steps have all passed: it follows from its input and from
+/// which attempts completed, and those change no more.
+pub(crate) fn result_key(task: &Task) -> DocumentKey {
+    let mut made_from = task.input.as_ref().map(ToString::to_string).unwrap_or_default();
+    for (part, record) in task.parts() {
+        let state = &record.run.state;
+        made_from.push_str(&format!("/{part} {} {}", state.name(), state.attempt()));
+    }
+    DocumentKey::Result(fnv1a(&made_from))
 }
 
 /// Tells the task that this one ran for how it ended; nothing while it goes on.

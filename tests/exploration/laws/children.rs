@@ -1,6 +1,7 @@
 //! The laws of `workflow`: what a parent makes of the task of its step; and what such a task owes its
 //! parent.
 
+use serde_json::Value;
 use steward_core::{
     effects::Effect,
     messages::{Action, ChildOutcome},
@@ -129,9 +130,11 @@ impl Change<'_> {
             law("its parent is told", ended.task_id == parent.task_id && ended.step == parent.step);
             let is_so = match (&ended.outcome, after.process_state) {
                 (ChildOutcome::Processed { output }, ProcessState::Processed) => {
-                    let key = DocumentKey::Result(after.input.clone());
-                    let result = self.after.documents.get(&key).cloned();
-                    result.unwrap_or_default() == *output
+                    let mut documents = self.after.documents.iter();
+                    let is_it = |(key, body): (&DocumentKey, &Value)| {
+                        matches!(key, DocumentKey::Result(_)) && body == output
+                    };
+                    output.is_null() || documents.any(is_it)
                 }
                 (ChildOutcome::Undone { .. }, ProcessState::Undone) => true,
                 // Done for good, and asked to be undone.

@@ -87,7 +87,7 @@ impl Definitions for ForecastPorts {
         name: &WorkflowName,
         version: Option<u32>,
     ) -> Result<Option<Arc<Workflow>>, PortError> {
-        self.0.memory.definitions().published(name, version).await
+        self.0.plan.definitions.published(name, version).await
     }
 
     async fn triggered(
@@ -95,7 +95,7 @@ impl Definitions for ForecastPorts {
         source: &str,
         detail_type: &str,
     ) -> Result<Vec<Arc<Workflow>>, PortError> {
-        self.0.memory.definitions().triggered(source, detail_type).await
+        self.0.plan.definitions.triggered(source, detail_type).await
     }
 }
 

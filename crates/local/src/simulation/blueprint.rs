@@ -18,7 +18,7 @@ use super::plan::{EPOCH_S, Millis};
 #[derive(Debug, Clone)]
 pub(super) struct Blueprint {
     pub(super) name: WorkflowName,
-    pub(super) complete_within: &'static str,
+    pub(super) complete_within: Millis,
     pub(super) overdue: &'static str,
     /// How long tasks are kept, in hours, if it says so.
     pub(super) retention_h: Option<u64>,
@@ -127,7 +127,7 @@ impl Blueprint {
         let mut workflow = json!({
             "name": self.name,
             "version": 1,
-            "complete_within": self.complete_within,
+            "complete_within": millis(self.complete_within),
             "overdue": self.overdue,
             "steps": steps,
         });

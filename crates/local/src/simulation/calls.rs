@@ -8,7 +8,7 @@ use serde_json::Value;
 use steward_core::{
     messages::{Action, StepRequest},
     names::{Part, StepName},
-    task::StepState,
+    task::{ProcessState, StepState},
 };
 
 use super::{
@@ -214,7 +214,12 @@ fn body(request: &StepRequest, step: &StepPlan, sense: Sense<'_>) -> Option<Stri
 fn undo_called(step: &StepName, sense: Sense<'_>) -> Vec<String> {
     let mut found = Vec::new();
     for point in sense.graph.points_of_no_return() {
-        if sense.ledger.of_step(sense.id(), point).any(|(_, account)| !account.effects.is_empty()) {
+        let mut children = sense.oracle.children_of(sense.id());
+        let ran = children.any(|(part, child)| {
+            part.step == *point && child.process_state == ProcessState::Processed
+        });
+        let mut accounts = sense.ledger.of_step(sense.id(), point);
+        if ran || accounts.any(|(_, account)| !account.effects.is_empty()) {
             found.push(format!("was called past the point of no return, {point}"));
         }
     }

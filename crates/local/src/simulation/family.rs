@@ -1,17 +1,19 @@
 //! What the oracle holds against what tasks say to each other: submissions for steps, tasks recorded
 //! for them, and what those say of their end.
 
+use jiff::Timestamp;
 use serde_json::Value;
 use steward_core::{
     messages::{Action, ChildEnded, ChildOutcome, Submission},
     names::Part,
-    task::{ProcessState, Task},
+    task::{ProcessState, Progress, StepState, Task},
 };
 
 use super::{
     blueprint::WorkPlan,
     ledger::Ledger,
     oracle::{Oracle, describe, is_edited, is_final, is_touched},
+    plan::since_start,
     sense::Sense,
 };
 
@@ -109,6 +111,47 @@ pub(super) fn told(oracle: &Oracle, ledger: &Ledger, ended: &ChildEnded) -> Opti
             .then(|| format!("{of}: its task is not Undone, and said so")),
         ChildOutcome::Error { .. } | ChildOutcome::Refused { .. } => None,
     }
+}
+
+/// No step is given up whose task ended well, once nothing is lost any more.
+pub(super) fn given_up(
+    oracle: &Oracle,
+    task: &Task,
+    part: &Part,
+    progress: &Progress,
+    now: Timestamp,
+) -> Option<String> {
+    let silent = progress.error.as_deref().is_some_and(|error| error.starts_with("no reply"));
+    let goes_on = matches!(progress.state, StepState::Waiting { .. } | StepState::Failed { .. });
+    if !silent || !goes_on || task.undo_reason.is_some() || is_touched(task) {
+        return None;
+    }
+    let ended = oracle.children(&task.task_id, part).find_map(|child| {
+        let done = child.process_state == ProcessState::Processed && !is_touched(child);
+        child.ended_at.filter(|ended| done && since_start(*ended) > oracle.storm_until)
+    })?;
+    let quiet = now.duration_since(ended).as_secs() > 60;
+    quiet.then(|| "was given up, and its task has ended well".to_owned())
+}
+
+/// No task runs out of time while it is undone, unless it asked the tasks of its steps for the same; if
+/// it began once nothing was lost any more.
+pub(super) fn not_undone(oracle: &Oracle, before: &Task, task: &Task) -> Option<String> {
+    let overdue = task.error.as_deref() == Some("the task was not undone by its complete-by");
+    let within = oracle.graph(&task.task_id)?.blueprint.complete_within;
+    let began = since_start(task.complete_by).checked_sub(within)?;
+    let known = before.process_state == task.process_state || is_touched(task);
+    if !overdue || known || began < oracle.storm_until {
+        return None;
+    }
+    let asks = |part: &Part| {
+        let undo = task.progress(part, Action::Undo);
+        undo.is_some_and(|undo| !matches!(undo.state, StepState::Completed { .. }))
+    };
+    let mut children = oracle.children_of(&task.task_id);
+    let (part, child) = children.find(|(part, child)| asks(part) && child.undo_reason.is_none())?;
+    let (id, state) = (&child.task_id, child.process_state);
+    Some(format!("{}: gave up the undo of {part}, whose task {id} is {state}", task.task_id))
 }
 
 /// At the end: what ran for a part has come to what the part has.

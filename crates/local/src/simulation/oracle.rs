@@ -47,6 +47,7 @@ pub(super) struct Oracle {
     pub(super) skew: Duration,
     pub(super) pickup_within: Duration,
     pub(super) sweep_every: Duration,
+    pub(super) storm_until: Millis,
     /// Every message arrives at once and no instance dies.
     pub(super) calm: bool,
     /// The tasks as last saved, and when they were recorded.
@@ -84,6 +85,7 @@ impl Oracle {
             skew: plan.timing.clock_skew,
             pickup_within: plan.timing.pickup_within,
             sweep_every: Duration::from_millis(plan.sweep_every),
+            storm_until: plan.storm_until,
             calm: plan.weather.is_calm() && plan.commands.is_empty(),
             tasks: BTreeMap::new(),
             created: BTreeMap::new(),

@@ -94,6 +94,7 @@ impl Save<'_> {
         }
         found.extend(check_due(self.oracle, after, self.now));
         found.extend(self.check_end());
+        found.extend(super::family::not_undone(self.oracle, before, after));
         let Some(sense) = Sense::of(self.oracle, self.ledger, id) else { return found };
         for (part, action, new) in after.actions() {
             let of = describe(id, &part, action);
@@ -112,6 +113,7 @@ impl Save<'_> {
                 self.check_handed_out(&moved),
                 self.check_given_up(&moved),
                 self.check_undo_of_task(&moved),
+                super::family::given_up(self.oracle, self.after, &moved.part, new, self.now),
             ];
             found.extend(more.into_iter().flatten().map(|finding| format!("{of}: {finding}")));
         }
@@ -299,6 +301,9 @@ impl Save<'_> {
                 let account = self.ledger.account(&self.after.task_id, &moved.part);
                 let begun = account.and_then(|account| account.effects.last());
                 let least = begun.map(|effect| effect.at + within).unwrap_or_default();
+                // Nobody is waited for past the task's own time.
+                let task_by = self.before.complete_by.min(self.after.complete_by);
+                let least = least.min(since_start(task_by));
                 let wrong = answer_by > latest(within) || since_start(answer_by) < least;
                 wrong.then(|| format!("must be answered by {answer_by}"))
             }

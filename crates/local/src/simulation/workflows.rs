@@ -48,7 +48,7 @@ pub(super) fn blueprint(name: &str, scope: Scope, dice: &mut Dice) -> Result<Blu
     let names: Vec<StepName> = NAMES.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
     let mut blueprint = Blueprint {
         name: name.parse()?,
-        complete_within: dice.pick("10m", &["20m", "1h", "4h"]),
+        complete_within: dice.pick(10 * MINUTE, &[20 * MINUTE, HOUR, 4 * HOUR]),
         overdue: dice.pick("alert", &["undo"]),
         retention_h: (scope.all_kinds && dice.chance(0.2)).then(|| dice.within(1..=999)),
         defaults: style.defaults.then(|| defaults(style.undoable, dice)),
@@ -74,7 +74,7 @@ pub(super) fn blueprint(name: &str, scope: Scope, dice: &mut Dice) -> Result<Blu
             _ => Output::Nothing,
         };
         if dice.chance(0.2) {
-            blueprint.complete_within = "12h";
+            blueprint.complete_within = 12 * HOUR;
         }
     }
     Ok(blueprint)
