@@ -446,4 +446,33 @@ mod tests {
         assert_eq!(task.input, Some("first".parse().unwrap()));
         assert_eq!(task.process_state, ProcessState::Error);
     }
+
+    #[test]
+    fn an_edit_that_the_schema_does_not_take_is_refused() {
+        let workflow: Workflow = serde_json::from_value(json!({
+            "name": "w", "version": 1, "input": { "required": ["n"], "properties": { "n": { "type": "integer" } } },
+            "steps": { "a": { "agent": "a", "request": { "path": "/a" } } },
+        }))
+        .unwrap();
+        let submission =
+            parse(r#"{ "task_id": "t", "workflow": "w", "input": { "n": 1 } }"#).unwrap();
+        let timing = Timing { pickup_within: Duration::ZERO, clock_skew: Duration::ZERO };
+        let now = jiff::Timestamp::UNIX_EPOCH;
+        let (mut task, document) = accept(&submission, &workflow, None, now, timing);
+        let mut documents = Documents::from([(document.key, document.body)]);
+        play(&workflow, &mut task, &mut documents, &Event::Wake);
+        let outcome = Outcome::Failed { reason: "no".to_owned(), may_have_run: false };
+        let (task_id, step) = (task.task_id.clone(), "a".parse().unwrap());
+        let reply = StepReply { task_id, step, action: Action::Do, attempt: 1, outcome };
+        play(&workflow, &mut task, &mut documents, &Event::Replied(reply));
+        let input = Some(json!({ "n": "secret" }));
+        let order = Order::Resubmit { step: None, input, did_not_run: false };
+        let (command_id, task_id) = ("edit".parse().unwrap(), task.task_id.clone());
+        let (by, why) = ("ann".to_owned(), "a test".to_owned());
+        let command = Command { command_id, task_id, by, why, order };
+        play(&workflow, &mut task, &mut documents, &Event::Commanded(command));
+        let refused = task.commands[0].refused.as_deref();
+        assert_eq!(refused, Some("input.n: it is not of type \"integer\""));
+        assert_eq!(task.process_state, ProcessState::Error);
+    }
 }

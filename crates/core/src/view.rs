@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
     command::CommandRecord,
     names::{Part, TaskId, WorkflowName},
+    ports::DocumentKey,
     task::{ProcessState, Progress, StepRecord, Task},
+    tell::result_key,
 };
 
 /// A task.
@@ -45,6 +48,15 @@ pub struct TaskView {
     pub commands: Vec<CommandRecord>,
     /// What comes next, for people.
     pub next: String,
+    /// What it returned, where its documents were read too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
+}
+
+/// The document that holds what a task returned, if it is done.
+#[must_use]
+pub fn result_of(task: &Task) -> Option<DocumentKey> {
+    (task.process_state == ProcessState::Processed).then(|| result_key(task))
 }
 
 /// A step of a task; while it is undone, its undo.
@@ -113,6 +125,7 @@ impl TaskView {
             next: next(task, &steps),
             steps,
             commands: task.commands.clone(),
+            output: None,
         }
     }
 }

@@ -22,7 +22,7 @@ use steward_core::{
     names::TaskId,
     ports::{PortError, Ports, StateStore, chain},
     submission::{Refusal, ReplyQueues},
-    view::TaskView,
+    view::{TaskView, result_of},
 };
 
 use crate::receive;
@@ -98,13 +98,23 @@ async fn status<P: Ports>(State((ports, _)): Deps<P>, Path(id): Path<String>) ->
             return problem(StatusCode::BAD_REQUEST, "Malformed task id", &detail);
         }
     };
-    match ports.store().load(&id).await {
-        Ok(Some(task)) => Json(TaskView::of(&task)).into_response(),
+    match view(&*ports, &id).await {
+        Ok(Some(view)) => Json(view).into_response(),
         Ok(None) => {
             problem(StatusCode::NOT_FOUND, "No such task", &format!("there is no task `{id}`"))
         }
         Err(error) => unavailable(&error),
     }
+}
+
+/// The task, with what it returned.
+async fn view<P: Ports>(ports: &P, id: &TaskId) -> Result<Option<TaskView>, PortError> {
+    let Some(task) = ports.store().load(id).await? else { return Ok(None) };
+    let keys: Vec<_> = result_of(&task).into_iter().collect();
+    let result =
+        if keys.is_empty() { Vec::new() } else { ports.store().documents(id, &keys).await? };
+    let output = result.into_iter().next().map(|document| document.body);
+    Ok(Some(TaskView { output, ..TaskView::of(&task) }))
 }
 
 fn unavailable(error: &PortError) -> Response {
