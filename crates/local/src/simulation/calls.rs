@@ -31,6 +31,9 @@ impl Oracle {
         if now > *complete_by + self.skew {
             found.push(format!("attempt {attempt} was called after its complete-by"));
         }
+        if ledger.is_borrowed(request) {
+            found.push(format!("was called under another's key, {}", request.idempotency_key));
+        }
         found.extend(self.called_beside(request, ledger));
         match sense.graph.step(&part.step) {
             None => found.push("there is no such step".to_owned()),

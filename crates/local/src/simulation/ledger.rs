@@ -73,6 +73,8 @@ impl Account {
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     accounts: BTreeMap<Item, Account>,
+    /// What each idempotency key was first used for.
+    keys: BTreeMap<String, (Item, Action)>,
     /// The tokens that somebody has already.
     pub(super) tokens: BTreeSet<CallbackToken>,
     last_call: u64,
@@ -105,6 +107,8 @@ impl Ledger {
 
     /// A call begins; answers its number.
     pub(super) fn begin(&mut self, request: &StepRequest) -> u64 {
+        let of = ((request.task_id.clone(), request.step.clone()), request.action);
+        self.keys.entry(request.idempotency_key.clone()).or_insert(of);
         self.last_call += 1;
         let number = self.last_call;
         let account = self.account_mut(&request.task_id, &request.step);
@@ -118,6 +122,14 @@ impl Ledger {
         }
         account.live.insert(number, Call { action: request.action, attempt: request.attempt });
         number
+    }
+
+    /// Whether a call's idempotency key was used for something else.
+    pub(super) fn is_borrowed(&self, request: &StepRequest) -> bool {
+        let of = self.keys.get(&request.idempotency_key);
+        of.is_some_and(|((task_id, part), action)| {
+            (task_id, part, action) != (&request.task_id, &request.step, &request.action)
+        })
     }
 
     /// The agent has its answer, or waits no more.

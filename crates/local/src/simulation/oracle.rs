@@ -53,6 +53,7 @@ pub(super) struct Oracle {
     /// The tasks as last saved, and when they were recorded.
     pub(super) tasks: BTreeMap<TaskId, Task>,
     created: BTreeMap<TaskId, Millis>,
+    saved: BTreeMap<TaskId, Timestamp>,
     /// What clients submit, and what was submitted for steps.
     inputs: BTreeMap<TaskId, Value>,
     pub(super) submitted: BTreeMap<TaskId, Value>,
@@ -89,6 +90,7 @@ impl Oracle {
             calm: plan.weather.is_calm() && plan.commands.is_empty(),
             tasks: BTreeMap::new(),
             created: BTreeMap::new(),
+            saved: BTreeMap::new(),
             inputs: plan.tasks.iter().map(|t| (t.task_id.clone(), t.input.clone())).collect(),
             submitted: BTreeMap::new(),
             rivals: rivals.map(|task| task.task_id.clone()).collect(),
@@ -189,7 +191,8 @@ impl Oracle {
                 self.waits.entry(key).or_insert((now, until));
             }
         }
-        let save = watch::Save { oracle: self, ledger, before, after, documents, now };
+        let last = self.saved.insert(after.task_id.clone(), now);
+        let save = watch::Save { oracle: self, ledger, before, after, documents, last, now };
         let found = save.check();
         self.findings.extend(found);
     }

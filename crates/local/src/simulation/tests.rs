@@ -9,7 +9,7 @@ use super::{
 #[test]
 fn the_checker_accepts_what_makes_sense_and_nothing_else() {
     let (mut accepted, mut refused) = (0, 0);
-    for seed in 0..2_000 {
+    for seed in 0..500 {
         let dice = &mut Dice::new(seed);
         for mut blueprint in blueprints(dice).unwrap() {
             let problems = blueprint.workflow().unwrap().problems();
@@ -22,7 +22,7 @@ fn the_checker_accepts_what_makes_sense_and_nothing_else() {
             *(if sound { &mut accepted } else { &mut refused }) += 1;
         }
     }
-    assert!(accepted > 500 && refused > 500, "{accepted} accepted, {refused} refused");
+    assert!(accepted > 100 && refused > 100, "{accepted} accepted, {refused} refused");
 }
 
 #[test]

@@ -46,6 +46,8 @@ pub(super) struct Save<'a> {
     pub(super) before: &'a Task,
     pub(super) after: &'a Task,
     pub(super) documents: &'a [Document],
+    /// When it was saved before.
+    pub(super) last: Option<Timestamp>,
     pub(super) now: Timestamp,
 }
 
@@ -94,6 +96,7 @@ impl Save<'_> {
         }
         found.extend(check_due(self.oracle, after, self.now));
         found.extend(self.check_end());
+        found.extend(self.check_idle());
         found.extend(super::family::not_undone(self.oracle, before, after));
         let Some(sense) = Sense::of(self.oracle, self.ledger, id) else { return found };
         for (part, action, new) in after.actions() {
@@ -136,6 +139,23 @@ impl Save<'_> {
         let (id, old, new) = (&after.task_id, before.process_state, after.process_state);
         (went_on && !undone && !is_asked(before, after))
             .then(|| format!("{id}: was {old} and became {new} by itself"))
+    }
+
+    /// A task that has begun runs out of time only while somebody is at work, or something waits.
+    fn check_idle(&self) -> Option<String> {
+        let (before, after) = (self.before, self.after);
+        let overdue = "the task was not done by its complete-by";
+        let says = |reason: &Option<String>| reason.as_deref() == Some(overdue);
+        let was = says(&before.error) || says(&before.undo_reason);
+        let is = says(&after.error) || says(&after.undo_reason);
+        let busy = before.actions().any(|(_, _, progress)| {
+            matches!(progress.state, StepState::Waiting { .. })
+                || awaited_by(&progress.state).is_some()
+        });
+        // What ends at the last moment lets nothing more begin.
+        let early = self.last.is_some_and(|last| last + self.oracle.skew < before.complete_by);
+        let idle = is && !was && !busy && early && !is_touched(after);
+        idle.then(|| format!("{}: ran out of time, and nobody was at work", after.task_id))
     }
 
     fn check_attempt(&self, moved: &Moved<'_>) -> Option<String> {
