@@ -198,7 +198,7 @@ fn all_kinds(client: &str, stranger: &str) -> Vec<Bad> {
     let unknown_key = to_client(with(order_of("unknown-key"), "inputs", json!({})));
     let unknown_key_at = unknown_key.to_string().find("\"inputs\"").unwrap() + "\"inputs\"".len();
     let half = with(json!({ "task_id": "half" }), "reply_to", json!(stranger));
-    let keys = "`task_id`, `workflow`, `version`, `input`, `reply_to`";
+    let keys = "`task_id`, `workflow`, `version`, `input`, `reply_to`, `parent`, `undo`";
     vec![
         bad(
             r#"{"task_id":"broken","#,

@@ -46,6 +46,8 @@ fn task_of_twenty_steps(running: u32) -> Task {
         undo_reason: None,
         paused_at: None,
         input: None,
+        parent: None,
+        retention_s: None,
         commands: Vec::new(),
         steps: steps.collect(),
         ..full_task("0b0e6f3c-6a51-4a0e-9d0c-6f2a4b8f1e55")
