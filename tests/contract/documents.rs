@@ -16,7 +16,7 @@ use super::{
 
 async fn put<P: Ports>(ports: &P, task: &Task, document: &Document) {
     assert_eq!(
-        ports.store().put_document(&task.task_id, Kept::with(&task), document).await.unwrap(),
+        ports.store().put_document(&task.task_id, Kept::with(task), document).await.unwrap(),
         Put::Stored
     );
 }
