@@ -4,7 +4,7 @@
 //! | layer | finds |
 //! | --- | --- |
 //! | YAML | what is not YAML, keys that are there twice: the first mistake only |
-//! | [`structure`] | unknown and missing keys, wrong types, names, numbers, durations |
+//! | `structure` | unknown and missing keys, wrong types, names, numbers, durations |
 //! | [`Workflow::problems`] | expressions, and what does not fit together |
 
 use std::{

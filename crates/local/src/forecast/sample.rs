@@ -51,7 +51,7 @@ pub(super) fn input(settings: &Settings) -> Sample {
     }
     let workflow = &settings.workflow;
     let schema = workflow.input.as_ref();
-    let mut shape = schema.map_or(Shape::Any, |schema| Shape::of_schema(schema.source(), 0));
+    let mut shape = schema.map_or(Shape::Any, |schema| Shape::of_schema(schema.source()));
     for used in all_uses(workflow) {
         if let [Key::Field(root), path @ ..] = used.path.as_slice()
             && root == "input"

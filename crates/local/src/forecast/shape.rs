@@ -31,9 +31,18 @@ pub(super) enum Shape {
     Fixed(Value),
 }
 
+/// How many levels a reference to another part of a schema counts for: a schema that refers to itself
+/// must come to an end before it has grown large.
+const REFERENCE_DEPTH: usize = 8;
+
 impl Shape {
     /// What a schema describes: its example or default, or a value of its type.
-    pub(super) fn of_schema(schema: &Value, depth: usize) -> Self {
+    pub(super) fn of_schema(schema: &Value) -> Self {
+        Self::of_part(schema, schema, 0)
+    }
+
+    /// What a part of the schema `root` describes.
+    fn of_part(schema: &Value, root: &Value, depth: usize) -> Self {
         let given = schema.pointer("/examples/0").or(schema.get("default"));
         let given = given.or(schema.get("const")).or(schema.pointer("/enum/0"));
         if let Some(value) = given {
@@ -42,7 +51,11 @@ impl Shape {
         if depth >= limits::JSON_DEPTH_MAX {
             return Self::Any;
         }
-        let within = |schema: &Value| Self::of_schema(schema, depth + 1);
+        let within = |schema: &Value| Self::of_part(schema, root, depth + 1);
+        let reference = schema.get("$ref").and_then(Value::as_str);
+        if let Some(target) = reference.and_then(|at| root.pointer(at.strip_prefix('#')?)) {
+            return Self::of_part(target, root, depth + REFERENCE_DEPTH);
+        }
         let kind =
             schema.get("type").and_then(|kind| kind.as_str().or_else(|| kind.get(0)?.as_str()));
         match kind {
@@ -208,7 +221,7 @@ mod tests {
             "tags": { "type": "array", "items": { "type": "string" }, "minItems": 4 },
             "at": { "type": "string", "format": "date" },
         } });
-        let mut shape = Shape::of_schema(&schema, 0);
+        let mut shape = Shape::of_schema(&schema);
         shape.need(&[Key::Field("amount".to_owned())], Kind::Text);
         shape.need(&[Key::Field("more".to_owned())], Kind::Any);
         assert_eq!(
@@ -218,8 +231,20 @@ mod tests {
                     "more": "more-1" })
         );
         assert_eq!(
-            made(&Shape::of_schema(&json!({ "examples": [7], "type": "string" }), 0)),
+            made(&Shape::of_schema(&json!({ "examples": [7], "type": "string" }))),
             json!(7)
         );
+    }
+
+    #[test]
+    fn a_schema_may_refer_to_its_own_parts_and_to_itself() {
+        let place = json!({ "type": "object", "properties": { "lat": { "type": "number", "maximum": 3 } } });
+        let schema = json!({
+            "properties": { "to": { "$ref": "#/$defs/place" }, "next": { "$ref": "#" } },
+            "$defs": { "place": place },
+        });
+        let made = made(&Shape::of_schema(&schema));
+        assert_eq!(made["to"], json!({ "lat": 3 }));
+        assert_eq!(made["next"]["to"], json!({ "lat": 3 }));
     }
 }
