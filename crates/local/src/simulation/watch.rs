@@ -116,7 +116,13 @@ impl Save<'_> {
                 self.check_handed_out(&moved),
                 self.check_given_up(&moved),
                 self.check_undo_of_task(&moved),
-                super::family::given_up(self.oracle, self.after, &moved.part, new, self.now),
+                // Given up now, and not before its task ended.
+                moved
+                    .is_new()
+                    .then(|| {
+                        super::family::given_up(self.oracle, self.after, &moved.part, new, self.now)
+                    })
+                    .flatten(),
             ];
             found.extend(more.into_iter().flatten().map(|finding| format!("{of}: {finding}")));
         }
