@@ -1,6 +1,11 @@
 //! What every function's `main` needs from Lambda.
 
-use aws_config::{BehaviorVersion, SdkConfig};
+use std::env;
+
+use aws_config::{
+    BehaviorVersion, Region, SdkConfig, environment::EnvironmentVariableCredentialsProvider,
+};
+use aws_credential_types::provider::SharedCredentialsProvider;
 use envconfig::Envconfig;
 use jiff::Timestamp;
 use lambda_runtime::{Context, Error};
@@ -19,9 +24,18 @@ pub fn configuration<C: Envconfig>() -> Result<C, Error> {
     })
 }
 
-/// The SDK's configuration from the environment: region, credentials, `AWS_ENDPOINT_URL`.
-pub async fn sdk_config() -> SdkConfig {
-    aws_config::load_defaults(BehaviorVersion::latest()).await
+/// The SDK's configuration from what Lambda sets: region, credentials, and for emulators
+/// `AWS_ENDPOINT_URL`. The SDK's own loader knows profiles, single sign-on and instance roles too, none
+/// of which a function has: they would be a tenth of its size.
+#[must_use]
+pub fn sdk_config() -> SdkConfig {
+    let credentials = EnvironmentVariableCredentialsProvider::new();
+    let mut config = SdkConfig::builder()
+        .behavior_version(BehaviorVersion::latest())
+        .credentials_provider(SharedCredentialsProvider::new(credentials));
+    config.set_region(env::var("AWS_REGION").ok().map(Region::new));
+    config.set_endpoint_url(env::var("AWS_ENDPOINT_URL").ok());
+    config.build()
 }
 
 /// When to stop working: shortly before Lambda stops the function.

@@ -1,7 +1,10 @@
 //! The schema of a task's input: JSON Schema (<https://json-schema.org>, draft 2020-12 unless it names
-//! another), compiled when the definition is read.
+//! another), compiled when it is first asked for: most of those who read a definition never do.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{
+    borrow::Cow,
+    sync::{Arc, OnceLock},
+};
 
 use jsonschema::{PatternOptions, Validator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -14,23 +17,18 @@ const NAMED_MAX: usize = 5;
 #[derive(Debug, Clone)]
 pub struct InputSchema {
     source: Value,
-    validator: Result<Arc<Validator>, String>,
+    validator: Arc<OnceLock<Result<Validator, String>>>,
 }
 
 impl InputSchema {
-    /// Compiles `source`. Schemas elsewhere are not fetched, and patterns take time in proportion to
-    /// the text they look at.
+    /// The schema that `source` says.
     #[must_use]
     pub fn new(source: Value) -> Self {
-        let options = jsonschema::options().with_pattern_options(PatternOptions::regex());
-        let validator = options.build(&source).map(Arc::new).map_err(|error| {
-            if let jsonschema::error::ValidationErrorKind::Referencing(_) = error.kind() {
-                return "it refers to a schema that is not in it".to_owned();
-            }
-            let at = error.instance_path().to_string();
-            if at.is_empty() { error.to_string() } else { format!("{at}: {error}") }
-        });
-        Self { source, validator }
+        Self { source, validator: Arc::default() }
+    }
+
+    fn validator(&self) -> Result<&Validator, &String> {
+        self.validator.get_or_init(|| compile(&self.source)).as_ref()
     }
 
     /// The schema as it was written.
@@ -42,7 +40,7 @@ impl InputSchema {
     /// Why it is not a JSON Schema, if it is not.
     #[must_use]
     pub fn problem(&self) -> Option<&str> {
-        self.validator.as_ref().err().map(String::as_str)
+        self.validator().err().map(String::as_str)
     }
 
     /// Whether `input` is as it must be.
@@ -50,7 +48,7 @@ impl InputSchema {
     /// # Errors
     /// What is wrong with it: places, types and limits, and no values.
     pub fn validate(&self, input: &Value) -> Result<(), String> {
-        let validator = self.validator.as_ref().map_err(Clone::clone)?;
+        let validator = self.validator().map_err(Clone::clone)?;
         let mut errors = validator.iter_errors(input);
         let named: Vec<_> = errors
             .by_ref()
@@ -67,6 +65,18 @@ impl InputSchema {
         let more = if more == 0 { String::new() } else { format!("; and {more} more") };
         Err(format!("{}{more}", named.join("; ")))
     }
+}
+
+/// Schemas elsewhere are not fetched, and patterns take time in proportion to the text they look at.
+fn compile(source: &Value) -> Result<Validator, String> {
+    let options = jsonschema::options().with_pattern_options(PatternOptions::regex());
+    options.build(source).map_err(|error| {
+        if let jsonschema::error::ValidationErrorKind::Referencing(_) = error.kind() {
+            return "it refers to a schema that is not in it".to_owned();
+        }
+        let at = error.instance_path().to_string();
+        if at.is_empty() { error.to_string() } else { format!("{at}: {error}") }
+    })
 }
 
 impl PartialEq for InputSchema {

@@ -11,7 +11,7 @@ async fn main() -> Result<(), Error> {
     let config: Config = function::configuration()?;
     let agent: AgentConfig = function::configuration()?;
     let breaker = agent.breaker();
-    let sdk = function::sdk_config().await;
+    let sdk = function::sdk_config();
     let ports = &AwsPorts::new(&sdk, &config, "agent");
     let service = HttpService::new(agent.base_url, agent.headers, agent.call_timeout.0)?;
     let agent = &Agent::new(agent.name, service, breaker);

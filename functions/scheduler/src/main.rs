@@ -9,7 +9,7 @@ use steward_aws::{AwsPorts, Config, function, telemetry};
 async fn main() -> Result<(), Error> {
     telemetry::init();
     let config: Config = function::configuration()?;
-    let ports = &AwsPorts::new(&function::sdk_config().await, &config, "scheduler");
+    let ports = &AwsPorts::new(&function::sdk_config(), &config, "scheduler");
     run(service_fn(|event: LambdaEvent<SqsEvent>| async move {
         Ok::<_, Error>(handle(ports, event.payload).await)
     }))

@@ -9,7 +9,7 @@ use submission::handle;
 async fn main() -> Result<(), Error> {
     telemetry::init();
     let config: Config = function::configuration()?;
-    let ports = &AwsPorts::new(&function::sdk_config().await, &config, "submission");
+    let ports = &AwsPorts::new(&function::sdk_config(), &config, "submission");
     let reply_queues = &config.reply_queues;
     run(service_fn(|event: LambdaEvent<SqsEvent>| async move {
         Ok::<_, Error>(handle(ports, reply_queues, event.payload).await)

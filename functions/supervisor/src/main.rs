@@ -9,7 +9,7 @@ use supervisor::supervise;
 async fn main() -> Result<(), Error> {
     telemetry::init();
     let config: Config = function::configuration()?;
-    let ports = &AwsPorts::new(&function::sdk_config().await, &config, "supervisor");
+    let ports = &AwsPorts::new(&function::sdk_config(), &config, "supervisor");
     run(service_fn(|event: LambdaEvent<IgnoredAny>| async move {
         let first_shard = function::random();
         let deadline = function::deadline(&event.context);
