@@ -19,7 +19,10 @@ use std::{
 use anyhow::{Context, Result, bail};
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use aws_sdk_sqs::types::SendMessageBatchRequestEntry;
-use clap::Args;
+use clap::{
+    Args,
+    builder::{PossibleValuesParser, TypedValueParser as _},
+};
 use futures_util::{StreamExt, stream};
 use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -32,19 +35,16 @@ use steward_core::{
     task::Task,
 };
 use steward_local::{
+    audit::Audit,
     event_source::EventSource,
     host::{Host, HostOptions},
     resources,
+    scenario::{Scenario, Shipped},
     services::{FaultKind, FaultPlan, Ledger, MockServices, Service},
 };
 use tokio::{sync::Semaphore, task::JoinSet};
 
-use crate::{
-    audit::Audit,
-    chaos::Chaos,
-    scenario::{Scenario, Shipped},
-    table::table,
-};
+use crate::{chaos::Chaos, table::table};
 
 /// How long the demo waits for the last task before it audits what there is.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -68,7 +68,7 @@ const BATCH: usize = 10;
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
     /// What to run.
-    #[arg(long, value_enum, default_value_t = Shipped::Order)]
+    #[arg(long, default_value = "order", value_parser = shipped())]
     workflow: Shipped,
     /// How many tasks to submit.
     #[arg(long, default_value_t = 1_000)]
@@ -86,6 +86,11 @@ pub(crate) struct DemoArgs {
     /// One JSON object on standard output instead of the table.
     #[arg(long)]
     json: bool,
+}
+
+fn shipped() -> impl clap::builder::TypedValueParser<Value = Shipped> {
+    let names = Shipped::ALL.map(|shipped| shipped.scenario().name());
+    PossibleValuesParser::new(names).try_map(|name| Shipped::named(&name).ok_or("no such workflow"))
 }
 
 /// Runs the demo; fails if the audit does.

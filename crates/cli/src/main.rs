@@ -7,7 +7,6 @@ use clap::{Parser, Subcommand};
 use steward_core::{command::Order, names::TaskId};
 use tracing_subscriber::EnvFilter;
 
-mod audit;
 mod callback;
 mod chaos;
 mod client;
@@ -17,7 +16,6 @@ mod local;
 mod operate;
 mod redrive;
 mod retry_all;
-mod scenario;
 mod show;
 mod simulate;
 mod table;

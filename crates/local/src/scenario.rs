@@ -1,13 +1,14 @@
-//! What differs from workflow to workflow in `steward demo`: what is asked for, which services run,
-//! and what their books must say in the end. The rest of the demo and of its audit knows no business.
+//! What differs from workflow to workflow that ships, when it is shown or tested: what is asked for, which
+//! services run, and what their books must say in the end. The rest of a demo and of its audit knows no
+//! business.
 
 use std::path::Path;
 
 use anyhow::Result;
-use clap::ValueEnum;
 use serde_json::Value;
 use steward_core::{task::ProcessState, workflow::Workflow};
-use steward_local::{
+
+use crate::{
     definitions,
     services::{Ledger, Service},
 };
@@ -16,8 +17,8 @@ mod drone_delivery;
 mod order;
 
 /// The workflows that ship, and can be shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Shipped {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shipped {
     /// Reserve the items, charge the customer, ship the parcel.
     Order,
     /// Check the account, take the package in, send a drone for it.
@@ -25,8 +26,18 @@ pub(crate) enum Shipped {
 }
 
 impl Shipped {
-    /// All that the demo has to know of it.
-    pub(crate) fn scenario(self) -> &'static dyn Scenario {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Order, Self::DroneDelivery];
+
+    /// The one of this name, if it is one.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|shipped| shipped.scenario().name() == name)
+    }
+
+    /// All that a demo has to know of it.
+    #[must_use]
+    pub fn scenario(self) -> &'static dyn Scenario {
         match self {
             Self::Order => &order::Orders,
             Self::DroneDelivery => &drone_delivery::DroneDeliveries,
@@ -35,7 +46,7 @@ impl Shipped {
 }
 
 /// A workflow, as it is shown. Tasks are numbered from 0, and all about one follows from its number.
-pub(crate) trait Scenario: Send + Sync {
+pub trait Scenario: Send + Sync {
     /// The name of the workflow.
     fn name(&self) -> &'static str;
 
@@ -73,6 +84,9 @@ pub(crate) trait Scenario: Send + Sync {
     }
 
     /// The definition, read.
+    ///
+    /// # Errors
+    /// It is no definition.
     fn workflow(&self) -> Result<Workflow> {
         let path = format!("workflows/{}.yaml", self.name());
         Ok(definitions::parse(Path::new(&path), self.definition())?)

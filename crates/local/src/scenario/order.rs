@@ -1,8 +1,8 @@
 //! Orders: each is reserved, charged and shipped, or none of it.
 
+use crate::services::{Ledger, Service};
 use serde_json::{Value, json};
 use steward_core::task::ProcessState;
-use steward_local::services::{Ledger, Service};
 
 use super::Scenario;
 

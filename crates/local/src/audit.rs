@@ -1,35 +1,36 @@
-//! The demo's audit: what the state store says of each task against what the remote services' own
+//! The audit: what the state store says of each task against what the remote services' own
 //! ledgers say.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use steward_core::task::{ProcessState, Task};
-use steward_local::services::Ledger;
 
-use crate::scenario::Scenario;
+use crate::{scenario::Scenario, services::Ledger};
 
 /// What the audit found.
-pub(crate) struct Audit {
+pub struct Audit {
     scenario: &'static dyn Scenario,
     /// Tasks by final state.
-    pub(crate) by_state: BTreeMap<ProcessState, u64>,
+    pub by_state: BTreeMap<ProcessState, u64>,
     /// Everything that should not be. Empty: passed.
-    pub(crate) findings: Vec<String>,
+    pub findings: Vec<String>,
 }
 
 impl Audit {
     /// An audit that has looked at nothing yet.
-    pub(crate) fn of(scenario: &'static dyn Scenario) -> Self {
+    #[must_use]
+    pub fn of(scenario: &'static dyn Scenario) -> Self {
         Self { scenario, by_state: BTreeMap::new(), findings: Vec::new() }
     }
 
     /// Whether nothing was found.
-    pub(crate) fn passed(&self) -> bool {
+    #[must_use]
+    pub fn passed(&self) -> bool {
         self.findings.is_empty()
     }
 
     /// Holds one task against the ledgers. `alerted` are the tasks for which an alert was seen.
-    pub(crate) fn check(
+    pub fn check(
         &mut self,
         number: usize,
         task: Option<&Task>,
@@ -84,7 +85,7 @@ impl Audit {
     }
 
     /// Holds the ledgers against the tasks: no service may know one that was never submitted.
-    pub(crate) fn check_foreign(&mut self, submitted: usize, ledger: &Ledger) {
+    pub fn check_foreign(&mut self, submitted: usize, ledger: &Ledger) {
         for &service in self.scenario.services() {
             let known: BTreeSet<_> =
                 (0..submitted).map(|number| self.scenario.page(service, number)).collect();

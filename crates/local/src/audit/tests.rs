@@ -1,9 +1,9 @@
 //! The audit against books that say what should not be.
 
+use crate::services::{Fault, FaultPlan, MockServices, Service};
 use reqwest::Method;
 use serde_json::{Value, json};
 use steward_core::{ports::Timing, submission};
-use steward_local::services::{Fault, FaultPlan, MockServices, Service};
 
 use super::*;
 use crate::scenario::Shipped;

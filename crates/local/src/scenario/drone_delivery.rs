@@ -1,9 +1,9 @@
 //! Drone deliveries: a package is taken in, a drone (or a third party) is sent for it, and it is
 //! delivered, or none of it. For a suspended account, nothing is even begun.
 
+use crate::services::{Ledger, Service};
 use serde_json::{Value, json};
 use steward_core::task::ProcessState;
-use steward_local::services::{Ledger, Service};
 
 use super::Scenario;
 
