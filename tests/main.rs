@@ -13,6 +13,7 @@ mod bad_input;
 mod contract;
 mod cost;
 mod crash_points;
+mod deployed;
 mod end_to_end;
 mod event_source;
 mod faults;

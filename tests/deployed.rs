@@ -1,0 +1,63 @@
+//! The real stack: the functions' own binaries, deployed from `template.yaml` on an emulator that enforces
+//! IAM, spoken to over the wire. `.ci/e2e` builds, starts the emulator and runs this.
+//!
+//! Most of the time is waiting for the supervisor's minute, so the chapters run side by side on one
+//! stack, and each has tasks of its own.
+
+use std::{future::Future, sync::Arc};
+
+use tokio::task::JoinSet;
+
+mod emulator;
+mod events;
+mod functions;
+mod http;
+mod logs;
+mod recovery;
+mod roles;
+mod stack;
+mod storm;
+
+use stack::Stack;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs an emulator and built functions: .ci/e2e"]
+async fn the_deployed_stack_does_what_the_design_says() {
+    let stack = Arc::new(Stack::deploy().await);
+    let mut chapters = Chapters::default();
+    chapters.begin("storm", storm::every_task_ends_though_functions_are_killed(stack.clone()));
+    chapters.begin("recovery", recovery::killed_agent_is_made_good_by_the_supervisor(stack.clone()));
+    chapters.begin("events", events::an_event_submits_a_task(stack.clone()));
+    chapters.begin("schedule", events::a_schedule_submits_a_task(stack.clone()));
+    chapters.begin("http", http::single_submissions_over_a_function_url(stack.clone()));
+    chapters.end().await;
+    // Every function has run by now, so each has credentials that can be borrowed.
+    chapters.begin("roles", roles::each_role_may_do_what_it_must_and_no_more(stack.clone()));
+    chapters.begin("logs", logs::counts_are_in_the_logs_and_payloads_are_not(stack.clone()));
+    chapters.begin("traces", logs::a_task_is_one_trace(stack.clone()));
+    chapters.end().await;
+    stack.delete().await;
+}
+
+/// What runs side by side. A chapter that fails does not keep the others from being told.
+#[derive(Default)]
+struct Chapters(JoinSet<&'static str>);
+
+impl Chapters {
+    fn begin(&mut self, name: &'static str, chapter: impl Future<Output = ()> + Send + 'static) {
+        self.0.spawn(async move {
+            let result = tokio::spawn(chapter).await;
+            let verdict = if result.is_ok() { "ok" } else { "FAILED" };
+            eprintln!("chapter {name}: {verdict}");
+            if result.is_ok() { "" } else { name }
+        });
+    }
+
+    async fn end(&mut self) {
+        let mut failed = Vec::new();
+        while let Some(name) = self.0.join_next().await {
+            failed.extend(Some(name.unwrap()).filter(|name| !name.is_empty()));
+        }
+        assert!(failed.is_empty(), "failed: {failed:?}");
+    }
+}

@@ -1,0 +1,68 @@
+//! Tasks that nobody submits: an event on the stack's bus does, and a schedule.
+
+use std::sync::Arc;
+
+use aws_sdk_eventbridge::types::PutEventsRequestEntry;
+use serde_json::json;
+use steward_core::task::ProcessState;
+use steward_local::services::Fault;
+
+use super::{
+    emulator::{run, wait_for},
+    stack::{NAME, Stack, delete},
+};
+
+const BY_EVENT: &str = r#"
+name: by-event
+version: 1
+trigger:
+  source: shop
+  detail_type: Order Placed
+  task_id: ${ event.detail.number }
+steps:
+  reserve:
+    agent: inventory
+    request: { path: /reservations, body: { order: "${ task.id }", items: "${ input.items }" } }
+"#;
+
+const ON_SCHEDULE: &str = r#"
+name: on-schedule
+version: 1
+steps:
+  pause: { wait: 1s }
+output: ${ input.note }
+"#;
+
+pub(super) async fn an_event_submits_a_task(stack: Arc<Stack>) {
+    stack.publish(BY_EVENT).await;
+    let id = stack.order_with("by-event", "reserve", |fault| fault == Fault::Healthy);
+    let detail = json!({ "number": id, "items": [] }).to_string();
+    let event = PutEventsRequestEntry::builder()
+        .event_bus_name(stack.variable("STEWARD_EVENT_BUS"))
+        .source("shop")
+        .detail_type("Order Placed")
+        .detail(detail)
+        .build();
+    let events = aws_sdk_eventbridge::Client::new(&stack.sdk);
+    let answer = events.put_events().entries(event).send().await.unwrap();
+    assert_eq!(answer.failed_entry_count, 0);
+    assert_eq!(stack.ended(&id).await.process_state, ProcessState::Processed);
+}
+
+pub(super) async fn a_schedule_submits_a_task(stack: Arc<Stack>) {
+    stack.publish(ON_SCHEDULE).await;
+    let own = stack.name_of("minutely");
+    let parameters = ["Name=minutely", "Schedule=rate(1 minute)", "Workflow=on-schedule"];
+    let steward = format!("Steward={NAME}");
+    let rest = [&own, "infra/schedule.yaml", &steward, r#"Input={"note":"hello"}"#];
+    run("infra/deploy", &[&rest[..], &parameters].concat()).await;
+    let scheduled = async || {
+        let scan = aws_sdk_dynamodb::Client::new(&stack.sdk).scan();
+        let page = scan.table_name(stack.variable("STEWARD_TASKS_TABLE")).send().await.unwrap();
+        let mut ids = page.items().iter().filter_map(|item| item.get("task_id")?.as_s().ok());
+        ids.find(|id| id.starts_with("minutely-")).cloned()
+    };
+    let id = wait_for("a task on schedule", scheduled).await;
+    assert_eq!(stack.ended(&id).await.process_state, ProcessState::Processed);
+    delete(&own).await;
+}

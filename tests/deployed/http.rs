@@ -1,0 +1,70 @@
+//! The function URL: signed requests only, problem documents for bad ones, and the task's status.
+
+use std::sync::Arc;
+
+use aws_credential_types::Credentials;
+use reqwest::{Method, Response, header};
+use serde_json::{Value, json};
+use steward_local::{scenario::Shipped, services::Fault};
+
+use super::{
+    emulator::{endpoint, root, signed, wait_for},
+    stack::Stack,
+};
+
+pub(super) async fn single_submissions_over_a_function_url(stack: Arc<Stack>) {
+    let url = base_url(&stack);
+    let id = stack.order_with("http", "reserve", |fault| fault == Fault::Healthy);
+    let order = Shipped::Order.scenario();
+    let submission = json!({ "task_id": id, "workflow": order.name(), "input": order.input(1) });
+
+    for _ in 0..2 {
+        let answer = post(&url, &submission).await;
+        assert_eq!(answer.status(), 202);
+        assert_eq!(answer.headers()[header::LOCATION], format!("/tasks/{id}"));
+    }
+    let mut other = submission.clone();
+    other["input"] = json!({ "amount": 0 });
+    problem(post(&url, &other).await, 409).await;
+    problem(post(&url, &json!({ "task_id": "x", "workflow": "nope" })).await, 400).await;
+    problem(post(&url, &json!("not a submission")).await, 400).await;
+
+    let processed = async || {
+        let task = get(&url, &format!("tasks/{id}")).await;
+        assert_eq!(task.status(), 200);
+        let task: Value = serde_json::from_str(&task.text().await.unwrap()).unwrap();
+        (task["process_state"] == "Processed").then_some(())
+    };
+    wait_for("a task over HTTP", processed).await;
+    problem(get(&url, "tasks/nobody").await, 404).await;
+
+    let stranger = Credentials::new("AKIASTRANGER00000000", "guessed", None, None, "stranger");
+    let refused = signed(&stranger, "lambda", (Method::GET, &url), &[], "").await;
+    assert_eq!(refused.status(), 403);
+    assert_eq!(reqwest::get(&url).await.unwrap().status(), 403);
+}
+
+/// The function URL, as the emulator serves it.
+fn base_url(stack: &Stack) -> String {
+    let host = stack.variable("STEWARD_FUNCTION_URL").trim_start_matches("https://");
+    let (id, _) = host.split_once('.').unwrap();
+    format!("{}/_aws/lambda-url/{id}/", endpoint())
+}
+
+async fn post(url: &str, body: &Value) -> Response {
+    let headers = [("content-type", "application/json")];
+    signed(&root(), "lambda", (Method::POST, &format!("{url}tasks")), &headers, &body.to_string()).await
+}
+
+async fn get(url: &str, path: &str) -> Response {
+    signed(&root(), "lambda", (Method::GET, &format!("{url}{path}")), &[], "").await
+}
+
+/// An RFC 9457 problem document of this status.
+async fn problem(answer: Response, status: u16) {
+    assert_eq!(answer.status(), status);
+    assert_eq!(answer.headers()[header::CONTENT_TYPE], "application/problem+json");
+    let problem: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
+    assert_eq!(problem["status"], status);
+    assert!(problem["title"].is_string() && problem["detail"].is_string(), "{problem}");
+}

@@ -1,0 +1,121 @@
+//! What the functions tell of themselves: counts in their logs, spans to a collector; never a payload.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
+};
+
+use axum::{Router, body::Bytes, routing::post};
+use opentelemetry_proto::tonic::{
+    collector::trace::v1::ExportTraceServiceRequest,
+    common::v1::{KeyValue, any_value::Value as Any},
+};
+use prost::Message;
+use serde_json::{Value, json};
+use steward_local::scenario::Shipped;
+
+use super::{
+    emulator::{call, root, wait_for},
+    stack::{NAME, SECRET, Stack},
+};
+
+/// Something of every order's input, and of no log.
+const PAYLOAD: &str = "1 Main Street";
+
+pub(super) async fn counts_are_in_the_logs_and_payloads_are_not(stack: Arc<Stack>) {
+    assert!(Shipped::Order.scenario().input(0).to_string().contains(PAYLOAD));
+    let mut counted = BTreeSet::new();
+    for part in ["submission", "submission-http", "scheduler", "supervisor", "agent-payment"] {
+        let lines = lines(part).await;
+        assert!(!lines.is_empty(), "{part} logged nothing");
+        for line in &lines {
+            assert!(!line.contains(PAYLOAD) && !line.contains(SECRET), "{part}: {line}");
+        }
+        let metrics = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        counted.extend(metrics.filter(|line| line["_aws"].is_object()).flat_map(|line| {
+            assert_eq!(line["deployment"], NAME, "{line}");
+            let metrics = line["_aws"]["CloudWatchMetrics"][0]["Metrics"].as_array().cloned();
+            let names = metrics.into_iter().flatten();
+            names.filter_map(|metric| metric["Name"].as_str().map(str::to_owned)).collect::<Vec<_>>()
+        }));
+    }
+    for metric in ["steward_tasks_ended_total", "steward_sweeps_total", "steward_attempts_started_total"] {
+        assert!(counted.contains(metric), "{metric} is not among {counted:?}");
+    }
+    drop(stack);
+}
+
+async fn lines(part: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut body = json!({ "logGroupName": format!("/aws/lambda/{NAME}/{part}") });
+    loop {
+        let (status, answer) = call(&root(), "logs", "Logs_20140328.FilterLogEvents", &body).await;
+        assert_eq!(status, 200, "{answer}");
+        let events = answer["events"].as_array().cloned().unwrap_or_default();
+        lines.extend(events.iter().filter_map(|event| event["message"].as_str().map(str::to_owned)));
+        match answer.get("nextToken").filter(|token| token.is_string()) {
+            Some(token) => body["nextToken"] = token.clone(),
+            None => return lines,
+        }
+    }
+}
+
+pub(super) async fn a_task_is_one_trace(stack: Arc<Stack>) {
+    let id = Shipped::Order.scenario().task_id(0);
+    let whole = async || {
+        let spans = stack.spans.of(&id);
+        let (traces, services): (BTreeSet<_>, BTreeSet<_>) = spans.into_iter().unzip();
+        let seen = |name: &str| services.iter().any(|service| service.ends_with(name));
+        let all = ["submission", "scheduler", "agent-inventory"].into_iter().all(seen);
+        all.then_some(traces)
+    };
+    assert_eq!(wait_for("spans", whole).await.len(), 1, "all of a task's spans are one trace");
+}
+
+/// An OpenTelemetry collector that keeps of each span the task, the trace and the service.
+pub(super) struct Collector {
+    pub(super) url: String,
+    spans: Arc<Mutex<BTreeMap<String, BTreeSet<(String, String)>>>>,
+}
+
+impl Collector {
+    pub(super) async fn start() -> Self {
+        let spans: Arc<Mutex<BTreeMap<_, BTreeSet<_>>>> = Arc::default();
+        let kept = spans.clone();
+        let keep = async move |body: Bytes| {
+            let request = ExportTraceServiceRequest::decode(body).unwrap();
+            for (task, span) in request.resource_spans.into_iter().flat_map(read) {
+                kept.lock().unwrap().entry(task).or_default().insert(span);
+            }
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let router = Router::new().route("/v1/traces", post(move |body| keep.clone()(body)));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Self { url, spans }
+    }
+
+    /// Trace and service of each span of a task.
+    fn of(&self, task: &str) -> BTreeSet<(String, String)> {
+        self.spans.lock().unwrap().get(task).cloned().unwrap_or_default()
+    }
+}
+
+/// Task, trace and service of each span.
+fn read(spans: opentelemetry_proto::tonic::trace::v1::ResourceSpans) -> Vec<(String, (String, String))> {
+    let service = text(spans.resource.unwrap().attributes, "service.name").unwrap();
+    let spans = spans.scope_spans.into_iter().flat_map(|scope| scope.spans);
+    let of_task = spans.filter_map(|span| {
+        let trace = span.trace_id.iter().map(|byte| format!("{byte:02x}")).collect();
+        Some((text(span.attributes, "task_id")?, (trace, service.clone())))
+    });
+    of_task.collect()
+}
+
+fn text(attributes: Vec<KeyValue>, key: &str) -> Option<String> {
+    let pair = attributes.into_iter().find(|pair| pair.key == key)?;
+    match pair.value?.value? {
+        Any::StringValue(text) => Some(text),
+        _ => None,
+    }
+}

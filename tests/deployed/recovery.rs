@@ -1,0 +1,34 @@
+//! An agent is killed with a call in hand. Its queue would give the request out again in twelve minutes;
+//! the supervisor, on its schedule, sees in one that complete-by has passed.
+
+use std::sync::Arc;
+
+use steward_core::{ports::StateStore, task::ProcessState};
+use steward_local::{
+    scenario::Shipped,
+    services::{Fault, Service},
+};
+
+use super::{emulator::wait_for, functions::processes, stack::Stack};
+
+pub(super) async fn killed_agent_is_made_good_by_the_supervisor(stack: Arc<Stack>) {
+    // The first call hangs, so there is time to kill who made it.
+    let id = stack.order_with("killed", "charge", |fault| fault == Fault::Hang);
+    let scenario = Shipped::Order.scenario();
+    stack.submit(&id, scenario.name(), &scenario.input(0)).await;
+    let charging = async || {
+        let task = stack.task(&id).await?;
+        task.steps.contains_key("charge").then_some(())
+    };
+    wait_for("the charge", charging).await;
+    let agents = async || Some(processes(&stack.name_of("agent-payment"))).filter(|found| !found.is_empty());
+    for process in wait_for("an agent", agents).await {
+        process.kill();
+    }
+    let task = stack.ended(&id).await;
+    assert_eq!(task.process_state, ProcessState::Processed);
+    assert!(task.failure_count > 0, "nobody noticed");
+    let ledger = stack.services.ledger();
+    assert_eq!(ledger.effects(Service::Payment, &id), 1);
+    assert!(stack.store().load(&task.task_id).await.unwrap().is_some());
+}

@@ -1,0 +1,145 @@
+//! What each role may do, tried out with the functions' own credentials: every operation that Steward
+//! uses, and some that it does not, on everything of the stack. A policy that is loosened or tightened
+//! by one action or one resource is found.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use aws_credential_types::Credentials;
+use futures_util::{StreamExt, stream};
+use serde_json::{Value, json};
+
+use super::{emulator::{call, endpoint}, functions::processes, stack::Stack};
+
+const TABLE_OPERATIONS: [&str; 7] =
+    ["GetItem", "BatchGetItem", "PutItem", "UpdateItem", "DeleteItem", "Query", "Scan"];
+
+const QUEUE_OPERATIONS: [&str; 5] =
+    ["SendMessage", "ReceiveMessage", "DeleteMessage", "GetQueueAttributes", "PurgeQueue"];
+
+const QUEUES: [&str; 7] = [
+    "submissions", "scheduler", "rejected", "agent-payment", "agent-shipping",
+    "agent-payment-dead-letters", "submissions-dead-letters",
+];
+
+/// Every function with all that it may do.
+const MAY: [(&str, &[&str]); 5] = [
+    (
+        "submission",
+        &[
+            "PutItem tasks", "PutItem documents", "GetItem documents", "GetItem workflows",
+            "Query workflows", "SendMessage scheduler", "SendMessage rejected", "SendMessage client",
+            "PutEvents", "ReceiveMessage submissions", "DeleteMessage submissions",
+            "GetQueueAttributes submissions",
+        ],
+    ),
+    (
+        "submission-http",
+        &[
+            "GetItem tasks", "PutItem tasks", "GetItem documents", "PutItem documents",
+            "GetItem workflows", "Query workflows", "SendMessage scheduler", "SendMessage client",
+        ],
+    ),
+    (
+        "scheduler",
+        &[
+            "GetItem tasks", "PutItem tasks", "GetItem documents", "BatchGetItem documents",
+            "PutItem documents", "GetItem workflows", "SendMessage agent-payment",
+            "SendMessage agent-shipping", "SendMessage submissions", "SendMessage scheduler",
+            "SendMessage client", "PutEvents", "ReceiveMessage scheduler", "DeleteMessage scheduler",
+            "GetQueueAttributes scheduler",
+        ],
+    ),
+    (
+        "agent-payment",
+        &[
+            "GetItem documents", "PutItem documents", "SendMessage scheduler", "PutEvents",
+            "GetSecretValue own", "ReceiveMessage agent-payment", "DeleteMessage agent-payment",
+            "GetQueueAttributes agent-payment",
+        ],
+    ),
+    (
+        "supervisor",
+        &[
+            "Query due", "GetItem tasks", "PutItem tasks", "PutItem documents", "Query documents",
+            "GetItem workflows", "SendMessage scheduler", "SendMessage client", "PutEvents",
+            "GetQueueAttributes agent-payment-dead-letters", "GetQueueAttributes submissions-dead-letters",
+        ],
+    ),
+];
+
+pub(super) async fn each_role_may_do_what_it_must_and_no_more(stack: Arc<Stack>) {
+    let probes = probes(&stack);
+    let mut wrong = Vec::new();
+    for (function, may) in MAY {
+        let process = processes(&stack.name_of(function)).pop();
+        let who = process.unwrap_or_else(|| panic!("{function} never ran")).credentials();
+        let tried: BTreeSet<_> = allowed(&who, &probes).await;
+        let may: BTreeSet<_> = may.iter().map(|what| (*what).to_owned()).collect();
+        wrong.extend(tried.difference(&may).map(|what| format!("{function} may {what}")));
+        wrong.extend(may.difference(&tried).map(|what| format!("{function} may not {what}")));
+    }
+    assert_eq!(wrong, [] as [String; 0]);
+}
+
+/// An operation on a resource, and how it is asked for: incompletely, so that nothing comes of it. Whether
+/// it is allowed is decided first.
+struct Probe {
+    what: String,
+    service: &'static str,
+    target: String,
+    body: Value,
+}
+
+fn probes(stack: &Stack) -> Vec<Probe> {
+    let mut probes = Vec::new();
+    for (table, variable) in [
+        ("tasks", "STEWARD_TASKS_TABLE"),
+        ("documents", "STEWARD_DOCUMENTS_TABLE"),
+        ("workflows", "STEWARD_WORKFLOWS_TABLE"),
+    ] {
+        let name = stack.variable(variable);
+        let bodies = TABLE_OPERATIONS.map(|operation| match operation {
+            "BatchGetItem" => (operation, json!({ "RequestItems": { name: {} } })),
+            _ => (operation, json!({ "TableName": name })),
+        });
+        probes.extend(bodies.map(|(operation, body)| {
+            let target = format!("DynamoDB_20120810.{operation}");
+            Probe { what: format!("{operation} {table}"), service: "dynamodb", target, body }
+        }));
+    }
+    let index = json!({ "TableName": stack.variable("STEWARD_TASKS_TABLE"), "IndexName": "due" });
+    probes.push(probe("Query due", "dynamodb", "DynamoDB_20120810.Query", index));
+    let names = QUEUES.map(|queue| (queue, stack.name_of(queue)));
+    for (queue, name) in names.into_iter().chain([("client", "client-e2e".to_owned())]) {
+        let url = format!("{}/000000000000/{name}", endpoint());
+        probes.extend(QUEUE_OPERATIONS.map(|operation| {
+            let (what, target) = (format!("{operation} {queue}"), format!("AmazonSQS.{operation}"));
+            probe(&what, "sqs", &target, json!({ "QueueUrl": url }))
+        }));
+    }
+    for (secret, arn) in [("own", &stack.secret), ("foreign", &stack.foreign_secret)] {
+        let (what, target) = (format!("GetSecretValue {secret}"), "secretsmanager.GetSecretValue");
+        probes.push(probe(&what, "secretsmanager", target, json!({ "SecretId": arn })));
+    }
+    let entry = json!({ "EventBusName": stack.variable("STEWARD_EVENT_BUS"), "Source": "e2e",
+        "DetailType": "Probe", "Detail": "{}" });
+    probes.push(probe("PutEvents", "events", "AWSEvents.PutEvents", json!({ "Entries": [entry] })));
+    probes
+}
+
+fn probe(what: &str, service: &'static str, target: &str, body: Value) -> Probe {
+    Probe { what: what.to_owned(), service, target: target.to_owned(), body }
+}
+
+/// What of it is not denied to `who`.
+async fn allowed(who: &Credentials, probes: &[Probe]) -> BTreeSet<String> {
+    let attempt = |probe: &'_ Probe| {
+        let (what, service, target) = (probe.what.clone(), probe.service, probe.target.clone());
+        let body = probe.body.clone();
+        async move {
+            let (_, answer) = call(who, service, &target, &body).await;
+            (!answer.to_string().contains("AccessDenied")).then_some(what)
+        }
+    };
+    stream::iter(probes).map(attempt).buffer_unordered(8).filter_map(std::future::ready).collect().await
+}
