@@ -1,24 +1,48 @@
-//! `template.yaml` against what the code and the local host say: the same tables, and every variable
-//! that a function reads. What emulators ignore (expiry, recovery, encryption, visibility) is held
-//! here too.
+//! `template.yaml` and what it nests, against what the code and the local host say: the same tables,
+//! every variable that a function reads, every metric that an alarm watches. What emulators ignore
+//! (expiry, recovery, encryption, visibility, architectures) is held here too.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use envconfig::Envconfig;
-use serde_json::Value;
+use serde_json::{Value, json};
 use steward_aws::Config;
+use steward_core::submission;
 use steward_local::{embedded::EmbeddedAws, resources};
 
+/// The functions of `template.yaml`; each agent has another, in a template of its own.
 const FUNCTIONS: [&str; 4] =
-    ["SubmissionFunction", "SchedulerFunction", "AgentFunction", "SupervisorFunction"];
+    ["SubmissionFunction", "SubmissionHttpFunction", "SchedulerFunction", "SupervisorFunction"];
+
+/// Tags are left out: `!Ref Shards` reads as `Shards`.
+fn parsed(text: &str) -> Value {
+    serde_saphyr::from_str(text).unwrap()
+}
 
 fn template() -> Value {
-    // Tags are left out: `!Ref Shards` reads as `Shards`.
-    serde_saphyr::from_str(include_str!("../template.yaml")).unwrap()
+    parsed(include_str!("../template.yaml"))
+}
+
+fn agent_template() -> Value {
+    parsed(include_str!("../infra/agent.yaml"))
+}
+
+fn example_agents() -> Value {
+    parsed(include_str!("../infra/example-agents.yaml"))
 }
 
 fn properties<'a>(template: &'a Value, resource: &str) -> &'a Value {
     &template["Resources"][resource]["Properties"]
+}
+
+/// The names and properties of all resources of a type.
+fn all<'a>(
+    template: &'a Value,
+    kind: &'a str,
+) -> impl Iterator<Item = (&'a String, &'a Value)> + use<'a> {
+    let resources = template["Resources"].as_object().unwrap().iter();
+    let wanted = resources.filter(move |(_, resource)| resource["Type"] == kind);
+    wanted.map(|(name, resource)| (name, &resource["Properties"]))
 }
 
 /// The variables of a function as the template sets them, with a value of the right kind.
@@ -46,20 +70,37 @@ fn variables(template: &Value, function: &str) -> HashMap<String, String> {
 fn every_function_gets_the_variables_that_it_reads() {
     let template = template();
     for function in FUNCTIONS {
-        Config::init_from_hashmap(&variables(&template, function)).unwrap();
+        let variables = variables(&template, function);
+        Config::init_from_hashmap(&variables).unwrap();
+        assert_eq!(variables["STEWARD_DEPLOYMENT"], "AWS::StackName", "{function}");
     }
-    let mut agent = variables(&template, "AgentFunction");
+    let mut agent = variables(&agent_template(), "AgentFunction");
+    assert_eq!(agent["STEWARD_DEPLOYMENT"], "Steward");
+    Config::init_from_hashmap(&agent).unwrap();
+    agent.insert("STEWARD_AGENT_NAME".to_owned(), "payment".to_owned());
     agent.insert("STEWARD_AGENT_BASE_URL".to_owned(), "https://pay.example".to_owned());
     agent::AgentConfig::init_from_hashmap(&agent).unwrap();
 }
 
 #[test]
+fn functions_are_for_arm_and_traced() {
+    let (template, agent) = (template(), agent_template());
+    for function in [&template["Globals"]["Function"], properties(&agent, "AgentFunction")] {
+        assert_eq!(function["Architectures"], json!(["arm64"]));
+        assert_eq!(function["Tracing"], "Active");
+    }
+    let functions = all(&template, "AWS::Serverless::Function").map(|(name, _)| name.as_str());
+    assert_eq!(functions.collect::<BTreeSet<_>>(), BTreeSet::from(FUNCTIONS));
+    let url = &properties(&template, "SubmissionHttpFunction")["FunctionUrlConfig"];
+    assert_eq!(url["AuthType"], "AWS_IAM");
+}
+
+#[test]
 fn every_queue_has_dead_letters_and_patience() {
-    let template = template();
-    for (function, queue) in [
-        ("SubmissionFunction", "SubmissionsQueue"),
-        ("SchedulerFunction", "SchedulerQueue"),
-        ("AgentFunction", "AgentQueue"),
+    for (template, function, queue) in [
+        (template(), "SubmissionFunction", "SubmissionsQueue"),
+        (template(), "SchedulerFunction", "SchedulerQueue"),
+        (agent_template(), "AgentFunction", "AgentQueue"),
     ] {
         let timeout = properties(&template, function)["Timeout"].as_u64().unwrap();
         let queue = properties(&template, queue);
@@ -70,25 +111,174 @@ fn every_queue_has_dead_letters_and_patience() {
             let source = &event["Properties"];
             assert_eq!(source["FunctionResponseTypes"][0], "ReportBatchItemFailures");
             assert_eq!(source["MaximumBatchingWindowInSeconds"], 0);
+            // Numbers, of a map: an emulator would pass a parameter on as text.
+            let at_once = &source["ScalingConfig"]["MaximumConcurrency"];
+            let sizes = template["Mappings"][at_once[0].as_str().unwrap()].as_object().unwrap();
+            assert_eq!(at_once[1], "Size");
+            for size in template["Parameters"]["Size"]["AllowedValues"].as_array().unwrap() {
+                let at_once = &sizes[size.as_str().unwrap()][at_once[2].as_str().unwrap()];
+                assert!((2..=1000).contains(&at_once.as_u64().unwrap()), "{function}");
+            }
         }
     }
 }
 
 #[test]
-fn the_rules_of_triggers_and_no_others_may_send_submissions() {
+fn every_queue_is_encrypted_and_refuses_plain_http() {
+    for template in [template(), agent_template()] {
+        let mut refusing = BTreeSet::new();
+        for (name, policy) in all(&template, "AWS::SQS::QueuePolicy") {
+            // A statement, or `!If [TlsOnly, statement, AWS::NoValue]`.
+            let statements = policy["PolicyDocument"]["Statement"].as_array().unwrap().iter();
+            let refusal = statements
+                .map(|statement| if statement.is_array() { &statement[1] } else { statement })
+                .find(|statement| statement["Effect"] == "Deny");
+            let refusal = refusal.unwrap_or_else(|| panic!("{name} refuses nothing"));
+            assert_eq!(refusal["Principal"], "*");
+            assert_eq!(refusal["Action"], "sqs:*");
+            assert_eq!(refusal["Condition"], json!({ "Bool": { "aws:SecureTransport": "false" } }));
+            for queue in policy["Queues"].as_array().unwrap() {
+                let queue = queue.as_str().unwrap();
+                let arns = refusal["Resource"].as_array().unwrap();
+                assert!(arns.contains(&json!(format!("{queue}.Arn"))), "{queue}");
+                refusing.insert(queue.to_owned());
+            }
+        }
+        for (name, queue) in all(&template, "AWS::SQS::Queue") {
+            assert_eq!(queue["SqsManagedSseEnabled"], true, "{name}");
+            assert!(refusing.contains(name), "{name}");
+        }
+        assert_eq!(template["Parameters"]["PlainHttp"]["Default"], "false");
+        assert_eq!(template["Conditions"]["TlsOnly"], json!(["PlainHttp", "false"]));
+    }
+}
+
+#[test]
+fn rules_of_triggers_and_schedules_and_no_others_may_send_submissions() {
     let template = template();
-    let policy = properties(&template, "TriggersMaySubmit");
+    let policy = properties(&template, "SubmissionsPolicy");
     let queues = ["SubmissionsQueue", "SubmissionsDeadLetters"];
-    assert_eq!(policy["Queues"], serde_json::json!(queues));
-    let statement = &policy["PolicyDocument"]["Statement"][0];
+    assert_eq!(policy["Queues"], json!(queues));
+    let statements = policy["PolicyDocument"]["Statement"].as_array().unwrap();
+    let allowed: Vec<_> = statements.iter().filter(|said| said["Effect"] == "Allow").collect();
+    assert_eq!(allowed.len(), 1);
+    let statement = allowed[0];
     assert_eq!(statement["Principal"]["Service"], "events.amazonaws.com");
-    assert_eq!(
-        statement["Resource"],
-        serde_json::json!(queues.map(|queue| format!("{queue}.Arn")))
-    );
-    let from = statement["Condition"]["ArnLike"]["aws:SourceArn"].as_str().unwrap();
-    let rules = format!(":rule/${{EventBus}}/{}*", steward_aws::rules::PREFIX);
-    assert!(from.ends_with(&rules), "{from}");
+    assert_eq!(statement["Resource"], json!(queues.map(|queue| format!("{queue}.Arn"))));
+    let schedules = parsed(include_str!("../infra/schedule.yaml"));
+    let schedule = properties(&schedules, "Rule")["Name"].as_str().unwrap();
+    let schedules = schedule.replace("${Steward}", "${AWS::StackName}").replace("${Name}", "*");
+    let rules = [format!("${{EventBus}}/{}*", steward_aws::rules::PREFIX), schedules];
+    let from = statement["Condition"]["ArnLike"]["aws:SourceArn"].as_array().unwrap();
+    assert_eq!(from.len(), rules.len());
+    for (from, rule) in from.iter().zip(rules) {
+        assert!(from.as_str().unwrap().ends_with(&format!(":rule/{rule}")), "{from}");
+    }
+}
+
+#[test]
+fn a_schedule_sends_a_submission_whose_id_is_that_of_the_firing() {
+    let template = parsed(include_str!("../infra/schedule.yaml"));
+    let rule = properties(&template, "Rule");
+    assert!(rule["EventBusName"].is_null(), "schedules fire on the default bus only");
+    let transformer = &rule["Targets"][0]["InputTransformer"];
+    // The time for which it was scheduled, not when it arrived: a repeated firing has the same.
+    assert_eq!(transformer["InputPathsMap"], json!({ "time": "$.time" }));
+    let text = transformer["InputTemplate"].as_str().unwrap();
+    let text = text
+        .replace("${Name}", "nightly-report")
+        .replace("${Workflow}", "report")
+        .replace("${Input}", template["Parameters"]["Input"]["Default"].as_str().unwrap())
+        .replace("<time>", "2026-11-20T03:00:00Z");
+    let submission = submission::parse(&text).unwrap();
+    assert_eq!(submission.task_id.as_str(), "nightly-report-2026-11-20T03:00:00Z");
+    assert_eq!(submission.workflow.as_str(), "report");
+    assert_eq!(submission.input, json!({}));
+}
+
+#[test]
+fn every_agent_of_the_shipped_workflows_is_nested_and_its_dead_letters_are_watched() {
+    let agents = example_agents();
+    let names = all(&agents, "AWS::Serverless::Application")
+        .map(|(_, agent)| agent["Parameters"]["Name"].as_str().unwrap().to_owned());
+    let mut said = BTreeSet::new();
+    for workflow in
+        [include_str!("../workflows/order.yaml"), include_str!("../workflows/drone-delivery.yaml")]
+    {
+        let steps = parsed(workflow)["steps"].as_object().unwrap().clone();
+        said.extend(steps.values().filter_map(|step| Some(step["agent"].as_str()?.to_owned())));
+    }
+    assert_eq!(names.collect::<BTreeSet<_>>(), said);
+
+    // Joined: a separator, and what it separates.
+    let watched = &agents["Outputs"]["DeadLetterQueueUrls"]["Value"][1];
+    for (name, agent) in all(&agents, "AWS::Serverless::Application") {
+        assert_eq!(agent["Location"], "agent.yaml");
+        let output = json!(format!("{name}.Outputs.DeadLetterQueueUrl"));
+        assert!(watched.as_array().unwrap().contains(&output), "{name}");
+        let url = format!("${{ServicesUrl}}/{}", agent["Parameters"]["Name"].as_str().unwrap());
+        assert_eq!(agent["Parameters"]["BaseUrl"], json!(url));
+    }
+    let template = template();
+    let supervisor = variables(&template, "SupervisorFunction");
+    let watched = &supervisor["STEWARD_DEAD_LETTER_QUEUES"];
+    let own = all(&template, "AWS::SQS::Queue").filter(|(name, _)| name.ends_with("DeadLetters"));
+    for queue in
+        own.map(|(name, _)| name.as_str()).chain(["ExampleAgents.Outputs.DeadLetterQueueUrls"])
+    {
+        assert!(watched.contains(queue), "{queue}");
+    }
+}
+
+#[test]
+fn every_alarm_watches_a_metric_that_is_counted_and_says_what_to_do() {
+    let metrics = include_str!("../crates/core/src/metrics.rs");
+    let operations = include_str!("../docs/operations.md");
+    let mut watched = BTreeSet::new();
+    for template in [parsed(include_str!("../infra/operations.yaml")), agent_template()] {
+        for (name, alarm) in all(&template, "AWS::CloudWatch::Alarm") {
+            let metric = alarm["MetricName"].as_str().unwrap();
+            if alarm["Namespace"] == "Steward" {
+                assert!(metrics.contains(&format!("= \"{metric}\";")), "{name}: {metric}");
+                let deployment = json!({ "Name": "deployment", "Value": "Steward" });
+                assert_eq!(alarm["Dimensions"][0], deployment, "{name}");
+            }
+            watched.insert(metric.to_owned());
+            let (_, section) =
+                alarm["AlarmDescription"].as_str().unwrap().split_once("#alarm-").unwrap();
+            let heading = format!("\n### Alarm: {}\n", section.replace('-', " "));
+            assert!(operations.contains(&heading), "{name}: {heading}");
+            assert_eq!(alarm["AlarmActions"].as_array().unwrap().len(), 1, "{name}");
+        }
+        for (name, dashboard) in all(&template, "AWS::CloudWatch::Dashboard") {
+            let body = dashboard["DashboardBody"].as_str().unwrap();
+            let body: Value = serde_json::from_str(body).unwrap();
+            for metric in body["widgets"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .flat_map(|widget| widget["properties"]["metrics"].as_array().unwrap())
+            {
+                let counted = |metric: &str| metrics.contains(&format!("= \"{metric}\";"));
+                let known = metric[0] != "Steward" || counted(metric[1].as_str().unwrap());
+                assert!(known, "{name}: {metric}");
+            }
+        }
+    }
+    let must = ["steward_tasks_ended_total", "steward_undos_failed_total", "steward_sweeps_total"];
+    for metric in must.into_iter().chain(["ApproximateAgeOfOldestMessage", "Throttles", "Errors"]) {
+        assert!(watched.contains(metric), "{metric}");
+    }
+}
+
+#[test]
+fn a_silent_supervisor_is_an_alarm_although_there_is_no_data() {
+    let template = parsed(include_str!("../infra/operations.yaml"));
+    let alarm = properties(&template, "SupervisorSilent");
+    assert_eq!(alarm["MetricName"], "steward_sweeps_total");
+    assert_eq!(alarm["TreatMissingData"], "breaching");
+    let seconds = alarm["Period"].as_u64().unwrap() * alarm["EvaluationPeriods"].as_u64().unwrap();
+    assert_eq!(seconds, 300);
 }
 
 #[tokio::test]
@@ -118,6 +308,7 @@ async fn the_tables_are_those_of_the_local_host() {
         assert_eq!(said["SSESpecification"]["SSEEnabled"], true);
         let expires = table != resources::WORKFLOWS_TABLE;
         assert_eq!(said["TimeToLiveSpecification"]["Enabled"].as_bool(), expires.then_some(true));
+        assert_eq!(template["Resources"][resource]["DeletionPolicy"], "Retain");
     }
 }
 
