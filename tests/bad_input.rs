@@ -511,8 +511,11 @@ async fn post(tasks: &str, text: impl ToString) -> reqwest::Response {
 async fn assert_problem(answer: reqwest::Response, status: u16, title: &str, detail: &str) {
     assert_eq!(answer.headers()[CONTENT_TYPE], "application/problem+json");
     assert_eq!(answer.status().as_u16(), status);
-    let expected =
-        json!({ "type": "about:blank", "title": title, "status": status, "detail": detail });
+    let kind = match answer.status().canonical_reason() {
+        Some(reason) if reason == title => "about:blank".to_owned(),
+        _ => format!("urn:steward:{}", title.to_lowercase().replace(' ', "-")),
+    };
+    let expected = json!({ "type": kind, "title": title, "status": status, "detail": detail });
     assert_eq!(answer.text().await.unwrap(), expected.to_string());
 }
 
@@ -550,7 +553,7 @@ async fn over_http_the_refused_hears_why_and_nothing_is_kept_or_alerted() {
             reason if reason.starts_with("input.amount") => (400, "Invalid input"),
             reason if reason.starts_with("reply_to") => (400, "Reply queue not allowed"),
             reason if reason.starts_with("task `taken`") => (409, "Task id taken"),
-            _ => (400, "Submission too large"),
+            _ => (413, "Submission too large"),
         };
         assert_problem(post(&tasks, &bad.text).await, status, title, &bad.reason).await;
     }
@@ -574,6 +577,9 @@ async fn over_http_a_task_is_asked_for_by_its_id() {
     let detail = "task id `a/b` is not valid: a letter or digit, then letters, digits, `-`, `_`, `.` and `:`, \
                   at most 128 characters";
     assert_problem(ask("a%2Fb").await.unwrap(), 400, "Malformed task id", detail).await;
+    let wrong = Client::new().delete(&tasks).send().await.unwrap();
+    let detail = "DELETE is not for this address";
+    assert_problem(wrong, 405, "Method Not Allowed", detail).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -581,10 +587,10 @@ async fn over_http_a_body_that_no_submission_can_have_is_not_taken_in() {
     let (_host, tasks) = host().await;
     let answer = post(&tasks, " ".repeat(limits::MESSAGE_BYTES_MAX)).await;
     let reason = "a submission of 256000 bytes; the limit is 131072";
-    assert_problem(answer, 400, "Submission too large", reason).await;
+    assert_problem(answer, 413, "Submission too large", reason).await;
     let answer = post(&tasks, " ".repeat(limits::MESSAGE_BYTES_MAX + 1)).await;
-    let detail = "Failed to buffer the request body: length limit exceeded";
-    assert_problem(answer, 413, "Body not read", detail).await;
+    let reason = "a submission of more than 256000 bytes; the limit is 131072";
+    assert_problem(answer, 413, "Submission too large", reason).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -592,7 +598,7 @@ async fn over_http_what_the_state_store_cannot_do_may_be_asked_again() {
     let (host, tasks) = host().await;
     drop_tasks_table(&host.aws.sdk_config()).await;
     let detail = "the state store did not answer; the same request again is safe";
-    assert_problem(post(&tasks, order_of("good")).await, 503, "Unavailable", detail).await;
+    assert_problem(post(&tasks, order_of("good")).await, 503, "Service Unavailable", detail).await;
     let task = Client::new().get(format!("{tasks}/good")).send().await.unwrap();
-    assert_problem(task, 503, "Unavailable", detail).await;
+    assert_problem(task, 503, "Service Unavailable", detail).await;
 }

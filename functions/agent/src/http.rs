@@ -3,22 +3,24 @@
 use std::{
     collections::BTreeMap,
     str::FromStr,
+    sync::{Arc, PoisonError, RwLock},
     time::{Duration, SystemTime},
 };
 
 use reqwest::{
     Client, Response, StatusCode, Url,
-    header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER},
+    header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue, RETRY_AFTER},
 };
 use serde_json::Value;
 use steward_agent::{Fault, RemoteService};
 use steward_core::{limits, messages::StepRequest, workflow::Method};
 
-/// A service that speaks HTTP and JSON.
+/// A service that speaks HTTP and JSON. Its clones share the headers.
 #[derive(Debug, Clone)]
 pub struct HttpService {
     client: Client,
     base_url: BaseUrl,
+    headers: Arc<RwLock<Headers>>,
 }
 
 /// The URL that the paths of requests are put after.
@@ -88,6 +90,15 @@ impl FromStr for Headers {
     }
 }
 
+impl Headers {
+    /// These, with the others added; of two with one name, the other stays.
+    #[must_use]
+    pub fn overlaid(mut self, others: Self) -> Self {
+        self.0.extend(others.0);
+        self
+    }
+}
+
 impl HttpService {
     /// A client for `base_url`; one call may take `call_timeout`, after which it is tried again.
     ///
@@ -99,11 +110,33 @@ impl HttpService {
         call_timeout: Duration,
     ) -> reqwest::Result<Self> {
         let client = Client::builder()
-            .default_headers(headers.0)
             .timeout(call_timeout)
             .redirect(reqwest::redirect::Policy::none())
             .build()?;
-        Ok(Self { client, base_url })
+        Ok(Self { client, base_url, headers: Arc::new(RwLock::new(headers)) })
+    }
+
+    /// Replaces the headers of every call that is yet to come.
+    pub fn set_headers(&self, headers: Headers) {
+        *self.headers.write().unwrap_or_else(PoisonError::into_inner) = headers;
+    }
+
+    /// The headers of one call: where a configured one has the same name, Steward's own stays.
+    fn headers(
+        &self,
+        request: &StepRequest,
+        traceparent: Option<&str>,
+    ) -> Result<HeaderMap, InvalidHeaderValue> {
+        let configured = self.headers.read().unwrap_or_else(PoisonError::into_inner);
+        let mut headers = configured.0.clone();
+        headers.insert("idempotency-key", HeaderValue::from_str(&request.idempotency_key)?);
+        if let Some(traceparent) = traceparent {
+            headers.insert("traceparent", HeaderValue::from_str(traceparent)?);
+        }
+        if request.body.is_some() {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        Ok(headers)
     }
 }
 
@@ -121,13 +154,12 @@ impl RemoteService for HttpService {
             return Err(permanent("the request's path does not start with `/`"));
         }
         let url = format!("{}{}", self.base_url.0, request.path);
-        let mut call =
-            self.client.request(method, url).header("idempotency-key", &request.idempotency_key);
-        if let Some(traceparent) = traceparent {
-            call = call.header("traceparent", traceparent);
-        }
+        let headers = self
+            .headers(request, traceparent)
+            .map_err(|_| permanent("the request cannot be built"))?;
+        let mut call = self.client.request(method, url).headers(headers);
         if let Some(body) = &request.body {
-            call = call.header(CONTENT_TYPE, "application/json").body(body.to_string());
+            call = call.body(body.to_string());
         }
         match call.send().await {
             Ok(response) => answer(response).await,

@@ -25,6 +25,7 @@ use steward_core::{
 };
 
 pub mod http;
+pub mod secret;
 
 /// How long an answer waits for others to share its request to SQS.
 const LINGER: Duration = Duration::from_millis(20);
@@ -47,6 +48,10 @@ pub struct AgentConfig {
     /// Headers of every call, as a JSON object; may hold secrets.
     #[envconfig(from = "STEWARD_AGENT_HEADERS", default = "{}")]
     pub headers: http::Headers,
+    /// A secret in AWS Secrets Manager whose text is a JSON object of headers, added to every call
+    /// over those above. Empty: none.
+    #[envconfig(from = "STEWARD_AGENT_SECRET_ARN", default = "")]
+    pub secret_arn: String,
     /// How long one call may take before it is tried again, as `30s`.
     #[envconfig(from = "STEWARD_AGENT_CALL_TIMEOUT", default = "30s")]
     pub call_timeout: HumanDuration,

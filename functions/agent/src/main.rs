@@ -1,9 +1,10 @@
 //! The agent's Lambda function.
 
-use agent::{Agent, AgentConfig, handle, http::HttpService};
+use agent::{Agent, AgentConfig, handle, http::HttpService, secret::Secret};
 use aws_lambda_events::sqs::SqsEvent;
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
 use steward_aws::{AwsPorts, Config, function, telemetry};
+use steward_core::ports::{Clock, Ports};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -13,10 +14,18 @@ async fn main() -> Result<(), Error> {
     let breaker = agent.breaker();
     let sdk = function::sdk_config();
     let ports = &AwsPorts::new(&sdk, &config, "agent");
-    let service = HttpService::new(agent.base_url, agent.headers, agent.call_timeout.0)?;
+    let service = HttpService::new(agent.base_url, agent.headers.clone(), agent.call_timeout.0)?;
+    let now = ports.clock().now();
+    let secret = Secret::configured(&sdk, agent.secret_arn, agent.headers, &service, now);
+    let secret = &secret.await.inspect_err(|error| {
+        tracing::error!(%error, "the function cannot start");
+    })?;
     let agent = &Agent::new(agent.name, service, breaker);
     run(service_fn(|event: LambdaEvent<SqsEvent>| async move {
         let deadline = function::deadline(&event.context);
+        if let Some(secret) = secret {
+            secret.refresh(ports.clock().now()).await;
+        }
         Ok::<_, Error>(handle(ports, agent, event.payload, deadline).await)
     }))
     .await

@@ -184,7 +184,9 @@ async fn what_is_refused_is_permanent_with_its_title_and_no_more() {
     });
     for (status, reason) in [
         (400, "HTTP 400 Bad Request: Card declined"),
+        (401, "HTTP 401 Unauthorized: Card declined"),
         (402, "HTTP 402 Payment Required: Card declined"),
+        (403, "HTTP 403 Forbidden: Card declined"),
         (404, "HTTP 404 Not Found: Card declined"),
         (409, "HTTP 409 Conflict: Card declined"),
         (422, "HTTP 422 Unprocessable Entity: Card declined"),

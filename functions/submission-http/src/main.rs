@@ -1,0 +1,15 @@
+//! The Lambda function behind a function URL: single submissions, and a task's status.
+
+use std::sync::Arc;
+
+use lambda_http::{Error, run};
+use steward_aws::{AwsPorts, Config, function, telemetry};
+use submission::http::service;
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    telemetry::init();
+    let config: Config = function::configuration()?;
+    let ports = AwsPorts::new(&function::sdk_config(), &config, "submission-http");
+    run(service(Arc::new(ports), Arc::new(config.reply_queues))).await
+}
