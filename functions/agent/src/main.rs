@@ -17,7 +17,8 @@ async fn main() -> Result<(), Error> {
     let agent = &Agent::new(agent.name, service, breaker);
     run(service_fn(|event: LambdaEvent<SqsEvent>| async move {
         let deadline = function::deadline(&event.context);
-        Ok::<_, Error>(handle(ports, agent, event.payload, deadline).await)
+        let answer = handle(ports, agent, event.payload, deadline);
+        Ok::<_, Error>(telemetry::observed(answer).await)
     }))
     .await
 }

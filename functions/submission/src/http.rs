@@ -22,15 +22,19 @@ use steward_core::{
     names::TaskId,
     ports::{PortError, Ports, StateStore, chain},
     submission::{Refusal, ReplyQueues},
+    trace::{Span, SpanKind},
     view::{TaskView, result_of},
 };
 
-use crate::receive;
+use crate::{SPAN, receive};
+
+/// Where submissions are posted.
+const TASKS: &str = "/tasks";
 
 /// The routes, over these ports.
 pub fn routes<P: Ports + 'static>(ports: Arc<P>, reply_queues: Arc<ReplyQueues>) -> Router {
     Router::new()
-        .route("/tasks", post(submit::<P>))
+        .route(TASKS, post(submit::<P>))
         .route("/tasks/{id}", get(status::<P>))
         .layer(DefaultBodyLimit::max(limits::MESSAGE_BYTES_MAX))
         .with_state((ports, reply_queues))
@@ -54,8 +58,11 @@ async fn submit<P: Ports>(
         return problem(StatusCode::BAD_REQUEST, "Malformed submission", detail);
     };
     let traceparent = headers.get("traceparent").and_then(|value| value.to_str().ok());
-    let receipt = match receive(&*ports, &reply_queues, text, traceparent.map(str::to_owned)).await
-    {
+    let mut span = Span::begin(SPAN, SpanKind::Server, traceparent);
+    span.set("http.request.method", "POST");
+    span.set("http.route", TASKS);
+    let traceparent = traceparent.map(str::to_owned);
+    let receipt = match receive(&*ports, &reply_queues, text, traceparent, span).await {
         Ok(receipt) => receipt,
         Err(error) => return unavailable(&error),
     };
