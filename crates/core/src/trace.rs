@@ -111,6 +111,9 @@ impl Drop for Span {
 
 impl Tracing {
     fn context(&self, traceparent: Option<&str>) -> Context {
+        // The library takes shorter ids too; whoever gets them from us need not.
+        let has_fields = |text: &&str| text.split('-').map(str::len).take(4).eq([2, 32, 16, 2]);
+        let traceparent = traceparent.filter(has_fields);
         let carrier = traceparent.map(|text| (TRACEPARENT.to_owned(), text.to_owned()));
         let carrier: HashMap<_, _> = carrier.into_iter().collect();
         self.propagator.extract_with_context(&Context::new(), &carrier)

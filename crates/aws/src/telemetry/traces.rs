@@ -116,3 +116,39 @@ impl SpanProcessor for Ended {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{net::TcpListener, time::Instant};
+
+    use steward_core::trace::{Span, SpanKind};
+
+    use crate::telemetry::observed;
+
+    #[tokio::test]
+    async fn a_collector_that_is_dead_or_mute_delays_the_answer_and_does_no_more() {
+        assert_eq!(Span::begin("off", SpanKind::Internal, None).traceparent(), None);
+        send().await;
+        // Connections are taken in by the system, and nobody ever reads from them.
+        let mute = TcpListener::bind("127.0.0.1:0").unwrap();
+        start(&format!("http://{}", mute.local_addr().unwrap()), "shop", "f").unwrap();
+        let invocation = async {
+            Span::begin("on", SpanKind::Internal, None).end("done");
+            7
+        };
+        let begun = Instant::now();
+        assert_eq!(observed(invocation).await, 7);
+        assert!((SEND_WITHIN..4 * SEND_WITHIN).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+        assert!(OUTBOX.get().unwrap().ended.lock().is_empty(), "kept for ever");
+
+        drop(mute);
+        let begun = Instant::now();
+        for _ in 0..=SPANS_MAX {
+            Span::begin("on", SpanKind::Internal, None).end("done");
+        }
+        assert_eq!(OUTBOX.get().unwrap().ended.lock().len(), SPANS_MAX);
+        observed(async {}).await;
+        assert!(begun.elapsed() < SEND_WITHIN, "refused, and still waited: {:?}", begun.elapsed());
+    }
+}
