@@ -24,6 +24,7 @@ fn deliveries(event: &Event) -> Vec<Delivery> {
         task_id: id.parse().unwrap(),
         event: event.clone(),
         redelivered: false,
+        traceparent: None,
     };
     ids().into_iter().map(delivery).collect()
 }

@@ -29,6 +29,7 @@ use crate::{
         Clock, Definitions, DocumentKey, Kept, PortError, Ports, Put, Saved, StateStore, chain,
     },
     task::{ProcessState, Task},
+    trace::{self, Span},
     transition::{Context, Documents, Event, Transition, Wanted, transition},
     workflow::Workflow,
 };
@@ -45,6 +46,8 @@ pub struct Delivery {
     pub event: Event,
     /// Whether the queue delivered it before.
     pub redelivered: bool,
+    /// The W3C `traceparent` that it came with.
+    pub traceparent: Option<String>,
 }
 
 /// Why a delivery is not done.
@@ -188,16 +191,17 @@ async fn decide_group<P: Ports>(
     let workflow =
         workflow.ok_or_else(|| missing(format!("workflow `{name}` in version {version}")))?;
     let mut group = group.to_vec();
+    let spans: Vec<_> = group.iter().map(|delivery| trace::decision(delivery, &task)).collect();
     for _ in 0..limits::CONFLICTS_MAX {
-        let fold = fold(ports, &workflow, &task, &group).await.map_err(port)?;
+        let fold = fold(ports, &workflow, &task, &group, &spans).await.map_err(port)?;
         if fold.task.revision == task.revision {
-            return Ok(Decided { results: fold.results, sends: fold.sends });
+            return Ok(fold.decided(spans));
         }
         match write(ports, &fold).await.map_err(port)? {
             Written::Saved => {
                 fold.lines.iter().for_each(Line::log);
                 metrics::saved(&task, &fold.task);
-                return Ok(Decided { results: fold.results, sends: fold.sends });
+                return Ok(fold.decided(spans));
             }
             Written::Conflict(now) => {
                 metrics::conflict();
@@ -220,7 +224,18 @@ struct Fold {
     documents: Vec<crate::ports::Document>,
     sends: Vec<Send>,
     results: Vec<Result<(), DriveError>>,
+    /// What became of each event, in a word.
+    outcomes: Vec<&'static str>,
     lines: Vec<Line>,
+}
+
+impl Fold {
+    fn decided(self, spans: Vec<Span>) -> Decided {
+        for ((span, outcome), result) in spans.into_iter().zip(self.outcomes).zip(&self.results) {
+            if result.is_ok() { span.end(outcome) } else { span.fail(outcome) }
+        }
+        Decided { results: self.results, sends: self.sends }
+    }
 }
 
 async fn fold<P: Ports>(
@@ -228,6 +243,7 @@ async fn fold<P: Ports>(
     workflow: &Workflow,
     task: &Task,
     group: &[Delivery],
+    spans: &[Span],
 ) -> Result<Fold, PortError> {
     let mut at_hand = Documents::new();
     let mut fold = Fold {
@@ -235,9 +251,10 @@ async fn fold<P: Ports>(
         documents: Vec::new(),
         sends: Vec::new(),
         results: Vec::new(),
+        outcomes: Vec::new(),
         lines: Vec::new(),
     };
-    for Delivery { task_id, event, redelivered } in group {
+    for (Delivery { task_id, event, redelivered, .. }, span) in group.iter().zip(spans) {
         let context = Context {
             now: ports.clock().now(),
             actor: ports.instance(),
@@ -251,7 +268,7 @@ async fn fold<P: Ports>(
                 Err(Wanted(keys)) => fetch(ports, task_id, keys, &mut at_hand).await?,
             }
         };
-        let (effects, result) = match decided {
+        let (effects, result, outcome) = match decided {
             Transition::Apply { task: mut next, documents, effects } => {
                 next.revision = task.revision + 1;
                 next.saved_by = Some(ports.instance().to_owned());
@@ -259,23 +276,25 @@ async fn fold<P: Ports>(
                 at_hand.extend(documents.iter().map(|made| (made.key.clone(), made.body.clone())));
                 fold.documents.extend(documents);
                 fold.task = *next;
-                (effects, Ok(()))
+                (effects, Ok(()), "applied")
             }
             Transition::Ignore { reason, effects } => {
                 metrics::ignored(reason);
                 let (event, resent) = (event.name(), effects.len());
                 tracing::debug!(%task_id, event, ?reason, resent, "event ignored");
-                (effects, Ok(()))
+                (effects, Ok(()), "ignored")
             }
             Transition::Illegal(reason) => {
-                (Vec::new(), Err(DriveError::Illegal { task_id: task_id.clone(), reason }))
+                let illegal = DriveError::Illegal { task_id: task_id.clone(), reason };
+                (Vec::new(), Err(illegal), "illegal")
             }
         };
-        let traceparent = &fold.task.traceparent;
+        let traceparent = span.traceparent().or_else(|| fold.task.traceparent.clone());
         fold.sends.extend(
             effects.into_iter().map(|effect| Send { effect, traceparent: traceparent.clone() }),
         );
         fold.results.push(result);
+        fold.outcomes.push(outcome);
     }
     Ok(fold)
 }
@@ -365,7 +384,8 @@ fn adopt(delivery: &mut Delivery, key: &DocumentKey, body: &serde_json::Value) {
 async fn confirm_alerts<P: Ports>(ports: &P, alerted: BTreeMap<TaskId, Timestamp>) {
     let confirmed = stream::iter(alerted).map(|(task_id, ended_at)| async move {
         let event = Event::AlertSent { ended_at };
-        let delivery = Delivery { task_id: task_id.clone(), event, redelivered: false };
+        let task = task_id.clone();
+        let delivery = Delivery { task_id: task, event, redelivered: false, traceparent: None };
         if let Err(error) = decide_group(ports, &task_id, &[delivery]).await {
             tracing::warn!(error = chain(&error), "alert sent, but not recorded as sent");
         }

@@ -38,6 +38,7 @@ pub mod submission;
 pub mod task;
 mod tell;
 pub mod template;
+pub mod trace;
 pub mod transition;
 pub mod undo;
 pub mod uses;

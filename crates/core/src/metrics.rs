@@ -3,7 +3,12 @@
 
 use metrics::counter;
 
-use crate::{breaker::Turned, task::Task, transition::Ignored};
+use crate::{
+    breaker::Turned,
+    messages::Action,
+    task::{ProcessState, Task},
+    transition::Ignored,
+};
 
 /// Tasks that ended, by `state`: `Processed`, `Undone` or `Error`.
 pub const TASKS_ENDED: &str = "steward_tasks_ended_total";
@@ -33,10 +38,23 @@ pub const ATTEMPTS_DEFERRED: &str = "steward_attempts_deferred_total";
 /// Circuit breakers that turned, by `to`: `Opened` or `Closed`.
 pub const BREAKERS_TURNED: &str = "steward_breakers_turned_total";
 
+/// Tasks that stopped in Error with something left to undo; these also count as ended in `Error`.
+pub const UNDOS_FAILED: &str = "steward_undos_failed_total";
+
+/// A supervisor's runs that read all their shards, or ran out of time: while none are counted, nothing
+/// that is lost is made good.
+pub const SWEEPS: &str = "steward_sweeps_total";
+
+/// Submissions that can never succeed and were refused.
+pub const SUBMISSIONS_REFUSED: &str = "steward_submissions_refused_total";
+
 /// Counts a save: what ended, started and failed with it.
-pub(crate) fn saved(before: &Task, after: &Task) {
+pub fn saved(before: &Task, after: &Task) {
     if after.process_state.is_final() && !before.process_state.is_final() {
         counter!(TASKS_ENDED, "state" => after.process_state.to_string()).increment(1);
+        if after.process_state == ProcessState::Error && after.direction() == Action::Undo {
+            counter!(UNDOS_FAILED).increment(1);
+        }
     }
     let failed = after.failure_count.saturating_sub(before.failure_count);
     counter!(ATTEMPTS_FAILED).increment(u64::from(failed));
@@ -46,11 +64,13 @@ pub(crate) fn saved(before: &Task, after: &Task) {
     counter!(ATTEMPTS_STARTED).increment(attempts(after).saturating_sub(attempts(before)));
 }
 
-pub(crate) fn ignored(reason: Ignored) {
+/// Counts an event that changed nothing.
+pub fn ignored(reason: Ignored) {
     counter!(EVENTS_IGNORED, "reason" => format!("{reason:?}")).increment(1);
 }
 
-pub(crate) fn conflict() {
+/// Counts a race that was lost.
+pub fn conflict() {
     counter!(SAVES_CONFLICTED).increment(1);
 }
 
@@ -72,4 +92,14 @@ pub fn deferred() {
 /// Counts a circuit breaker that opened or closed.
 pub fn breaker_turned(to: Turned) {
     counter!(BREAKERS_TURNED, "to" => format!("{to:?}")).increment(1);
+}
+
+/// Counts a supervisor's run.
+pub fn swept() {
+    counter!(SWEEPS).increment(1);
+}
+
+/// Counts a submission that was refused.
+pub fn submission_refused() {
+    counter!(SUBMISSIONS_REFUSED).increment(1);
 }

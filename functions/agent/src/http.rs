@@ -13,7 +13,12 @@ use reqwest::{
 };
 use serde_json::Value;
 use steward_agent::{Fault, RemoteService};
-use steward_core::{limits, messages::StepRequest, workflow::Method};
+use steward_core::{
+    limits,
+    messages::StepRequest,
+    trace::{Span, SpanKind},
+    workflow::Method,
+};
 
 /// A service that speaks HTTP and JSON. Its clones share the headers.
 #[derive(Debug, Clone)]
@@ -142,6 +147,27 @@ impl HttpService {
 
 impl RemoteService for HttpService {
     async fn call(&self, request: &StepRequest, traceparent: Option<&str>) -> Result<Value, Fault> {
+        let mut span = Span::begin("call", SpanKind::Client, traceparent);
+        span.set_request(request);
+        let own = span.traceparent();
+        let answer = self.send(request, own.as_deref().or(traceparent), &mut span).await;
+        match &answer {
+            Ok(_) => span.end("completed"),
+            Err(Fault::Transient { .. }) => span.fail("transient fault"),
+            Err(Fault::Permanent { .. }) => span.fail("permanent fault"),
+        }
+        answer
+    }
+}
+
+impl HttpService {
+    /// Makes one call; `span` learns what HTTP says of it.
+    async fn send(
+        &self,
+        request: &StepRequest,
+        traceparent: Option<&str>,
+        span: &mut Span,
+    ) -> Result<Value, Fault> {
         let method = match request.method {
             Method::Get => reqwest::Method::GET,
             Method::Post => reqwest::Method::POST,
@@ -153,6 +179,7 @@ impl RemoteService for HttpService {
         if !request.path.starts_with('/') {
             return Err(permanent("the request's path does not start with `/`"));
         }
+        span.set("http.request.method", &method);
         let url = format!("{}{}", self.base_url.0, request.path);
         let headers = self
             .headers(request, traceparent)
@@ -162,7 +189,11 @@ impl RemoteService for HttpService {
             call = call.body(body.to_string());
         }
         match call.send().await {
-            Ok(response) => answer(response).await,
+            Ok(response) => {
+                let status = response.status().as_u16();
+                span.set_number("http.response.status_code", status.into());
+                answer(response).await
+            }
             Err(error) if error.is_builder() => Err(permanent("the request cannot be built")),
             Err(error) => Err(transient(&error)),
         }

@@ -19,9 +19,10 @@ use steward_aws::{
 use steward_core::{
     breaker::Settings,
     effects::{Effect, Send, carry_out},
-    messages::StepRequest,
+    messages::{Outcome, StepRequest},
     names::AgentName,
     ports::{Ports, chain},
+    trace::{Span, SpanKind},
 };
 
 pub mod http;
@@ -154,7 +155,7 @@ pub async fn handle<P: Ports, S: RemoteService>(
 async fn answer<P: Ports, S: RemoteService>(
     ports: &P,
     agent: &Agent<S>,
-    message: Received,
+    mut message: Received,
     deadline: Timestamp,
 ) -> Answer {
     let request: StepRequest = match message.parse() {
@@ -166,11 +167,32 @@ async fn answer<P: Ports, S: RemoteService>(
             format!("a request for agent `{}`, on the queue of `{}`", request.agent, agent.name);
         return Answer::Corrupt(message.corrupt(reason));
     }
+    let mut span = Span::begin("attempt", SpanKind::Consumer, message.traceparent.as_deref());
+    span.set_request(&request);
+    span.set("messaging.system", "aws_sqs");
+    span.set("messaging.operation.type", "process");
+    span.set("messaging.message.id", &message.message_id);
+    // The calls and the reply follow from it.
+    message.traceparent = span.traceparent().or(message.traceparent);
     let delivered = Delivered {
         request: &request,
         traceparent: message.traceparent.as_deref(),
         redelivered: message.redelivered,
     };
     let attempted = attempt(ports, &agent.guard, &agent.service, delivered, deadline).await;
+    span.end(outcome(&attempted));
     Answer::Attempted(message, attempted)
+}
+
+/// In a word.
+fn outcome(attempted: &Attempted) -> &'static str {
+    match attempted {
+        Attempted::Silent => "silent",
+        Attempted::GivenBack => "given back",
+        Attempted::Reply(reply) => match reply.outcome {
+            Outcome::Completed { .. } => "completed",
+            Outcome::Failed { .. } => "failed",
+            Outcome::Deferred { .. } => "deferred",
+        },
+    }
 }

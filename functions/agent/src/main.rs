@@ -23,10 +23,13 @@ async fn main() -> Result<(), Error> {
     let agent = &Agent::new(agent.name, service, breaker);
     run(service_fn(|event: LambdaEvent<SqsEvent>| async move {
         let deadline = function::deadline(&event.context);
-        if let Some(secret) = secret {
-            secret.refresh(ports.clock().now()).await;
-        }
-        Ok::<_, Error>(handle(ports, agent, event.payload, deadline).await)
+        let answer = async {
+            if let Some(secret) = secret {
+                secret.refresh(ports.clock().now()).await;
+            }
+            handle(ports, agent, event.payload, deadline).await
+        };
+        Ok::<_, Error>(telemetry::observed(answer).await)
     }))
     .await
 }

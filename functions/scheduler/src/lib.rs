@@ -2,7 +2,7 @@
 //! each task one decision further.
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
-use steward_aws::batch::{alert_corrupt, judge, received, response};
+use steward_aws::batch::{Received, alert_corrupt, judge, received, response};
 use steward_core::{
     drive::{Delivery, drive},
     messages::{CallbackAnswer, ChildEnded, SchedulerMessage},
@@ -17,7 +17,7 @@ pub async fn handle<P: Ports>(ports: &P, event: SqsEvent) -> SqsBatchResponse {
     for message in received(event) {
         match message.parse() {
             Ok(content) => {
-                deliveries.push(delivery(content, message.redelivered));
+                deliveries.push(delivery(content, &message));
                 messages.push(message);
             }
             Err(reason) => corrupt.push(reason),
@@ -35,8 +35,8 @@ pub async fn handle<P: Ports>(ports: &P, event: SqsEvent) -> SqsBatchResponse {
     response(failed.into_iter().chain(corrupt.into_iter().map(|message| message.message_id)))
 }
 
-fn delivery(message: SchedulerMessage, redelivered: bool) -> Delivery {
-    let (task_id, event) = match message {
+fn delivery(content: SchedulerMessage, message: &Received) -> Delivery {
+    let (task_id, event) = match content {
         SchedulerMessage::Wake(wake) => (wake.task_id, Event::Wake),
         SchedulerMessage::Reply(reply) => (reply.task_id.clone(), Event::Replied(reply)),
         SchedulerMessage::Command(command) => (command.task_id.clone(), Event::Commanded(command)),
@@ -49,5 +49,6 @@ fn delivery(message: SchedulerMessage, redelivered: bool) -> Delivery {
             (task_id, Event::ChildEnded { step, outcome })
         }
     };
-    Delivery { task_id, event, redelivered }
+    let Received { redelivered, traceparent, .. } = message;
+    Delivery { task_id, event, redelivered: *redelivered, traceparent: traceparent.clone() }
 }

@@ -11,7 +11,7 @@ async fn main() -> Result<(), Error> {
     let config: Config = function::configuration()?;
     let ports = &AwsPorts::new(&function::sdk_config(), &config, "scheduler");
     run(service_fn(|event: LambdaEvent<SqsEvent>| async move {
-        Ok::<_, Error>(handle(ports, event.payload).await)
+        Ok::<_, Error>(telemetry::observed(handle(ports, event.payload)).await)
     }))
     .await
 }

@@ -25,10 +25,14 @@ use steward_core::{
     names::TaskId,
     ports::{PortError, Ports, StateStore, chain},
     submission::{Refusal, ReplyQueues},
+    trace::{Span, SpanKind},
     view::{TaskView, result_of},
 };
 
-use crate::receive;
+use crate::{SPAN, receive};
+
+/// Where submissions are posted.
+const TASKS: &str = "/tasks";
 
 /// When to come again if a port failed: most outages of a port are over within seconds.
 const RETRY_AFTER_S: &str = "5";
@@ -41,7 +45,7 @@ pub fn service<P: Ports + 'static>(ports: Arc<P>, reply_queues: Arc<ReplyQueues>
 /// The routes, over these ports, for a host that has others beside them.
 pub fn routes<P: Ports + 'static>(ports: Arc<P>, reply_queues: Arc<ReplyQueues>) -> Router {
     Router::new()
-        .route("/tasks", post(submit::<P>))
+        .route(TASKS, post(submit::<P>))
         .route("/tasks/{id}", get(status::<P>))
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(limits::MESSAGE_BYTES_MAX))
@@ -63,8 +67,11 @@ async fn submit<P: Ports>(
         return MALFORMED.response("not a submission: not UTF-8");
     };
     let traceparent = headers.get("traceparent").and_then(|value| value.to_str().ok());
-    let receipt = match receive(&*ports, &reply_queues, text, traceparent.map(str::to_owned)).await
-    {
+    let mut span = Span::begin(SPAN, SpanKind::Server, traceparent);
+    span.set("http.request.method", "POST");
+    span.set("http.route", TASKS);
+    let traceparent = traceparent.map(str::to_owned);
+    let receipt = match receive(&*ports, &reply_queues, text, traceparent, span).await {
         Ok(receipt) => receipt,
         Err(error) => return unavailable(&error),
     };

@@ -20,12 +20,14 @@ use steward_core::{
         Action, Ask, ChildEnded, ChildOutcome, NoticeStatus, Parent, StatusNotice, Submission,
         Wake, WakeCause,
     },
+    metrics,
     names::TaskId,
     ports::{Clock, Created, Definitions, DocumentKey, PortError, Ports, StateStore, chain},
     submission::{
         Readable, Refusal, ReplyQueues, accept, check_input, event::Event, is_same, is_traceparent,
         parse,
     },
+    trace::{Span, SpanKind},
     workflow::Workflow,
 };
 
@@ -35,6 +37,9 @@ mod triggers;
 /// Submissions of one batch in hand at once.
 const SUBMISSIONS_AT_ONCE: usize = 64;
 
+/// The name of a submission's span.
+const SPAN: &str = "submit";
+
 /// What became of a submission, and what must be told; the telling is the caller's, so that many
 /// share a request.
 #[derive(Debug)]
@@ -43,6 +48,14 @@ pub struct Receipt {
     pub result: Result<TaskId, Refusal>,
     /// What to tell whom.
     pub sends: Vec<Send>,
+}
+
+impl Receipt {
+    /// Ends the span of the submission.
+    fn seen(self, span: Span) -> Self {
+        span.end(if self.result.is_ok() { "received" } else { "refused" });
+        self
+    }
 }
 
 /// Handles a batch of messages from the submissions queue.
@@ -102,7 +115,10 @@ async fn receive_any<P: Ports>(
     traceparent: Option<String>,
 ) -> Result<Vec<Receipt>, PortError> {
     match Event::read(text) {
-        None => Ok(vec![receive(ports, reply_queues, text, traceparent).await?]),
+        None => {
+            let span = Span::begin(SPAN, SpanKind::Consumer, traceparent.as_deref());
+            Ok(vec![receive(ports, reply_queues, text, traceparent, span).await?])
+        }
         Some(Ok(event)) => triggers::receive(ports, &event, text, traceparent).await,
         Some(Err(refusal)) => {
             let traceparent = traceparent.filter(|text| is_traceparent(text));
@@ -111,8 +127,8 @@ async fn receive_any<P: Ports>(
     }
 }
 
-/// Records one submission. Submitting again is harmless, so a failure of the port at any point is
-/// made good by the next delivery.
+/// Records one submission, whose trace is that of `span` if there is one. Submitting again is harmless,
+/// so a failure of the port at any point is made good by the next delivery.
 ///
 /// # Errors
 /// A port failed; nothing, or nothing but the task, has been recorded.
@@ -121,34 +137,41 @@ pub async fn receive<P: Ports>(
     reply_queues: &ReplyQueues,
     text: &str,
     traceparent: Option<String>,
+    mut span: Span,
 ) -> Result<Receipt, PortError> {
-    let traceparent = traceparent.filter(|text| is_traceparent(text));
+    let traceparent = traced(&span, traceparent);
     let allowed = |url: &String| reply_queues.allow(url);
     let submission = match parse(text) {
         Ok(submission) => submission,
         Err(refusal) => {
             let Readable { task_id, reply_to } = Readable::of(text);
-            return Ok(refused(
-                ports,
-                refusal,
-                text,
-                task_id,
-                reply_to.filter(allowed),
-                traceparent,
-            ));
+            let reply_to = reply_to.filter(allowed);
+            return Ok(refused(ports, refusal, text, task_id, reply_to, traceparent).seen(span));
         }
     };
+    say_whose(&mut span, &submission);
     let reply_to = submission.reply_to.clone().filter(allowed);
     match record(ports, &submission, reply_to.as_ref(), traceparent.clone()).await? {
-        Ok(()) => Ok(accepted(ports, &submission, reply_to, traceparent)),
+        Ok(()) => Ok(accepted(ports, &submission, reply_to, traceparent).seen(span)),
         Err(refusal) => {
             if let Some(parent) = submission.parent {
-                return Ok(refused_to_parent(refusal, parent, traceparent));
+                return Ok(refused_to_parent(refusal, parent, traceparent).seen(span));
             }
             let id = Some(submission.task_id.to_string());
-            Ok(refused(ports, refusal, text, id, reply_to, traceparent))
+            Ok(refused(ports, refusal, text, id, reply_to, traceparent).seen(span))
         }
     }
+}
+
+/// What a new task and its messages carry: the span that they follow from, or what came, if it can be
+/// handed on.
+fn traced(span: &Span, came: Option<String>) -> Option<String> {
+    span.traceparent().or_else(|| came.filter(|text| is_traceparent(text)))
+}
+
+fn say_whose(span: &mut Span, submission: &Submission) {
+    span.set("task_id", &submission.task_id);
+    span.set("workflow", &submission.workflow);
 }
 
 async fn record<P: Ports>(
@@ -256,6 +279,7 @@ fn accepted<P: Ports>(
 fn refused_to_parent(refusal: Refusal, parent: Parent, traceparent: Option<String>) -> Receipt {
     let Parent { task_id, step, .. } = parent;
     let reason = refusal.to_string();
+    metrics::submission_refused();
     tracing::warn!(%task_id, %step, reason, "the task of a step refused");
     let outcome = ChildOutcome::Refused { reason };
     let effect = Effect::ChildEnded(ChildEnded { task_id, step, outcome });
@@ -271,6 +295,7 @@ fn refused<P: Ports>(
     traceparent: Option<String>,
 ) -> Receipt {
     let (reason, at) = (refusal.to_string(), ports.clock().now());
+    metrics::submission_refused();
     tracing::warn!(task_id, reason, "submission refused");
     let data = Happened::SubmissionRefused { task_id: task_id.clone(), reason: reason.clone() };
     let alert = BusEvent::new(task_id.as_deref().unwrap_or("-"), at, data);

@@ -12,7 +12,7 @@ async fn main() -> Result<(), Error> {
     let ports = &AwsPorts::new(&function::sdk_config(), &config, "submission");
     let reply_queues = &config.reply_queues;
     run(service_fn(|event: LambdaEvent<SqsEvent>| async move {
-        Ok::<_, Error>(handle(ports, reply_queues, event.payload).await)
+        Ok::<_, Error>(telemetry::observed(handle(ports, reply_queues, event.payload)).await)
     }))
     .await
 }

@@ -8,9 +8,10 @@
 use steward_core::{
     ports::{Definitions, PortError, Ports},
     submission::{event::Event, is_traceparent},
+    trace::{Span, SpanKind},
 };
 
-use crate::{Receipt, accepted, record_as, refused};
+use crate::{Receipt, SPAN, accepted, record_as, refused, say_whose, traced};
 
 /// Records the tasks that an event submits. One workflow's refusal does not disturb another's task.
 ///
@@ -22,28 +23,29 @@ pub(crate) async fn receive<P: Ports>(
     text: &str,
     traceparent: Option<String>,
 ) -> Result<Vec<Receipt>, PortError> {
-    let traceparent = traceparent.filter(|text| is_traceparent(text));
     let refused =
-        |refusal, task_id| refused(ports, refusal, text, task_id, None, traceparent.clone());
+        |refusal, task_id, traceparent| refused(ports, refusal, text, task_id, None, traceparent);
     let workflows = ports.definitions().triggered(event.source(), event.detail_type()).await?;
     if workflows.is_empty() {
-        return Ok(vec![refused(event.not_wanted(), None)]);
+        let traceparent = traceparent.filter(|text| is_traceparent(text));
+        return Ok(vec![refused(event.not_wanted(), None, traceparent)]);
     }
     let mut receipts = Vec::new();
     for workflow in workflows {
-        let submission = match event.submission(&workflow) {
-            Ok(submission) => submission,
-            Err(refusal) => {
-                receipts.push(refused(refusal, None));
-                continue;
+        let mut span = Span::begin(SPAN, SpanKind::Consumer, traceparent.as_deref());
+        let traceparent = traced(&span, traceparent.clone());
+        let receipt = match event.submission(&workflow) {
+            Ok(submission) => {
+                say_whose(&mut span, &submission);
+                let task_id = Some(submission.task_id.to_string());
+                match record_as(ports, &submission, &workflow, traceparent.clone()).await? {
+                    Ok(()) => accepted(ports, &submission, None, traceparent),
+                    Err(refusal) => refused(refusal, task_id, traceparent),
+                }
             }
+            Err(refusal) => refused(refusal, None, traceparent),
         };
-        receipts.push(
-            match record_as(ports, &submission, &workflow, traceparent.clone()).await? {
-                Ok(()) => accepted(ports, &submission, None, traceparent.clone()),
-                Err(refusal) => refused(refusal, Some(submission.task_id.to_string())),
-            },
-        );
+        receipts.push(receipt.seen(span));
     }
     Ok(receipts)
 }

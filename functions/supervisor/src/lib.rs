@@ -10,6 +10,7 @@ use serde::Serialize;
 use steward_core::{
     breaker::tell_untold,
     drive::{Delivery, drive},
+    metrics,
     ports::{Clock, DueCursor, PortError, Ports, StateStore, chain},
     task::earlier,
     transition::Event,
@@ -31,6 +32,9 @@ pub async fn supervise<P: Ports>(
     let (swept, letters, breakers) = join3(sweeping, letters, Box::pin(tell_untold(ports))).await;
     for error in letters.err().into_iter().chain(breakers.err()) {
         tracing::warn!(error = chain(&error), "something was left untold; the next run tells it");
+    }
+    if swept.is_ok() {
+        metrics::swept();
     }
     swept
 }
@@ -71,6 +75,7 @@ pub async fn sweep<P: Ports>(
                 task_id,
                 event: Event::Swept,
                 redelivered: false,
+                traceparent: None,
             });
             for result in drive(ports, deliveries.collect()).await {
                 swept.due += 1;
