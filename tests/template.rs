@@ -86,7 +86,7 @@ fn every_function_gets_the_variables_that_it_reads() {
 fn functions_are_for_arm_and_traced() {
     let (template, agent) = (template(), agent_template());
     for function in [&template["Globals"]["Function"], properties(&agent, "AgentFunction")] {
-        assert_eq!(function["Architectures"], json!(["arm64"]));
+        assert_eq!(function["Architectures"], json!(["Architecture"]));
         assert_eq!(function["Tracing"], "Active");
     }
     let functions = all(&template, "AWS::Serverless::Function").map(|(name, _)| name.as_str());

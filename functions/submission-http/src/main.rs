@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lambda_http::{Error, run};
+use lambda_http::{Error, Request, run, service_fn, tower::ServiceExt};
 use steward_aws::{AwsPorts, Config, function, telemetry};
 use submission::http::service;
 
@@ -11,5 +11,6 @@ async fn main() -> Result<(), Error> {
     telemetry::init();
     let config: Config = function::configuration()?;
     let ports = AwsPorts::new(&function::sdk_config(), &config, "submission-http");
-    run(service(Arc::new(ports), Arc::new(config.reply_queues))).await
+    let service = &service(Arc::new(ports), Arc::new(config.reply_queues));
+    run(service_fn(|request: Request| telemetry::observed(service.clone().oneshot(request)))).await
 }
