@@ -10,7 +10,7 @@ use envconfig::Envconfig;
 use jiff::Timestamp;
 use lambda_runtime::{Context, Error};
 
-/// Time kept back from an invocation, for the answer and the log.
+/// Time kept back from an invocation, for the answer, and for the log, counts and spans before it.
 const MARGIN_MS: i64 = 1_000;
 
 /// A function's configuration from the environment.

@@ -127,17 +127,11 @@ async fn spans(task: &str, count: usize) -> Vec<Told> {
 }
 
 /// Name, name of the parent, what came of it.
-fn chain(spans: &[Told]) -> Vec<[&str; 3]> {
-    let name = |id: &str| spans.iter().find(|span| span.id == id).map(|span| span.name.as_str());
-    let outcome = |span: &'_ Told| span.about.get("outcome").map_or("", |o| leak(o));
-    spans
-        .iter()
-        .map(|span| [leak(&span.name), leak(name(&span.parent).unwrap_or("-")), outcome(span)])
-        .collect()
-}
-
-fn leak(text: &str) -> &'static str {
-    Box::leak(text.to_owned().into_boxed_str())
+fn chain(spans: &[Told]) -> Vec<[String; 3]> {
+    let parent = |span: &Told| spans.iter().find(|other| other.id == span.parent);
+    let name = |span: Option<&Told>| span.map_or("-", |span| span.name.as_str()).to_owned();
+    let outcome = |span: &Told| span.about.get("outcome").cloned().unwrap_or_default();
+    spans.iter().map(|span| [span.name.clone(), name(parent(span)), outcome(span)]).collect()
 }
 
 /// All functions of a deployment, and a remote service that is busy at its first call.
