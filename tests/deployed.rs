@@ -4,9 +4,9 @@
 //! Most of the time is waiting for the supervisor's minute, so the chapters run side by side on one
 //! stack, and each has tasks of its own.
 
-use std::{future::Future, sync::Arc};
+use std::{collections::HashMap, rc::Rc};
 
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinError, JoinSet, LocalSet};
 
 mod emulator;
 mod events;
@@ -23,10 +23,14 @@ use stack::Stack;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs an emulator and built functions: .ci/e2e"]
 async fn the_deployed_stack_does_what_the_design_says() {
-    let stack = Arc::new(Stack::deploy().await);
+    LocalSet::new().run_until(whole()).await;
+}
+
+async fn whole() {
+    let stack = Rc::new(Stack::deploy().await);
     let mut chapters = Chapters::default();
     chapters.begin("storm", storm::every_task_ends_though_functions_are_killed(stack.clone()));
-    chapters.begin("recovery", recovery::killed_agent_is_made_good_by_the_supervisor(stack.clone()));
+    chapters.begin("recovery", recovery::the_supervisor_makes_a_killed_agent_good(stack.clone()));
     chapters.begin("events", events::an_event_submits_a_task(stack.clone()));
     chapters.begin("schedule", events::a_schedule_submits_a_task(stack.clone()));
     chapters.begin("http", http::single_submissions_over_a_function_url(stack.clone()));
@@ -41,22 +45,22 @@ async fn the_deployed_stack_does_what_the_design_says() {
 
 /// What runs side by side. A chapter that fails does not keep the others from being told.
 #[derive(Default)]
-struct Chapters(JoinSet<&'static str>);
+struct Chapters {
+    running: JoinSet<()>,
+    names: HashMap<Id, &'static str>,
+}
 
 impl Chapters {
-    fn begin(&mut self, name: &'static str, chapter: impl Future<Output = ()> + Send + 'static) {
-        self.0.spawn(async move {
-            let result = tokio::spawn(chapter).await;
-            let verdict = if result.is_ok() { "ok" } else { "FAILED" };
-            eprintln!("chapter {name}: {verdict}");
-            if result.is_ok() { "" } else { name }
-        });
+    fn begin(&mut self, name: &'static str, chapter: impl Future<Output = ()> + 'static) {
+        self.names.insert(self.running.spawn_local(chapter).id(), name);
     }
 
     async fn end(&mut self) {
         let mut failed = Vec::new();
-        while let Some(name) = self.0.join_next().await {
-            failed.extend(Some(name.unwrap()).filter(|name| !name.is_empty()));
+        while let Some(result) = self.running.join_next_with_id().await {
+            let id = result.as_ref().map_or_else(JoinError::id, |(id, ())| *id);
+            eprintln!("{}: {}", self.names[&id], if result.is_ok() { "ok" } else { "FAILED" });
+            failed.extend(result.is_err().then_some(self.names[&id]));
         }
         assert!(failed.is_empty(), "failed: {failed:?}");
     }

@@ -1,6 +1,10 @@
 //! What has no SDK client here: signed requests as any caller makes them, and the scripts that deploy.
 
-use std::{path::Path, process::Stdio, time::{Duration, SystemTime}};
+use std::{
+    path::Path,
+    process::Stdio,
+    time::{Duration, SystemTime},
+};
 
 use aws_credential_types::Credentials;
 use aws_sigv4::{
@@ -80,7 +84,12 @@ pub(super) async fn signed(
 }
 
 /// Calls an operation of a service that speaks AWS's JSON protocol.
-pub(super) async fn call(who: &Credentials, service: &str, target: &str, body: &Value) -> (u16, Value) {
+pub(super) async fn call(
+    who: &Credentials,
+    service: &str,
+    target: &str,
+    body: &Value,
+) -> (u16, Value) {
     let headers = [("content-type", "application/x-amz-json-1.1"), ("x-amz-target", target)];
     let url = format!("{}/", endpoint());
     let answer = signed(who, service, (Method::POST, &url), &headers, &body.to_string()).await;

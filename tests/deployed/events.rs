@@ -1,6 +1,6 @@
 //! Tasks that nobody submits: an event on the stack's bus does, and a schedule.
 
-use std::sync::Arc;
+use std::rc::Rc;
 
 use aws_sdk_eventbridge::types::PutEventsRequestEntry;
 use serde_json::json;
@@ -33,7 +33,7 @@ steps:
 output: ${ input.note }
 "#;
 
-pub(super) async fn an_event_submits_a_task(stack: Arc<Stack>) {
+pub(super) async fn an_event_submits_a_task(stack: Rc<Stack>) {
     stack.publish(BY_EVENT).await;
     let id = stack.order_with("by-event", "reserve", |fault| fault == Fault::Healthy);
     let detail = json!({ "number": id, "items": [] }).to_string();
@@ -49,7 +49,7 @@ pub(super) async fn an_event_submits_a_task(stack: Arc<Stack>) {
     assert_eq!(stack.ended(&id).await.process_state, ProcessState::Processed);
 }
 
-pub(super) async fn a_schedule_submits_a_task(stack: Arc<Stack>) {
+pub(super) async fn a_schedule_submits_a_task(stack: Rc<Stack>) {
     stack.publish(ON_SCHEDULE).await;
     let own = stack.name_of("minutely");
     let parameters = ["Name=minutely", "Schedule=rate(1 minute)", "Workflow=on-schedule"];

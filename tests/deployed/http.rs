@@ -1,6 +1,6 @@
 //! The function URL: signed requests only, problem documents for bad ones, and the task's status.
 
-use std::sync::Arc;
+use std::rc::Rc;
 
 use aws_credential_types::Credentials;
 use reqwest::{Method, Response, header};
@@ -12,7 +12,7 @@ use super::{
     stack::Stack,
 };
 
-pub(super) async fn single_submissions_over_a_function_url(stack: Arc<Stack>) {
+pub(super) async fn single_submissions_over_a_function_url(stack: Rc<Stack>) {
     let url = base_url(&stack);
     let id = stack.order_with("http", "reserve", |fault| fault == Fault::Healthy);
     let order = Shipped::Order.scenario();
@@ -53,7 +53,8 @@ fn base_url(stack: &Stack) -> String {
 
 async fn post(url: &str, body: &Value) -> Response {
     let headers = [("content-type", "application/json")];
-    signed(&root(), "lambda", (Method::POST, &format!("{url}tasks")), &headers, &body.to_string()).await
+    signed(&root(), "lambda", (Method::POST, &format!("{url}tasks")), &headers, &body.to_string())
+        .await
 }
 
 async fn get(url: &str, path: &str) -> Response {

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    rc::Rc,
     sync::{Arc, Mutex},
 };
 
@@ -22,7 +23,7 @@ use super::{
 /// Something of every order's input, and of no log.
 const PAYLOAD: &str = "1 Main Street";
 
-pub(super) async fn counts_are_in_the_logs_and_payloads_are_not(stack: Arc<Stack>) {
+pub(super) async fn counts_are_in_the_logs_and_payloads_are_not(stack: Rc<Stack>) {
     assert!(Shipped::Order.scenario().input(0).to_string().contains(PAYLOAD));
     let mut counted = BTreeSet::new();
     for part in ["submission", "submission-http", "scheduler", "supervisor", "agent-payment"] {
@@ -36,10 +37,14 @@ pub(super) async fn counts_are_in_the_logs_and_payloads_are_not(stack: Arc<Stack
             assert_eq!(line["deployment"], NAME, "{line}");
             let metrics = line["_aws"]["CloudWatchMetrics"][0]["Metrics"].as_array().cloned();
             let names = metrics.into_iter().flatten();
-            names.filter_map(|metric| metric["Name"].as_str().map(str::to_owned)).collect::<Vec<_>>()
+            names
+                .filter_map(|metric| metric["Name"].as_str().map(str::to_owned))
+                .collect::<Vec<_>>()
         }));
     }
-    for metric in ["steward_tasks_ended_total", "steward_sweeps_total", "steward_attempts_started_total"] {
+    for metric in
+        ["steward_tasks_ended_total", "steward_sweeps_total", "steward_attempts_started_total"]
+    {
         assert!(counted.contains(metric), "{metric} is not among {counted:?}");
     }
     drop(stack);
@@ -52,7 +57,8 @@ async fn lines(part: &str) -> Vec<String> {
         let (status, answer) = call(&root(), "logs", "Logs_20140328.FilterLogEvents", &body).await;
         assert_eq!(status, 200, "{answer}");
         let events = answer["events"].as_array().cloned().unwrap_or_default();
-        lines.extend(events.iter().filter_map(|event| event["message"].as_str().map(str::to_owned)));
+        lines
+            .extend(events.iter().filter_map(|event| event["message"].as_str().map(str::to_owned)));
         match answer.get("nextToken").filter(|token| token.is_string()) {
             Some(token) => body["nextToken"] = token.clone(),
             None => return lines,
@@ -60,7 +66,7 @@ async fn lines(part: &str) -> Vec<String> {
     }
 }
 
-pub(super) async fn a_task_is_one_trace(stack: Arc<Stack>) {
+pub(super) async fn a_task_is_one_trace(stack: Rc<Stack>) {
     let id = Shipped::Order.scenario().task_id(0);
     let whole = async || {
         let spans = stack.spans.of(&id);
@@ -82,15 +88,16 @@ impl Collector {
     pub(super) async fn start() -> Self {
         let spans: Arc<Mutex<BTreeMap<_, BTreeSet<_>>>> = Arc::default();
         let kept = spans.clone();
-        let keep = async move |body: Bytes| {
+        let keep = move |body: Bytes| {
             let request = ExportTraceServiceRequest::decode(body).unwrap();
             for (task, span) in request.resource_spans.into_iter().flat_map(read) {
                 kept.lock().unwrap().entry(task).or_default().insert(span);
             }
+            std::future::ready(())
         };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let router = Router::new().route("/v1/traces", post(move |body| keep.clone()(body)));
+        let router = Router::new().route("/v1/traces", post(keep));
         tokio::spawn(async move { axum::serve(listener, router).await });
         Self { url, spans }
     }
@@ -102,7 +109,9 @@ impl Collector {
 }
 
 /// Task, trace and service of each span.
-fn read(spans: opentelemetry_proto::tonic::trace::v1::ResourceSpans) -> Vec<(String, (String, String))> {
+fn read(
+    spans: opentelemetry_proto::tonic::trace::v1::ResourceSpans,
+) -> Vec<(String, (String, String))> {
     let service = text(spans.resource.unwrap().attributes, "service.name").unwrap();
     let spans = spans.scope_spans.into_iter().flat_map(|scope| scope.spans);
     let of_task = spans.filter_map(|span| {

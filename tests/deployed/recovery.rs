@@ -1,7 +1,7 @@
 //! An agent is killed with a call in hand. Its queue would give the request out again in twelve minutes;
 //! the supervisor, on its schedule, sees in one that complete-by has passed.
 
-use std::sync::Arc;
+use std::rc::Rc;
 
 use steward_core::{ports::StateStore, task::ProcessState};
 use steward_local::{
@@ -11,7 +11,7 @@ use steward_local::{
 
 use super::{emulator::wait_for, functions::processes, stack::Stack};
 
-pub(super) async fn killed_agent_is_made_good_by_the_supervisor(stack: Arc<Stack>) {
+pub(super) async fn the_supervisor_makes_a_killed_agent_good(stack: Rc<Stack>) {
     // The first call hangs, so there is time to kill who made it.
     let id = stack.order_with("killed", "charge", |fault| fault == Fault::Hang);
     let scenario = Shipped::Order.scenario();
@@ -21,7 +21,8 @@ pub(super) async fn killed_agent_is_made_good_by_the_supervisor(stack: Arc<Stack
         task.steps.contains_key("charge").then_some(())
     };
     wait_for("the charge", charging).await;
-    let agents = async || Some(processes(&stack.name_of("agent-payment"))).filter(|found| !found.is_empty());
+    let agents =
+        async || Some(processes(&stack.name_of("agent-payment"))).filter(|found| !found.is_empty());
     for process in wait_for("an agent", agents).await {
         process.kill();
     }

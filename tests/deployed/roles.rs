@@ -2,13 +2,17 @@
 //! uses, and some that it does not, on everything of the stack. A policy that is loosened or tightened
 //! by one action or one resource is found.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, rc::Rc};
 
 use aws_credential_types::Credentials;
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 
-use super::{emulator::{call, endpoint}, functions::processes, stack::Stack};
+use super::{
+    emulator::{call, endpoint},
+    functions::processes,
+    stack::Stack,
+};
 
 const TABLE_OPERATIONS: [&str; 7] =
     ["GetItem", "BatchGetItem", "PutItem", "UpdateItem", "DeleteItem", "Query", "Scan"];
@@ -17,8 +21,13 @@ const QUEUE_OPERATIONS: [&str; 5] =
     ["SendMessage", "ReceiveMessage", "DeleteMessage", "GetQueueAttributes", "PurgeQueue"];
 
 const QUEUES: [&str; 7] = [
-    "submissions", "scheduler", "rejected", "agent-payment", "agent-shipping",
-    "agent-payment-dead-letters", "submissions-dead-letters",
+    "submissions",
+    "scheduler",
+    "rejected",
+    "agent-payment",
+    "agent-shipping",
+    "agent-payment-dead-letters",
+    "submissions-dead-letters",
 ];
 
 /// Every function with all that it may do.
@@ -26,48 +35,85 @@ const MAY: [(&str, &[&str]); 5] = [
     (
         "submission",
         &[
-            "PutItem tasks", "PutItem documents", "GetItem documents", "GetItem workflows",
-            "Query workflows", "SendMessage scheduler", "SendMessage rejected", "SendMessage client",
-            "PutEvents", "ReceiveMessage submissions", "DeleteMessage submissions",
+            "PutItem tasks",
+            "PutItem documents",
+            "GetItem documents",
+            "GetItem workflows",
+            "Query workflows",
+            "SendMessage scheduler",
+            "SendMessage rejected",
+            "SendMessage client",
+            "PutEvents",
+            "ReceiveMessage submissions",
+            "DeleteMessage submissions",
             "GetQueueAttributes submissions",
         ],
     ),
     (
         "submission-http",
         &[
-            "GetItem tasks", "PutItem tasks", "GetItem documents", "PutItem documents",
-            "GetItem workflows", "Query workflows", "SendMessage scheduler", "SendMessage client",
+            "GetItem tasks",
+            "PutItem tasks",
+            "GetItem documents",
+            "PutItem documents",
+            "GetItem workflows",
+            "Query workflows",
+            "SendMessage scheduler",
+            "SendMessage client",
         ],
     ),
     (
         "scheduler",
         &[
-            "GetItem tasks", "PutItem tasks", "GetItem documents", "BatchGetItem documents",
-            "PutItem documents", "GetItem workflows", "SendMessage agent-payment",
-            "SendMessage agent-shipping", "SendMessage submissions", "SendMessage scheduler",
-            "SendMessage client", "PutEvents", "ReceiveMessage scheduler", "DeleteMessage scheduler",
+            "GetItem tasks",
+            "PutItem tasks",
+            "GetItem documents",
+            "BatchGetItem documents",
+            "PutItem documents",
+            "GetItem workflows",
+            "SendMessage agent-payment",
+            "SendMessage agent-shipping",
+            "SendMessage submissions",
+            "SendMessage scheduler",
+            "SendMessage client",
+            "PutEvents",
+            "ReceiveMessage scheduler",
+            "DeleteMessage scheduler",
             "GetQueueAttributes scheduler",
         ],
     ),
     (
         "agent-payment",
         &[
-            "GetItem documents", "PutItem documents", "SendMessage scheduler", "PutEvents",
-            "GetSecretValue own", "ReceiveMessage agent-payment", "DeleteMessage agent-payment",
+            "GetItem documents",
+            "PutItem documents",
+            "SendMessage scheduler",
+            "PutEvents",
+            "GetSecretValue own",
+            "ReceiveMessage agent-payment",
+            "DeleteMessage agent-payment",
             "GetQueueAttributes agent-payment",
         ],
     ),
     (
         "supervisor",
         &[
-            "Query due", "GetItem tasks", "PutItem tasks", "PutItem documents", "Query documents",
-            "GetItem workflows", "SendMessage scheduler", "SendMessage client", "PutEvents",
-            "GetQueueAttributes agent-payment-dead-letters", "GetQueueAttributes submissions-dead-letters",
+            "Query due",
+            "GetItem tasks",
+            "PutItem tasks",
+            "PutItem documents",
+            "Query documents",
+            "GetItem workflows",
+            "SendMessage scheduler",
+            "SendMessage client",
+            "PutEvents",
+            "GetQueueAttributes agent-payment-dead-letters",
+            "GetQueueAttributes submissions-dead-letters",
         ],
     ),
 ];
 
-pub(super) async fn each_role_may_do_what_it_must_and_no_more(stack: Arc<Stack>) {
+pub(super) async fn each_role_may_do_what_it_must_and_no_more(stack: Rc<Stack>) {
     let probes = probes(&stack);
     let mut wrong = Vec::new();
     for (function, may) in MAY {
@@ -141,5 +187,10 @@ async fn allowed(who: &Credentials, probes: &[Probe]) -> BTreeSet<String> {
             (!answer.to_string().contains("AccessDenied")).then_some(what)
         }
     };
-    stream::iter(probes).map(attempt).buffer_unordered(8).filter_map(std::future::ready).collect().await
+    stream::iter(probes)
+        .map(attempt)
+        .buffer_unordered(8)
+        .filter_map(std::future::ready)
+        .collect()
+        .await
 }

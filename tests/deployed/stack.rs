@@ -77,7 +77,8 @@ impl Stack {
         )
         .await;
         let said = run("infra/outputs", &[NAME]).await;
-        let variables = said.lines().filter_map(|line| line.strip_prefix("export ")?.split_once('='));
+        let variables =
+            said.lines().filter_map(|line| line.strip_prefix("export ")?.split_once('='));
         let variables = variables.map(own).collect();
         let sdk = aws_config::load_defaults(BehaviorVersion::latest()).await;
         let alerts = queue(&sdk, "alerts").await;
@@ -93,7 +94,16 @@ impl Stack {
             }),
         ];
         let stack = Self {
-            variables, sdk, services, plan, spans, alerted, noticed, foreign_secret, secret, _listeners,
+            variables,
+            sdk,
+            services,
+            plan,
+            spans,
+            alerted,
+            noticed,
+            foreign_secret,
+            secret,
+            _listeners,
         };
         for shipped in Shipped::ALL {
             stack.publish(shipped.scenario().definition()).await;
@@ -134,8 +144,7 @@ impl Stack {
     /// Puts a submission on the queue, as a client does.
     pub(super) async fn submit(&self, task_id: &str, workflow: &str, input: &Value) {
         let reply_to = format!("{}/000000000000/client-e2e", endpoint());
-        let submission =
-            json!({ "task_id": task_id, "workflow": workflow, "input": input, "reply_to": reply_to });
+        let submission = json!({ "task_id": task_id, "workflow": workflow, "input": input, "reply_to": reply_to });
         let sqs = aws_sdk_sqs::Client::new(&self.sdk);
         let queue = self.variable("STEWARD_SUBMISSIONS_QUEUE_URL");
         let send = sqs.send_message().queue_url(queue).message_body(submission.to_string());
@@ -153,7 +162,12 @@ impl Stack {
     }
 
     /// An order's id, beginning so, whose step `step` meets a fault that is `wanted`; the others meet none.
-    pub(super) fn order_with(&self, prefix: &str, step: &str, wanted: impl Fn(Fault) -> bool) -> String {
+    pub(super) fn order_with(
+        &self,
+        prefix: &str,
+        step: &str,
+        wanted: impl Fn(Fault) -> bool,
+    ) -> String {
         let fits = |id: &String| {
             ["reserve", "charge", "ship"].iter().all(|name| {
                 let fault = self.plan.fault(&format!("{id}/{name}/do"));
@@ -191,7 +205,8 @@ async fn secret(name: &str, value: &Value) -> String {
         "Name": format!("{NAME}-{name}"), "SecretString": value.to_string(),
         "ClientRequestToken": "00000000-0000-0000-0000-000000000000",
     });
-    let (status, answer) = call(&root(), "secretsmanager", "secretsmanager.CreateSecret", &body).await;
+    let (status, answer) =
+        call(&root(), "secretsmanager", "secretsmanager.CreateSecret", &body).await;
     assert_eq!(status, 200, "{answer}");
     answer["ARN"].as_str().unwrap().to_owned()
 }
@@ -219,10 +234,19 @@ async fn bring_alerts_to(sdk: &SdkConfig, queue: &str) {
     }]});
     let sqs = aws_sdk_sqs::Client::new(sdk);
     let policy_name = aws_sdk_sqs::types::QueueAttributeName::Policy;
-    let set = sqs.set_queue_attributes().queue_url(queue).attributes(policy_name, policy.to_string());
+    let set =
+        sqs.set_queue_attributes().queue_url(queue).attributes(policy_name, policy.to_string());
     set.send().await.unwrap();
-    let target = aws_sdk_eventbridge::types::Target::builder().id("queue").arn(arn).build().unwrap();
-    events.put_targets().rule("operator").event_bus_name(NAME).targets(target).send().await.unwrap();
+    let target =
+        aws_sdk_eventbridge::types::Target::builder().id("queue").arn(arn).build().unwrap();
+    events
+        .put_targets()
+        .rule("operator")
+        .event_bus_name(NAME)
+        .targets(target)
+        .send()
+        .await
+        .unwrap();
 }
 
 /// Notes what each message of a queue is about.
@@ -241,7 +265,12 @@ fn listen(
                 let body = serde_json::from_str(message.body().unwrap()).unwrap();
                 heard.lock().unwrap().extend(about(body));
                 let receipt = message.receipt_handle().unwrap();
-                sqs.delete_message().queue_url(&queue).receipt_handle(receipt).send().await.unwrap();
+                sqs.delete_message()
+                    .queue_url(&queue)
+                    .receipt_handle(receipt)
+                    .send()
+                    .await
+                    .unwrap();
             }
         }
     })

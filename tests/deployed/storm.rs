@@ -1,7 +1,7 @@
 //! Orders and drone deliveries through services on a bad day, while functions are killed: each ends, and
 //! the services' own books agree with how.
 
-use std::{sync::Arc, time::Duration};
+use std::{rc::Rc, time::Duration};
 
 use futures_util::{StreamExt, stream};
 use steward_core::task::ProcessState;
@@ -14,7 +14,7 @@ use super::{emulator::wait_for, functions::processes, stack::Stack};
 const KILLED: [&str; 6] =
     ["scheduler", "agent-payment", "scheduler", "agent-transport", "supervisor", "agent-inventory"];
 
-pub(super) async fn every_task_ends_though_functions_are_killed(stack: Arc<Stack>) {
+pub(super) async fn every_task_ends_though_functions_are_killed(stack: Rc<Stack>) {
     let (orders, deliveries, ()) = tokio::join!(
         run(&stack, Shipped::Order, 60),
         run(&stack, Shipped::DroneDelivery, 30),
