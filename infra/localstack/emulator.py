@@ -1,8 +1,9 @@
-"""Starts the emulator with two things mended; called by `emulator`."""
+"""Starts the emulator with three things mended; called by `emulator`."""
 
 import socketserver
 
 from ministack.app import main
+from ministack.core import iam_actions
 from ministack.services.cloudformation import engine
 
 # The server of the functions' runtime API answers in two small writes, and with Nagle's algorithm on
@@ -22,5 +23,18 @@ def parse_and_transform(body):
 
 
 engine._parse_template = parse_and_transform
+
+# A batch is allowed to whom the single message is: IAM has no action of its own for it.
+extract = iam_actions.extract_iam_action
+
+
+def extract_without_batch(*request):
+    action = extract(*request)
+    if action in ("sqs:SendMessageBatch", "sqs:DeleteMessageBatch", "sqs:ChangeMessageVisibilityBatch"):
+        return action.removesuffix("Batch")
+    return action
+
+
+iam_actions.extract_iam_action = extract_without_batch
 
 main()

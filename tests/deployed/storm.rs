@@ -1,7 +1,7 @@
 //! Orders and drone deliveries through services on a bad day, while functions are killed: each ends, and
 //! the services' own books agree with how.
 
-use std::{rc::Rc, time::Duration};
+use std::rc::Rc;
 
 use futures_util::{StreamExt, stream};
 use steward_core::task::ProcessState;
@@ -57,13 +57,11 @@ async fn run(stack: &Stack, shipped: Shipped, tasks: usize) -> Audit {
 
 /// Kills every process of one function after the other, with whatever it has in hand.
 async fn kill_functions(stack: &Stack) {
-    let mut killed = 0;
     for function in KILLED {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        for process in processes(&stack.name_of(function)) {
+        let name = stack.name_of(function);
+        let running = async || Some(processes(&name)).filter(|found| !found.is_empty());
+        for process in wait_for(&format!("a process of {name}"), running).await {
             process.kill();
-            killed += 1;
         }
     }
-    assert!(killed > 0, "no function ran");
 }
