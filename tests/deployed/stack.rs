@@ -55,8 +55,7 @@ impl Stack {
     /// Deploys what `infra/build` made, publishes the workflows that ship, and listens to its alerts.
     pub(super) async fn deploy() -> Self {
         let plan = FaultPlan::chaos(SEED);
-        let all: Vec<_> = Service::ORDER.into_iter().chain(Service::DRONE_DELIVERY).collect();
-        let services = MockServices::start(&all, plan.clone()).await.unwrap();
+        let services = MockServices::start(&Service::ALL, plan.clone()).await.unwrap();
         let (url, _) = services.base_url(Service::Payment).rsplit_once('/').map(own).unwrap();
         let spans = Collector::start().await;
         let secret = secret("own", &json!({ "x-token": SECRET })).await;

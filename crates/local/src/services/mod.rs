@@ -101,6 +101,18 @@ impl Service {
     pub const DRONE_DELIVERY: [Self; 5] =
         [Self::Account, Self::Package, Self::Transport, Self::DroneScheduler, Self::Delivery];
 
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Inventory,
+        Self::Payment,
+        Self::Shipping,
+        Self::Account,
+        Self::Package,
+        Self::Transport,
+        Self::DroneScheduler,
+        Self::Delivery,
+    ];
+
     /// The name in URLs and in JSON, in lower case.
     #[must_use]
     pub const fn name(self) -> &'static str {

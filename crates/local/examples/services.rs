@@ -1,8 +1,9 @@
-//! The five services of a drone delivery, to be asked by hand or by `steward local`.
+//! The remote services of the workflows that ship, to be asked by hand, by `steward local` or by a
+//! deployed stack.
 //!
 //! ```console
-//! $ cargo run -p steward-local --example drone-services
-//! $ cargo run -p steward-local --example drone-services -- --seed 42 --listen 127.0.0.1:9000
+//! $ cargo run -p steward-local --example services
+//! $ cargo run -p steward-local --example services -- --seed 42 --listen 127.0.0.1:9000
 //! ```
 //!
 //! They are well behaved without a seed; with one they misbehave as in `steward demo`. An account
@@ -14,7 +15,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use steward_local::services::{FaultPlan, MockServices, Service};
 
-/// Serves account, package, transport, dronescheduler and delivery until Ctrl-C.
+/// Serves the services of orders and of drone deliveries until Ctrl-C.
 #[derive(Debug, Parser)]
 struct Args {
     /// Where to serve them.
@@ -30,9 +31,9 @@ struct Args {
 async fn main() -> Result<()> {
     let args = Args::parse();
     let plan = args.seed.map_or(FaultPlan::none(0), FaultPlan::demo);
-    let services = MockServices::start_at(args.listen, &Service::DRONE_DELIVERY, plan);
+    let services = MockServices::start_at(args.listen, &Service::ALL, plan);
     let services = services.await.with_context(|| format!("serve at {}", args.listen))?;
-    let urls = Service::DRONE_DELIVERY.map(|service| (service, services.base_url(service)));
+    let urls = Service::ALL.map(|service| (service, services.base_url(service)));
     println!("serving, until Ctrl-C; for `steward local`:");
     for (service, url) in &urls {
         println!("  --agent {service}={url}");
