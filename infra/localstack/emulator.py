@@ -4,25 +4,31 @@ import socketserver
 
 from ministack.app import main
 from ministack.core import iam_actions
-from ministack.services.cloudformation import engine
+from ministack.services.cloudformation import engine, provisioners
 
 # The server of the functions' runtime API answers in two small writes, and with Nagle's algorithm on
 # the second waits for the acknowledgement of the first: 40 ms for each invocation.
 socketserver.StreamRequestHandler.disable_nagle_algorithm = True
 
-# A nested template is deployed without its SAM transform. To a template that has gone through its
-# transforms they do nothing.
-parse = engine._parse_template
+# A nested template is deployed without its SAM transform.
+deploy_nested, parse = provisioners._cfn_nested_stack_deploy, engine._parse_template
 
 
 def parse_and_transform(body):
-    template = parse(body)
-    transformed = engine._apply_transforms(template)
+    transformed = engine._apply_transforms(parse(body))
     transformed.pop("Transform", None)
     return transformed
 
 
-engine._parse_template = parse_and_transform
+def deploy_transformed(*arguments, **options):
+    engine._parse_template = parse_and_transform
+    try:
+        return deploy_nested(*arguments, **options)
+    finally:
+        engine._parse_template = parse
+
+
+provisioners._cfn_nested_stack_deploy = deploy_transformed
 
 # A batch is allowed to whom the single message is: IAM has no action of its own for it.
 extract = iam_actions.extract_iam_action
