@@ -189,10 +189,9 @@ impl Stack {
     }
 }
 
-/// Deletes a stack, as its operator does.
+/// Deletes a stack.
 pub(super) async fn delete(stack: &str) {
-    let arguments = ["delete", "--stack-name", stack, "--region", "us-east-1", "--no-prompts"];
-    run(".venv/bin/sam", &arguments).await;
+    run("infra/localstack/delete", &[stack]).await;
 }
 
 fn own((name, value): (&str, &str)) -> (String, String) {
