@@ -9,6 +9,7 @@ use steward_core::{
     effects::{Effect, Send, carry_out},
     events::{BusEvent, Happened},
     limits,
+    messages::mistake,
     ports::{Clock, Ports, chain},
 };
 
@@ -56,7 +57,7 @@ impl Received {
     /// # Errors
     /// Says where it is not what it should be.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Corrupt> {
-        serde_json::from_str(&self.body).map_err(|error| self.corrupt(error.to_string()))
+        serde_json::from_str(&self.body).map_err(|error| self.corrupt(mistake(&error)))
     }
 
     /// This message as one that cannot be right.

@@ -344,6 +344,21 @@ pub enum NoticeStatus {
     Error,
 }
 
+/// What is wrong with a text that should be a message, and where. The parser's own words would quote a
+/// value that is of the wrong kind; keys it may quote.
+#[must_use]
+pub fn mistake(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let quotes = ["invalid type: ", "invalid value: ", "unknown variant "];
+    let Some(what) = quotes.iter().find(|start| text.starts_with(**start)) else { return text };
+    match text.rsplit_once(", expected ") {
+        Some((_, expected)) => {
+            format!("{}: expected {expected}", what.trim_end_matches([':', ' ']))
+        }
+        None => what.trim_end().to_owned(),
+    }
+}
+
 /// The key that makes a remote call repeatable: stable over all attempts and redeliveries. An
 /// operator who edits the input makes it another request, so that has a key of its own: services
 /// refuse a known key with other content.
@@ -363,6 +378,21 @@ pub fn idempotency_key(
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_mistake_is_told_with_its_place_and_without_the_value() {
+        let wake = |text| mistake(&serde_json::from_str::<Wake>(text).unwrap_err());
+        assert_eq!(
+            wake(r#""secret, expected or not""#),
+            "invalid type: expected struct Wake at line 1 column 25"
+        );
+        let cause = wake(r#"{"task_id":"t","cause":"secret"}"#);
+        assert!(
+            cause.starts_with("unknown variant: expected ") && !cause.contains("secret"),
+            "{cause}"
+        );
+        assert_eq!(wake(r#"{"task_id":"t"}"#), "missing field `cause` at line 1 column 15");
+    }
 
     #[test]
     fn a_reply_reads_as_the_contract_says() {

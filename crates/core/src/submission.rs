@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{
     limits,
-    messages::Submission,
+    messages::{Submission, mistake},
     names::WorkflowName,
     ports::{Document, DocumentKey, Timing},
     task::{ProcessState, Task, later},
@@ -125,10 +125,10 @@ fn too_deep(submission: &Submission) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The parser's message as a queue's attribute may hold it: it quotes keys, which may be of any
-/// length and have any character.
+/// What the parser found, as a queue's attribute may hold it: it quotes keys, which may be of any length
+/// and have any character.
 fn plain(error: &serde_json::Error) -> String {
-    visible(&error.to_string(), limits::REASON_CHARS_MAX)
+    visible(&mistake(error), limits::REASON_CHARS_MAX)
 }
 
 /// A text as a queue's attribute may hold it, at most this long.
