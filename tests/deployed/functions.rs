@@ -4,6 +4,8 @@ use std::{collections::HashMap, fs, process::Command};
 
 use aws_credential_types::Credentials;
 
+use super::emulator::endpoint;
+
 /// A process that runs a function.
 pub(super) struct Process {
     pid: String,
@@ -25,12 +27,13 @@ impl Process {
     }
 }
 
-/// The processes that run this function now.
+/// The processes that run this function now, on this emulator.
 pub(super) fn processes(function: &str) -> Vec<Process> {
     let folders = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let mut processes: Vec<_> = folders.filter_map(|folder| read(&folder.path())).collect();
-    processes.retain(|process| {
-        process.environment.get("AWS_LAMBDA_FUNCTION_NAME").is_some_and(|name| name == function)
+    processes.retain(|Process { environment, .. }| {
+        let is = |name: &str, value: &str| environment.get(name).is_some_and(|set| set == value);
+        is("AWS_LAMBDA_FUNCTION_NAME", function) && is("AWS_ENDPOINT_URL", &endpoint())
     });
     processes
 }
