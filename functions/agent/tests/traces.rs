@@ -102,10 +102,12 @@ fn read(spans: ResourceSpans) -> Vec<Told> {
 }
 
 fn texts(attributes: Vec<KeyValue>) -> BTreeMap<String, String> {
-    let text = |value| match value {
-        Any::StringValue(text) => text,
-        Any::IntValue(number) => number.to_string(),
-        other => format!("{other:?}"),
+    let text = |value| {
+        if let Any::IntValue(number) = value {
+            return number.to_string();
+        }
+        let Any::StringValue(text) = value else { panic!("{value:?}") };
+        text
     };
     let pairs = attributes.into_iter().map(|pair| (pair.key, pair.value.unwrap().value.unwrap()));
     pairs.map(|(key, value)| (key, text(value))).collect()
