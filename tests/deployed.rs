@@ -4,6 +4,8 @@
 //! Most of the time is waiting for the supervisor's minute, so the chapters run side by side on one
 //! stack, and each has tasks of its own.
 
+#![expect(clippy::print_stderr, reason = "it takes minutes, and says how far it is")]
+
 use std::{collections::HashMap, rc::Rc};
 
 use tokio::task::{Id, JoinError, JoinSet, LocalSet};
@@ -23,7 +25,7 @@ use stack::Stack;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs an emulator and built functions: .ci/e2e"]
 async fn the_deployed_stack_does_what_the_design_says() {
-    LocalSet::new().run_until(whole()).await;
+    LocalSet::new().run_until(Box::pin(whole())).await;
 }
 
 async fn whole() {

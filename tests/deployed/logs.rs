@@ -123,8 +123,5 @@ fn read(
 
 fn text(attributes: Vec<KeyValue>, key: &str) -> Option<String> {
     let pair = attributes.into_iter().find(|pair| pair.key == key)?;
-    match pair.value?.value? {
-        Any::StringValue(text) => Some(text),
-        _ => None,
-    }
+    if let Any::StringValue(text) = pair.value?.value? { Some(text) } else { None }
 }
