@@ -81,12 +81,15 @@ pub(super) async fn a_task_is_one_trace(stack: Rc<Stack>) {
 /// An OpenTelemetry collector that keeps of each span the task, the trace and the service.
 pub(super) struct Collector {
     pub(super) url: String,
-    spans: Arc<Mutex<BTreeMap<String, BTreeSet<(String, String)>>>>,
+    spans: Arc<Mutex<BTreeMap<String, Seen>>>,
 }
+
+/// Trace and service of each span of a task.
+type Seen = BTreeSet<(String, String)>;
 
 impl Collector {
     pub(super) async fn start() -> Self {
-        let spans: Arc<Mutex<BTreeMap<_, BTreeSet<_>>>> = Arc::default();
+        let spans: Arc<Mutex<BTreeMap<_, Seen>>> = Arc::default();
         let kept = spans.clone();
         let keep = move |body: Bytes| {
             let request = ExportTraceServiceRequest::decode(body).unwrap();
@@ -102,8 +105,7 @@ impl Collector {
         Self { url, spans }
     }
 
-    /// Trace and service of each span of a task.
-    fn of(&self, task: &str) -> BTreeSet<(String, String)> {
+    fn of(&self, task: &str) -> Seen {
         self.spans.lock().unwrap().get(task).cloned().unwrap_or_default()
     }
 }
