@@ -170,6 +170,20 @@ async fn what_is_refused_says_which_kind_of_problem_it_is() {
             "not a submission: not a JSON object",
         ),
         (
+            with("parent", json!({ "task_id": "other", "step": "s" })),
+            400,
+            "malformed-submission",
+            "Malformed submission",
+            "not a submission: `parent` and `undo` are not for clients",
+        ),
+        (
+            with("undo", json!(true)),
+            400,
+            "malformed-submission",
+            "Malformed submission",
+            "not a submission: `parent` and `undo` are not for clients",
+        ),
+        (
             with("workflow", json!("nope")),
             400,
             "unknown-workflow",

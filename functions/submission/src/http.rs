@@ -24,7 +24,7 @@ use steward_core::{
     limits,
     names::TaskId,
     ports::{PortError, Ports, StateStore, chain},
-    submission::{Refusal, ReplyQueues},
+    submission::{Refusal, ReplyQueues, parse},
     trace::{Span, SpanKind},
     view::{TaskView, result_of},
 };
@@ -66,6 +66,10 @@ async fn submit<P: Ports>(
     let Ok(text) = std::str::from_utf8(&body) else {
         return MALFORMED.response("not a submission: not UTF-8");
     };
+    // Only the scheduler submits for a step, and it uses the queue.
+    if parse(text).is_ok_and(|submission| submission.parent.is_some() || submission.undo) {
+        return MALFORMED.response("not a submission: `parent` and `undo` are not for clients");
+    }
     let traceparent = headers.get("traceparent").and_then(|value| value.to_str().ok());
     let mut span = Span::begin(SPAN, SpanKind::Server, traceparent);
     span.set("http.request.method", "POST");
