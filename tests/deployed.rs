@@ -39,7 +39,7 @@ async fn whole() {
     chapters.end().await;
     // Every function has run by now, so each has credentials that can be borrowed.
     chapters.begin("roles", roles::each_role_may_do_what_it_must_and_no_more(stack.clone()));
-    chapters.begin("logs", logs::counts_are_in_the_logs_and_payloads_are_not(stack.clone()));
+    chapters.begin("logs", logs::counts_are_in_the_logs_and_payloads_are_not());
     chapters.begin("traces", logs::a_task_is_one_trace(stack.clone()));
     chapters.end().await;
     stack.delete().await;

@@ -23,7 +23,7 @@ use super::{
 /// Something of every order's input, and of no log.
 const PAYLOAD: &str = "1 Main Street";
 
-pub(super) async fn counts_are_in_the_logs_and_payloads_are_not(stack: Rc<Stack>) {
+pub(super) async fn counts_are_in_the_logs_and_payloads_are_not() {
     assert!(Shipped::Order.scenario().input(0).to_string().contains(PAYLOAD));
     let mut counted = BTreeSet::new();
     for part in ["submission", "submission-http", "scheduler", "supervisor", "agent-payment"] {
@@ -47,7 +47,6 @@ pub(super) async fn counts_are_in_the_logs_and_payloads_are_not(stack: Rc<Stack>
     {
         assert!(counted.contains(metric), "{metric} is not among {counted:?}");
     }
-    drop(stack);
 }
 
 async fn lines(part: &str) -> Vec<String> {

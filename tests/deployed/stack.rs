@@ -19,7 +19,6 @@ use steward_local::{
     scenario::Shipped,
     services::{Fault, FaultPlan, MockServices, Service},
 };
-use tokio::task::JoinHandle;
 
 use super::{
     emulator::{call, endpoint, root, run, wait_for},
@@ -35,6 +34,7 @@ const SEED: u64 = 7;
 /// What the agents say to the services; in no log, and no other role's to read.
 pub(super) const SECRET: &str = "token-that-nobody-else-may-read";
 
+/// The deployed stack, with what is around it.
 pub(super) struct Stack {
     variables: HashMap<String, String>,
     pub(super) sdk: SdkConfig,
@@ -47,8 +47,8 @@ pub(super) struct Stack {
     pub(super) noticed: Arc<Mutex<BTreeSet<String>>>,
     /// A secret that is no agent's of this stack.
     pub(super) foreign_secret: String,
+    /// That of the stack's agents.
     pub(super) secret: String,
-    _listeners: [JoinHandle<()>; 2],
 }
 
 impl Stack {
@@ -58,8 +58,8 @@ impl Stack {
         let services = MockServices::start(&Service::ALL, plan.clone()).await.unwrap();
         let (url, _) = services.base_url(Service::Payment).rsplit_once('/').map(own).unwrap();
         let spans = Collector::start().await;
+        let foreign_secret = secret("foreign", &json!("of others")).await;
         let secret = secret("own", &json!({ "x-token": SECRET })).await;
-        let foreign_secret = secret_of_others().await;
         let account = format!("{}/000000000000", endpoint());
         run(
             "infra/deploy",
@@ -84,14 +84,12 @@ impl Stack {
         bring_alerts_to(&sdk, &alerts).await;
         let notices = queue(&sdk, "client-e2e").await;
         let (alerted, noticed) = (Arc::default(), Arc::default());
-        let _listeners = [
-            listen(&sdk, alerts, Arc::clone(&alerted), |event| {
-                Some(event["detail"]["data"]["task_id"].as_str()?.to_owned())
-            }),
-            listen(&sdk, notices, Arc::clone(&noticed), |notice| {
-                Some(format!("{} {}", notice["task_id"].as_str()?, notice["status"].as_str()?))
-            }),
-        ];
+        listen(&sdk, alerts, Arc::clone(&alerted), |event| {
+            Some(event["detail"]["data"]["task_id"].as_str()?.to_owned())
+        });
+        listen(&sdk, notices, Arc::clone(&noticed), |notice| {
+            Some(format!("{} {}", notice["task_id"].as_str()?, notice["status"].as_str()?))
+        });
         let stack = Self {
             variables,
             sdk,
@@ -102,7 +100,6 @@ impl Stack {
             noticed,
             foreign_secret,
             secret,
-            _listeners,
         };
         for shipped in Shipped::ALL {
             stack.publish(shipped.scenario().definition()).await;
@@ -209,10 +206,6 @@ async fn secret(name: &str, value: &Value) -> String {
     answer["ARN"].as_str().unwrap().to_owned()
 }
 
-async fn secret_of_others() -> String {
-    secret("foreign", &json!("of others")).await
-}
-
 async fn queue(sdk: &SdkConfig, name: &str) -> String {
     let made = aws_sdk_sqs::Client::new(sdk).create_queue().queue_name(name).send().await.unwrap();
     made.queue_url.unwrap()
@@ -247,13 +240,13 @@ async fn bring_alerts_to(sdk: &SdkConfig, queue: &str) {
         .unwrap();
 }
 
-/// Notes what each message of a queue is about.
+/// Notes what each message of a queue is about, until the test ends.
 fn listen(
     sdk: &SdkConfig,
     queue: String,
     heard: Arc<Mutex<BTreeSet<String>>>,
     about: fn(Value) -> Option<String>,
-) -> JoinHandle<()> {
+) {
     let sqs = aws_sdk_sqs::Client::new(sdk);
     tokio::spawn(async move {
         loop {
@@ -271,5 +264,5 @@ fn listen(
                     .unwrap();
             }
         }
-    })
+    });
 }
