@@ -50,3 +50,48 @@ pub fn deadline(context: &Context) -> Timestamp {
 pub fn random() -> u32 {
     fastrand::u32(..)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    };
+
+    use aws_credential_types::Credentials;
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
+
+    /// What the SDK's own loader would have set: without it a throttled table would fail an invocation.
+    #[tokio::test]
+    async fn a_request_that_aws_fails_is_sent_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let aws = format!("http://{}", listener.local_addr().unwrap());
+        let requests = Arc::new(AtomicU32::new(0));
+        let counted = requests.clone();
+        tokio::spawn(async move {
+            loop {
+                let (mut connection, _) = listener.accept().await.unwrap();
+                connection.read(&mut [0; 8192]).await.unwrap();
+                let status = ["500 Internal Server Error", "200 OK"];
+                let status = status[usize::from(counted.fetch_add(1, Ordering::SeqCst) > 0)];
+                let answer = format!(
+                    "HTTP/1.1 {status}\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{{}}"
+                );
+                connection.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        let who = Credentials::new("key", "secret", None, None, "test");
+        let config = sdk_config()
+            .into_builder()
+            .endpoint_url(aws)
+            .region(Region::from_static("us-east-1"))
+            .credentials_provider(SharedCredentialsProvider::new(who))
+            .build();
+        aws_sdk_sqs::Client::new(&config).list_queues().send().await.unwrap();
+        assert_eq!(requests.load(Ordering::SeqCst), 2);
+    }
+}

@@ -120,13 +120,16 @@ impl SpanProcessor for Ended {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{net::TcpListener, time::Instant};
+    use std::net::TcpListener;
 
     use steward_core::trace::{Span, SpanKind};
 
+    use tokio::time::Instant;
+
     use crate::telemetry::observed;
 
-    #[tokio::test]
+    // The clock is tokio's: it goes on when there is nothing left but to wait for the collector.
+    #[tokio::test(start_paused = true)]
     async fn a_collector_that_is_dead_or_mute_delays_the_answer_and_does_no_more() {
         assert_eq!(Span::begin("off", SpanKind::Internal, None).traceparent(), None);
         send().await;
@@ -139,16 +142,15 @@ mod tests {
         };
         let begun = Instant::now();
         assert_eq!(observed(invocation).await, 7);
-        assert!((SEND_WITHIN..4 * SEND_WITHIN).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+        assert!((SEND_WITHIN..2 * SEND_WITHIN).contains(&begun.elapsed()), "{:?}", begun.elapsed());
         assert!(OUTBOX.get().unwrap().ended.lock().is_empty(), "kept for ever");
 
         drop(mute);
-        let begun = Instant::now();
         for _ in 0..=SPANS_MAX {
             Span::begin("on", SpanKind::Internal, None).end("done");
         }
         assert_eq!(OUTBOX.get().unwrap().ended.lock().len(), SPANS_MAX);
         observed(async {}).await;
-        assert!(begun.elapsed() < SEND_WITHIN, "refused, and still waited: {:?}", begun.elapsed());
+        assert!(OUTBOX.get().unwrap().ended.lock().is_empty(), "kept for ever");
     }
 }
