@@ -75,7 +75,7 @@ mod tests {
         tokio::spawn(async move {
             loop {
                 let (mut connection, _) = listener.accept().await.unwrap();
-                connection.read(&mut [0; 8192]).await.unwrap();
+                assert_ne!(connection.read(&mut [0; 8192]).await.unwrap(), 0);
                 let status = ["500 Internal Server Error", "200 OK"];
                 let status = status[usize::from(counted.fetch_add(1, Ordering::SeqCst) > 0)];
                 let answer = format!(
