@@ -13,19 +13,20 @@ use steward_local::{embedded::EmbeddedAws, event_source::EventSource, resources:
 use tokio::task::JoinSet;
 
 /// A queue with three messages, one of them bad, and its dead letters.
-async fn queue_with_a_bad_message() -> (Client, String) {
-    let sdk = EmbeddedAws::in_memory().unwrap().sdk_config();
+async fn queue_with_a_bad_message() -> (EmbeddedAws, String) {
+    let aws = EmbeddedAws::in_memory().unwrap();
+    let sdk = aws.sdk_config();
     let queue = create_queue(&sdk, "work", true).await.unwrap();
     let client = Client::new(&sdk);
     for body in ["good", "bad", "good"] {
         client.send_message().queue_url(&queue).message_body(body).send().await.unwrap();
     }
-    (client, queue)
+    (aws, queue)
 }
 
 /// Runs `handler` on the queue until `is_over` the dead letters seen so far; returns those.
 async fn run_until<H, F>(
-    client: &Client,
+    aws: &EmbeddedAws,
     queue: &str,
     handler: H,
     is_over: impl Fn(&[String]) -> bool,
@@ -36,7 +37,8 @@ where
 {
     let mut tasks = JoinSet::new();
     let source = EventSource { queue_url: queue.to_owned(), concurrency: 2 };
-    source.spawn(client, handler, &mut tasks);
+    source.spawn(aws, handler, &mut tasks);
+    let client = Client::new(&aws.sdk_config());
     let mut dead = Vec::new();
     while !is_over(&dead) {
         let letters = client.receive_message().queue_url(format!("{queue}-dead-letters"));
@@ -58,7 +60,7 @@ fn count(event: &SqsEvent, body: &str) -> u32 {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_handler_reports_failed_comes_back_alone_and_ends_as_a_dead_letter() {
-    let (client, queue) = queue_with_a_bad_message().await;
+    let (aws, queue) = queue_with_a_bad_message().await;
     let (good, bad) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let (seen_good, seen_bad) = (good.clone(), bad.clone());
     let handler = move |event: SqsEvent| {
@@ -68,14 +70,14 @@ async fn what_a_handler_reports_failed_comes_back_alone_and_ends_as_a_dead_lette
         let failed: Vec<_> = failed.filter_map(|message| message.message_id.clone()).collect();
         std::future::ready(response(failed))
     };
-    let dead = run_until(&client, &queue, handler, |dead| !dead.is_empty()).await;
+    let dead = run_until(&aws, &queue, handler, |dead| !dead.is_empty()).await;
     assert_eq!(dead, ["bad"]);
     assert_eq!((good.load(Ordering::SeqCst), bad.load(Ordering::SeqCst)), (2, 5));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_panics_loses_its_answer_and_no_message() {
-    let (client, queue) = queue_with_a_bad_message().await;
+    let (aws, queue) = queue_with_a_bad_message().await;
     let done = Arc::new(AtomicU32::new(0));
     let seen = done.clone();
     let handler = move |event: SqsEvent| {
@@ -89,6 +91,6 @@ async fn a_handler_that_panics_loses_its_answer_and_no_message() {
     // A good message that shares its batch with the bad one to the end is kept with it.
     let all_accounted_for =
         |dead: &[String]| dead.len() + done.load(Ordering::SeqCst) as usize == 3;
-    let dead = run_until(&client, &queue, handler, all_accounted_for).await;
+    let dead = run_until(&aws, &queue, handler, all_accounted_for).await;
     assert!(dead.contains(&"bad".to_owned()), "{dead:?}");
 }

@@ -18,6 +18,7 @@ mod end_to_end;
 mod event_source;
 mod faults;
 mod races;
+mod reads;
 mod step_kinds;
 mod supervision;
 mod support;

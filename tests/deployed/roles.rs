@@ -38,6 +38,7 @@ const MAY: [(&str, &[&str]); 5] = [
             "PutItem tasks",
             "PutItem documents",
             "GetItem documents",
+            "BatchGetItem documents",
             "GetItem workflows",
             "Query workflows",
             "SendMessage scheduler",
@@ -66,6 +67,7 @@ const MAY: [(&str, &[&str]); 5] = [
         "scheduler",
         &[
             "GetItem tasks",
+            "BatchGetItem tasks",
             "PutItem tasks",
             "GetItem documents",
             "BatchGetItem documents",
@@ -86,6 +88,7 @@ const MAY: [(&str, &[&str]); 5] = [
         "agent-payment",
         &[
             "GetItem documents",
+            "BatchGetItem documents",
             "PutItem documents",
             "SendMessage scheduler",
             "PutEvents",
@@ -100,6 +103,7 @@ const MAY: [(&str, &[&str]); 5] = [
         &[
             "Query due",
             "GetItem tasks",
+            "BatchGetItem tasks",
             "PutItem tasks",
             "PutItem documents",
             "Query documents",

@@ -14,10 +14,10 @@ use aws_sdk_dynamodb::{
         transact_write_items::TransactWriteItemsError,
     },
     types::{
-        AttributeValue, KeysAndAttributes, Put as PutItem, ReturnValuesOnConditionCheckFailure,
-        TransactWriteItem,
+        AttributeValue, Put as PutItem, ReturnValuesOnConditionCheckFailure, TransactWriteItem,
     },
 };
+use futures_util::future::try_join_all;
 use jiff::Timestamp;
 use steward_core::{
     names::TaskId,
@@ -30,24 +30,22 @@ use steward_core::{
 
 use crate::{
     errors::{corrupt, failed},
-    items::{Item, Items, document_id, number, text},
+    items::{Item, Items, number, text},
 };
 
+mod reads;
 mod unfinished;
+
+use reads::{Key, Reads};
 
 /// Tasks in a page of the due index. Each is then read and written, so a page is a few hundred ms.
 const DUE_PAGE: i32 = 100;
-
-/// Rounds of asking again for documents that DynamoDB left out of its answer.
-const BATCH_ROUNDS_MAX: u32 = 8;
-
-/// Keys in one `BatchGetItem`, by DynamoDB's limit.
-const BATCH_KEYS_MAX: usize = 100;
 
 /// The state store.
 #[derive(Debug, Clone)]
 pub struct DynamoStore {
     client: Client,
+    reads: Reads,
     tasks: String,
     documents: String,
     items: Items,
@@ -63,7 +61,8 @@ impl DynamoStore {
         shards: NonZeroU32,
         retention: Duration,
     ) -> Self {
-        Self { client, tasks, documents, items: Items { shards, retention } }
+        let reads = Reads::new(client.clone());
+        Self { client, reads, tasks, documents, items: Items { shards, retention } }
     }
 
     /// All documents of a task, for people: the timeline of its attempts.
@@ -114,38 +113,13 @@ impl DynamoStore {
         }
         Ok(tasks)
     }
-
-    async fn batch_get(&self, id: &TaskId, keys: &[DocumentKey]) -> Result<Vec<Item>, PortError> {
-        let operation = || format!("read documents of {id}");
-        let keys = keys.iter().map(|key| document_id(id, key)).collect();
-        let wanted =
-            KeysAndAttributes::builder().set_keys(Some(keys)).consistent_read(true).build();
-        let wanted = wanted.map_err(|e| corrupt(operation())(e.into()))?;
-        let mut unread = HashMap::from([(self.documents.clone(), wanted)]);
-        let mut items = Vec::new();
-        for _ in 0..BATCH_ROUNDS_MAX {
-            let request = self.client.batch_get_item().set_request_items(Some(unread));
-            let answer = request.send().await.map_err(failed(operation()))?;
-            items.extend(answer.responses.unwrap_or_default().into_values().flatten());
-            unread = answer.unprocessed_keys.unwrap_or_default();
-            if unread.is_empty() {
-                return Ok(items);
-            }
-        }
-        Err(PortError { operation: operation(), retryable: true, source: "throttled".into() })
-    }
 }
 
 impl StateStore for DynamoStore {
     async fn load(&self, id: &TaskId) -> Result<Option<Task>, PortError> {
-        let request = self
-            .client
-            .get_item()
-            .table_name(&self.tasks)
-            .key("task_id", text(id.as_str()))
-            .consistent_read(true);
-        let answer = request.send().await.map_err(failed(format!("load task {id}")))?;
-        answer.item.map(read_task).transpose().map_err(corrupt(format!("read task {id}")))
+        let key = Key { table: self.tasks.clone(), task_id: id.to_string(), document: None };
+        let item = self.reads.get(key, || format!("load task {id}")).await?;
+        item.map(read_task).transpose().map_err(corrupt(format!("read task {id}")))
     }
 
     async fn create(&self, task: &Task, submitted: &Document) -> Result<Created, PortError> {
@@ -224,23 +198,13 @@ impl StateStore for DynamoStore {
         keys: &[DocumentKey],
     ) -> Result<Vec<Document>, PortError> {
         let operation = || format!("read documents of {id}");
-        let items = if let [key] = keys {
-            let request = self
-                .client
-                .get_item()
-                .table_name(&self.documents)
-                .set_key(Some(document_id(id, key)))
-                .consistent_read(true);
-            let answer = request.send().await.map_err(failed(operation()))?;
-            answer.item.into_iter().collect()
-        } else {
-            let mut items = Vec::new();
-            for keys in keys.chunks(BATCH_KEYS_MAX) {
-                items.extend(self.batch_get(id, keys).await?);
-            }
-            items
-        };
-        items.iter().map(|item| read_document(item).map_err(corrupt(operation()))).collect()
+        let read = keys.iter().map(|key| {
+            let (table, document) = (self.documents.clone(), Some(key.to_string()));
+            self.reads.get(Key { table, task_id: id.to_string(), document }, operation)
+        });
+        let items = try_join_all(read).await?;
+        let found = items.iter().flatten();
+        found.map(|item| read_document(item).map_err(corrupt(operation()))).collect()
     }
 
     async fn due(

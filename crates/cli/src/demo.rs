@@ -36,6 +36,7 @@ use steward_core::{
 };
 use steward_local::{
     audit::Audit,
+    embedded::EmbeddedAws,
     event_source::EventSource,
     host::{Host, HostOptions},
     resources,
@@ -230,8 +231,8 @@ impl Client {
         let heard = Arc::new(Heard { room: Semaphore::new(in_flight), inner: Mutex::new(inner) });
         let (sqs, mut listeners) = (host.sqs(), JoinSet::new());
         let alerts = host.queue_url(resources::ALERTS_QUEUE);
-        listen(&sqs, reply_to.clone(), &heard, Heard::notice, &mut listeners);
-        listen(&sqs, alerts, &heard, Heard::alert, &mut listeners);
+        listen(&host.aws, reply_to.clone(), &heard, Heard::notice, &mut listeners);
+        listen(&host.aws, alerts, &heard, Heard::alert, &mut listeners);
         Ok(Self { scenario, sqs, reply_to, heard, _listeners: listeners })
     }
 
@@ -289,7 +290,7 @@ impl Client {
 /// Hears every message of a queue until the `JoinSet` is dropped. What comes again is heard again,
 /// which changes nothing.
 fn listen(
-    sqs: &aws_sdk_sqs::Client,
+    aws: &EmbeddedAws,
     queue_url: String,
     heard: &Arc<Heard>,
     hear: fn(&Heard, &str),
@@ -302,7 +303,7 @@ fn listen(
         }
         std::future::ready(SqsBatchResponse::default())
     };
-    EventSource { queue_url, concurrency: 2 }.spawn(sqs, handler, listeners);
+    EventSource { queue_url, concurrency: 2 }.spawn(aws, handler, listeners);
 }
 
 fn progress_bar(count: usize, tasks: &str, quiet: bool) -> Result<ProgressBar> {

@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 use steward_core::{command::Order, names::TaskId};
 use tracing_subscriber::EnvFilter;
 
+mod bench;
 mod callback;
 mod chaos;
 mod client;
@@ -21,6 +22,10 @@ mod simulate;
 mod table;
 mod tasks;
 mod workflows;
+
+/// The SDK allocates a lot; this takes a quarter off the whole of a step (docs/performance.md).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Durable, multi-step business tasks on AWS Lambda: each one completes or is undone.
 #[derive(Debug, Parser)]
@@ -44,6 +49,8 @@ enum Command {
         #[command(flatten)]
         deployment: client::Deployment,
     },
+    /// Measure this machine's Steward: speed, CPU, memory, requests; everything embedded.
+    Bench(bench::BenchArgs),
     /// Run simulated worlds from their seeds until one fails, or replay one.
     Simulate(simulate::SimulateArgs),
     /// Show a task: where it stands, every attempt and command, and what comes next.
@@ -112,6 +119,7 @@ async fn run() -> Result<()> {
     match cli.command {
         Command::Demo(args) => demo::run(args).await,
         Command::Local(args) => local::run(args).await,
+        Command::Bench(args) => bench::run(args).await,
         Command::Simulate(args) => simulate::run(args).await,
         Command::Submit { files, deployment } => tasks::submit(&files, &deployment).await,
         Command::Show { task, json, deployment } => show::show(&task, json, &deployment).await,

@@ -2,20 +2,18 @@
 //! failures. What a handler reports failed, or loses in a panic, is left alone: it becomes visible
 //! again after the queue's visibility timeout, and a dead letter after too many receives.
 
-use std::{future::Future, sync::Arc};
+use std::{future::Future, sync::Arc, time::Duration};
 
-use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent, SqsMessage, SqsMessageAttribute};
-use aws_sdk_sqs::{
-    Client,
-    types::{DeleteMessageBatchRequestEntry, Message, MessageSystemAttributeName},
+use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
+use tokio::{sync::Semaphore, task::JoinSet};
+
+use crate::{
+    cpu::{Account, charged},
+    embedded::EmbeddedAws,
 };
-use tokio::task::JoinSet;
 
-/// Messages in a batch.
-const BATCH_SIZE: i32 = 10;
-
-/// How long a poll waits for messages, in seconds.
-const POLL_SECONDS: i32 = 20;
+/// How long a poller that was refused leaves the queue alone.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// A queue and how many batches of it may be in hand at once.
 #[derive(Debug, Clone)]
@@ -27,104 +25,67 @@ pub struct EventSource {
 }
 
 impl EventSource {
-    /// Polls the queue for `handler` until the `JoinSet` is dropped.
-    pub fn spawn<H, F>(self, client: &Client, handler: H, tasks: &mut JoinSet<()>)
+    /// Polls the queue for `handler` until the `JoinSet` is dropped. There is one poller, so that what
+    /// comes while it is busy is one batch; an idle queue's message is handed on at once.
+    pub fn spawn<H, F>(self, aws: &EmbeddedAws, handler: H, tasks: &mut JoinSet<()>)
     where
         H: Fn(SqsEvent) -> F + Send + Sync + 'static,
         F: Future<Output = SqsBatchResponse> + Send + 'static,
     {
-        let handler = Arc::new(handler);
-        for _ in 0..self.concurrency {
-            let (client, queue, handler) =
-                (client.clone(), self.queue_url.clone(), handler.clone());
-            tasks.spawn(async move {
-                loop {
-                    poll(&client, &queue, POLL_SECONDS, &*handler).await;
+        tasks.spawn(charged(Account::EventSource, self.poll(aws.clone(), Arc::new(handler))));
+    }
+
+    async fn poll<H, F>(self, aws: EmbeddedAws, handler: Arc<H>)
+    where
+        H: Fn(SqsEvent) -> F + Send + Sync + 'static,
+        F: Future<Output = SqsBatchResponse> + Send + 'static,
+    {
+        let (room, queue) = (Arc::new(Semaphore::new(self.concurrency)), Arc::new(self.queue_url));
+        // Tasks of their own, as invocations are: a panic loses its batch's answer and nothing else. In a
+        // set, so that they do not outlive the poller: a crash takes them along.
+        let mut invocations = JoinSet::new();
+        while let Ok(permit) = room.clone().acquire_owned().await {
+            while invocations.try_join_next().is_some() {}
+            match aws.receive(&queue).await {
+                Ok(messages) if messages.is_empty() => {}
+                Ok(messages) => {
+                    let invocation = invoke(aws.clone(), queue.clone(), messages, handler.clone());
+                    invocations.spawn(charged(Account::EventSource, async move {
+                        invocation.await;
+                        drop(permit);
+                    }));
                 }
-            });
+                Err(error) => {
+                    tracing::warn!(%queue, error, "poll failed");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
         }
     }
 }
 
-/// One poll: receives up to ten messages, waiting for the first at most `wait_seconds`; invokes the
-/// handler; deletes what it did. Returns how many were received.
-pub async fn poll<H, F>(client: &Client, queue: &str, wait_seconds: i32, handler: &H) -> usize
-where
+/// Invokes the handler with a batch, and deletes what it did.
+async fn invoke<H, F>(
+    aws: EmbeddedAws,
+    queue: Arc<String>,
+    messages: Vec<SqsMessage>,
+    handler: Arc<H>,
+) where
     H: Fn(SqsEvent) -> F,
-    F: Future<Output = SqsBatchResponse> + Send + 'static,
+    F: Future<Output = SqsBatchResponse>,
 {
-    let request = client
-        .receive_message()
-        .queue_url(queue)
-        .max_number_of_messages(BATCH_SIZE)
-        .wait_time_seconds(wait_seconds)
-        .message_system_attribute_names(MessageSystemAttributeName::All)
-        .message_attribute_names("All");
-    let messages = match request.send().await {
-        Ok(answer) => answer.messages.unwrap_or_default(),
-        Err(error) => {
-            tracing::warn!(queue, error = %aws_sdk_sqs::error::DisplayErrorContext(&error), "poll failed");
-            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-            return 0;
-        }
-    };
-    let received = messages.len();
-    if received == 0 {
-        return 0;
-    }
     let receipts: Vec<_> =
         messages.iter().map(|m| (m.message_id.clone(), m.receipt_handle.clone())).collect();
     let mut event = SqsEvent::default();
-    event.records = messages.into_iter().map(record).collect();
-    // A task of its own, as an invocation is: a panic loses this batch's answer and nothing else. In
-    // a set, so that it does not outlive the poller: a crash takes it along.
-    let mut invocation = JoinSet::new();
-    invocation.spawn(handler(event));
-    let Some(Ok(response)) = invocation.join_next().await else { return received };
+    event.records = messages;
+    let response = handler(event).await;
     let failed = |id: &Option<String>| {
         let failures = &response.batch_item_failures;
         failures.iter().any(|failure| Some(&failure.item_identifier) == id.as_ref())
     };
-    let done = receipts.into_iter().filter(|(id, _)| !failed(id)).map(|(_, receipt)| receipt);
-    delete(client, queue, done.flatten()).await;
-    received
-}
-
-async fn delete(client: &Client, queue: &str, receipts: impl Iterator<Item = String>) {
-    let entries: Vec<_> = receipts
-        .enumerate()
-        .filter_map(|(n, receipt)| {
-            let entry =
-                DeleteMessageBatchRequestEntry::builder().id(n.to_string()).receipt_handle(receipt);
-            entry.build().ok()
-        })
-        .collect();
-    if entries.is_empty() {
-        return;
+    let done =
+        receipts.into_iter().filter(|(id, _)| !failed(id)).filter_map(|(_, receipt)| receipt);
+    if let Err(error) = aws.delete(&queue, done.collect()).await {
+        tracing::warn!(%queue, error, "messages done, but not deleted; they will come again");
     }
-    let request = client.delete_message_batch().queue_url(queue).set_entries(Some(entries));
-    if let Err(error) = request.send().await {
-        tracing::warn!(queue, %error, "messages done, but not deleted; they will come again");
-    }
-}
-
-/// A message as Lambda's event carries it.
-fn record(message: Message) -> SqsMessage {
-    let mut record = SqsMessage::default();
-    record.message_id = message.message_id;
-    record.receipt_handle = message.receipt_handle;
-    record.body = message.body;
-    let attributes = message.attributes.unwrap_or_default().into_iter();
-    record.attributes = attributes.map(|(name, value)| (name.as_str().to_owned(), value)).collect();
-    let attributes = message.message_attributes.unwrap_or_default().into_iter();
-    record.message_attributes = attributes
-        .map(|(name, value)| {
-            let mut attribute = SqsMessageAttribute::default();
-            attribute.string_value = value.string_value;
-            attribute.data_type = Some(value.data_type);
-            (name, attribute)
-        })
-        .collect();
-    record.event_source = Some("aws:sqs".to_owned());
-    record
 }

@@ -21,6 +21,10 @@ use agent::{
 };
 use anyhow::{Context, Result};
 use aws_smithy_runtime_api::client::interceptors::SharedInterceptor;
+use axum::{
+    extract::Request,
+    middleware::{Next, from_fn},
+};
 use jiff::Timestamp;
 use steward_aws::{AwsPorts, Config, publisher::Publisher, rules::TriggerRules};
 use steward_core::{
@@ -32,7 +36,12 @@ use steward_core::{
 };
 use tokio::{net::TcpListener, task::JoinSet};
 
-use crate::{embedded::EmbeddedAws, event_source::EventSource, resources};
+use crate::{
+    cpu::{Account, charged},
+    embedded::EmbeddedAws,
+    event_source::EventSource,
+    resources,
+};
 
 /// Batches of submissions in hand at once, and of wakes and replies.
 const CONCURRENCY: usize = 8;
@@ -213,42 +222,46 @@ impl Host {
     }
 
     fn start_submission(&mut self) {
-        let (sqs, queue_url) = (self.sqs(), self.queue_url(resources::SUBMISSIONS_QUEUE));
+        let (aws, queue_url) = (self.aws.clone(), self.queue_url(resources::SUBMISSIONS_QUEUE));
         let reply_queues = Arc::new(self.config.reply_queues.clone());
         self.start_instance("submission", move |ports, running| {
             let reply_queues = reply_queues.clone();
             let handler = move |event| {
                 let (ports, reply_queues) = (ports.clone(), reply_queues.clone());
-                async move { submission::handle(&*ports, &reply_queues, event).await }
+                charged(Account::Submission, async move {
+                    submission::handle(&*ports, &reply_queues, event).await
+                })
             };
             let queue_url = queue_url.clone();
-            EventSource { queue_url, concurrency: CONCURRENCY }.spawn(&sqs, handler, running);
+            EventSource { queue_url, concurrency: CONCURRENCY }.spawn(&aws, handler, running);
         });
     }
 
     fn start_scheduler(&mut self) {
-        let (sqs, queue_url) = (self.sqs(), self.config.scheduler_queue_url.clone());
+        let (aws, queue_url) = (self.aws.clone(), self.config.scheduler_queue_url.clone());
         self.start_instance("scheduler", move |ports, running| {
             let handler = move |event| {
                 let ports = ports.clone();
-                async move { scheduler::handle(&*ports, event).await }
+                charged(Account::Scheduler, async move { scheduler::handle(&*ports, event).await })
             };
             let queue_url = queue_url.clone();
-            EventSource { queue_url, concurrency: CONCURRENCY }.spawn(&sqs, handler, running);
+            EventSource { queue_url, concurrency: CONCURRENCY }.spawn(&aws, handler, running);
         });
     }
 
     fn start_agent(&mut self, name: AgentName, service: HttpService) {
-        let (sqs, queue_url) = (self.sqs(), self.config.agent_queue_url.of(&name));
+        let (aws, queue_url) = (self.aws.clone(), self.config.agent_queue_url.of(&name));
         self.start_instance("agent", move |ports, running| {
             let agent = Arc::new(Agent::new(name.clone(), service.clone(), breaker()));
             let handler = move |event| {
                 let (ports, agent) = (ports.clone(), agent.clone());
                 let deadline = later(now(&ports), INVOCATION);
-                async move { agent::handle(&*ports, &agent, event, deadline).await }
+                charged(Account::Agent, async move {
+                    agent::handle(&*ports, &agent, event, deadline).await
+                })
             };
             let queue_url = queue_url.clone();
-            EventSource { queue_url, concurrency: AGENT_CONCURRENCY }.spawn(&sqs, handler, running);
+            EventSource { queue_url, concurrency: AGENT_CONCURRENCY }.spawn(&aws, handler, running);
         });
     }
 
@@ -259,7 +272,11 @@ impl Host {
                 loop {
                     ticks.tick().await;
                     let deadline = later(now(&ports), INVOCATION);
-                    let swept = supervisor::supervise(&*ports, fastrand::u32(..), deadline).await;
+                    let swept = charged(
+                        Account::Supervisor,
+                        supervisor::supervise(&*ports, fastrand::u32(..), deadline),
+                    )
+                    .await;
                     if let Err(error) = swept {
                         tracing::warn!(%error, "sweep failed; the next one takes over");
                     }
@@ -286,8 +303,10 @@ impl Host {
     /// `POST /tasks` and `GET /tasks/{id}`; everything else is the AWS-compatible endpoint.
     fn serve(&mut self, listener: TcpListener) {
         let reply_queues = Arc::new(self.config.reply_queues.clone());
-        let routes =
-            submission::http::routes(self.ports.clone(), reply_queues).merge(self.aws.router());
+        let charging =
+            from_fn(|request: Request, next: Next| charged(Account::Submission, next.run(request)));
+        let tasks = submission::http::routes(self.ports.clone(), reply_queues).layer(charging);
+        let routes = tasks.merge(self.aws.router());
         self.tasks.spawn(async move {
             if let Err(error) = axum::serve(listener, routes).await {
                 tracing::error!(%error, "no longer listening");

@@ -8,6 +8,7 @@
 //! workflows that ship are shown with, and [`audit`] what must be true in the end.
 
 pub mod audit;
+pub mod cpu;
 pub mod definitions;
 pub mod embedded;
 pub mod event_source;

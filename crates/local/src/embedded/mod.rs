@@ -15,8 +15,10 @@ mod answer;
 mod connector;
 mod endpoint;
 mod events;
+mod layout;
 mod queues;
 mod rules;
+mod shortcuts;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -26,8 +28,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use aws_config::{
-    BehaviorVersion, Region, SdkConfig, stalled_stream_protection::StalledStreamProtectionConfig,
+    BehaviorVersion, Region, SdkConfig, identity::IdentityCache,
+    stalled_stream_protection::StalledStreamProtectionConfig, timeout::TimeoutConfig,
 };
+use aws_lambda_events::sqs::SqsMessage;
 use aws_sdk_dynamodb::config::{Credentials, SharedCredentialsProvider};
 use bytes::Bytes;
 use dynoxide::DynoxideError;
@@ -39,6 +43,8 @@ pub use events::EventRule;
 use events::Events;
 use queues::Queues;
 use tables::Tables;
+
+use crate::cpu::{Account, charged};
 
 /// The account every embedded resource belongs to.
 pub const ACCOUNT: &str = "000000000000";
@@ -103,6 +109,9 @@ pub enum EmbeddedError {
     /// The tables could not be opened: a damaged file, or one locked by another process.
     #[error("cannot open the embedded tables")]
     OpenTables(#[source] DynoxideError),
+    /// The tables could not be opened once more.
+    #[error("cannot open the embedded tables")]
+    OpenShortcuts(#[source] rusqlite::Error),
     /// Items past their time to live could not be removed.
     #[error("cannot remove expired items from the embedded tables")]
     SweepTtl(#[source] DynoxideError),
@@ -151,6 +160,11 @@ impl EmbeddedAws {
             .http_client(connector::InProcess::new(self.clone()))
             // There is no stream that could stall; a long poll would be taken for one.
             .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
+            // There is one endpoint, so there are no rules to follow to it; no connection that could time
+            // out; and credentials that are always the same. Each is a part of every request.
+            .endpoint_url(format!("http://{REGION}.embedded.invalid"))
+            .timeout_config(TimeoutConfig::disabled())
+            .identity_cache(IdentityCache::no_cache())
             .build()
     }
 
@@ -185,6 +199,21 @@ impl EmbeddedAws {
         self.services.tables.sweep_ttl().map_err(EmbeddedError::SweepTtl)
     }
 
+    /// Up to ten messages of a queue, waiting twenty seconds for the first: what Lambda's own poller does.
+    pub(crate) async fn receive(&self, queue_url: &str) -> Result<Vec<SqsMessage>, String> {
+        tokio::task::yield_now().await;
+        charged(Account::Sqs, self.services.queues.receive(queue_url)).await
+    }
+
+    /// Deletes messages that were received, by their receipts.
+    pub(crate) async fn delete(
+        &self,
+        queue_url: &str,
+        receipts: Vec<String>,
+    ) -> Result<(), String> {
+        charged(Account::Sqs, self.services.queues.delete(queue_url, receipts)).await
+    }
+
     /// Answer one request: `target` is the `x-amz-target` header.
     async fn answer(&self, target: &str, body: Bytes, door: Door) -> Answer {
         // There is no I/O to wait for, so without this a task would hold its thread for about a
@@ -195,9 +224,13 @@ impl EmbeddedAws {
         }
         let Services { tables, queues, events } = self.services.as_ref();
         match target.split_once('.') {
-            Some(("DynamoDB_20120810", operation)) => tables.answer(operation, &body, door),
-            Some(("AmazonSQS", _)) => queues.answer(target, body).await,
-            Some(("AWSEvents", operation)) => events.answer(operation, &body, queues).await,
+            Some(("DynamoDB_20120810", operation)) => {
+                charged(Account::DynamoDb, tables.answer(operation, &body, door)).await
+            }
+            Some(("AmazonSQS", _)) => charged(Account::Sqs, queues.answer(target, body)).await,
+            Some(("AWSEvents", operation)) => {
+                charged(Account::EventBridge, events.answer(operation, &body, queues)).await
+            }
             Some(_) | None => Answer::unknown_operation(target),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use aws_lambda_events::sqs::{SqsMessage, SqsMessageAttribute};
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, HeaderValue};
 use bytes::Bytes;
@@ -11,6 +12,8 @@ use rustack_sqs_core::provider::RustackSqs;
 use rustack_sqs_http::dispatch::dispatch_operation;
 use rustack_sqs_http::response::error_to_response;
 use rustack_sqs_http::router::resolve_operation;
+use rustack_sqs_model::input::{DeleteMessageBatchInput, ReceiveMessageInput};
+use rustack_sqs_model::types::{DeleteMessageBatchRequestEntry, Message};
 use serde_json::{Value, json};
 
 use super::answer::Answer;
@@ -20,8 +23,16 @@ const SEND_MESSAGE: &str = "AmazonSQS.SendMessage";
 const SEND_MESSAGE_BATCH: &str = "AmazonSQS.SendMessageBatch";
 const LIST_SOURCES: &str = "AmazonSQS.ListDeadLetterSourceQueues";
 
+/// Messages that a poller takes at once, by SQS's limit.
+const BATCH: i32 = 10;
+
+/// How long a poll waits for messages, in seconds.
+const POLL_SECONDS: i32 = 20;
+
 /// The embedded queues.
 pub(super) struct Queues {
+    queues: Arc<RustackSqs>,
+    /// The same behind SQS's protocol.
     handler: RustackSqsHandler,
     /// `None` unless messages are to be doubled.
     coin: Mutex<Option<Coin>>,
@@ -43,8 +54,42 @@ impl Queues {
             default_region: REGION.to_owned(),
             account_id: ACCOUNT.to_owned(),
         };
-        let handler = RustackSqsHandler::new(Arc::new(RustackSqs::new(config)));
-        Self { handler, coin: Mutex::new(None) }
+        let queues = Arc::new(RustackSqs::new(config));
+        let handler = RustackSqsHandler::new(queues.clone());
+        Self { queues, handler, coin: Mutex::new(None) }
+    }
+
+    /// Up to ten messages, waiting for the first, as Lambda's poller takes them.
+    pub(super) async fn receive(&self, queue_url: &str) -> Result<Vec<SqsMessage>, String> {
+        let all = || vec!["All".to_owned()];
+        let request = ReceiveMessageInput {
+            queue_url: queue_url.to_owned(),
+            max_number_of_messages: Some(BATCH),
+            wait_time_seconds: Some(POLL_SECONDS),
+            message_system_attribute_names: all(),
+            message_attribute_names: all(),
+            ..ReceiveMessageInput::default()
+        };
+        let answer = self.queues.receive_message(request).await;
+        Ok(answer.map_err(|error| error.to_string())?.messages.into_iter().map(record).collect())
+    }
+
+    /// Deletes what was received.
+    pub(super) async fn delete(
+        &self,
+        queue_url: &str,
+        receipts: Vec<String>,
+    ) -> Result<(), String> {
+        let entries = receipts.into_iter().enumerate().map(|(n, receipt_handle)| {
+            DeleteMessageBatchRequestEntry { id: n.to_string(), receipt_handle }
+        });
+        let entries: Vec<_> = entries.collect();
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let request = DeleteMessageBatchInput { queue_url: queue_url.to_owned(), entries };
+        let answer = self.queues.delete_message_batch(request).await;
+        answer.map(|_| ()).map_err(|error| error.to_string())
     }
 
     /// Double each message with probability `rate` from now on.
@@ -122,6 +167,24 @@ fn as_aws_spells(sources: &Bytes) -> Bytes {
         fields.insert("queueUrls".to_owned(), urls);
     }
     answer.to_string().into()
+}
+
+/// A message as Lambda's event carries it.
+fn record(message: Message) -> SqsMessage {
+    let mut record = SqsMessage::default();
+    record.message_id = message.message_id;
+    record.receipt_handle = message.receipt_handle;
+    record.body = message.body;
+    record.attributes = message.attributes;
+    let attributes = message.message_attributes.into_iter().map(|(name, value)| {
+        let mut attribute = SqsMessageAttribute::default();
+        attribute.string_value = value.string_value;
+        attribute.data_type = Some(value.data_type);
+        (name, attribute)
+    });
+    record.message_attributes = attributes.collect();
+    record.event_source = Some("aws:sqs".to_owned());
+    record
 }
 
 impl Coin {

@@ -1,0 +1,224 @@
+//! The shortcuts against dynoxide: the same requests, the same answers, the same tables in the end.
+
+use serde_json::{Value, json};
+
+use crate::embedded::{Door, tables::Tables};
+
+/// Requests of a run: enough for every kind to meet every state of an item.
+const REQUESTS: usize = 3_000;
+
+fn tables() -> Tables {
+    let tables = Tables::in_memory().unwrap();
+    let attribute =
+        |name: &str, kind: &str| json!({ "AttributeName": name, "AttributeType": kind });
+    let key = |names: &[&str]| -> Value {
+        let kinds = ["HASH", "RANGE"].iter();
+        let keys = names.iter().zip(kinds);
+        keys.map(|(name, kind)| json!({ "AttributeName": name, "KeyType": kind })).collect()
+    };
+    let index = json!([{
+        "IndexName": "due",
+        "KeySchema": key(&["shard", "due"]),
+        "Projection": { "ProjectionType": "KEYS_ONLY" },
+    }]);
+    let tasks = json!({
+        "TableName": "tasks",
+        "AttributeDefinitions": [attribute("task_id", "S"), attribute("shard", "N"), attribute("due", "N")],
+        "KeySchema": key(&["task_id"]),
+        "GlobalSecondaryIndexes": index,
+        "BillingMode": "PAY_PER_REQUEST",
+    });
+    let documents = json!({
+        "TableName": "documents",
+        "AttributeDefinitions": [attribute("task_id", "S"), attribute("document", "S")],
+        "KeySchema": key(&["task_id", "document"]),
+        "BillingMode": "PAY_PER_REQUEST",
+    });
+    for table in [tasks, documents] {
+        dynoxide(&tables, "CreateTable", &table);
+    }
+    tables
+}
+
+/// What dynoxide answers by itself.
+fn dynoxide(tables: &Tables, operation: &str, request: &Value) -> Value {
+    read(tables.run(operation, request.to_string().as_bytes(), Door::Connector).unwrap())
+}
+
+fn read(answered: Result<String, dynoxide::DynoxideError>) -> Value {
+    let text = answered.unwrap_or_else(|error| error.to_json());
+    let mut answer: Value = serde_json::from_str(&text).unwrap();
+    // A batch is answered in any order.
+    let tables = answer.get_mut("Responses").and_then(Value::as_object_mut);
+    for items in tables.into_iter().flat_map(|tables| tables.values_mut()) {
+        items.as_array_mut().unwrap().sort_by_key(key);
+    }
+    answer
+}
+
+/// What a row goes by.
+fn key(item: &Value) -> (String, String) {
+    (item["task_id"].to_string(), item["document"].to_string())
+}
+
+/// What the tables answer, with a shortcut if there is one; and whether there was.
+async fn answer(tables: &Tables, operation: &str, request: &Value) -> (Value, bool) {
+    match tables.shortcuts.answer(operation, request.to_string().as_bytes()).await {
+        Some(answered) => (read(answered), true),
+        None => (dynoxide(tables, operation, request), false),
+    }
+}
+
+fn task(dice: &mut fastrand::Rng) -> Value {
+    let mut item = json!({
+        "task_id": { "S": format!("task-{}", dice.u8(..6)) },
+        "revision": { "N": dice.u8(..4).to_string() },
+        "steps": { "M": { "a": { "L": [{ "S": "ü\"" }, { "BOOL": true }, { "NULL": true }] } } },
+    });
+    // Sparse: not every task is due; and some keys have the wrong type.
+    match dice.u8(..8) {
+        0 => {}
+        1 => item["due"] = json!({ "S": "soon" }),
+        _ => {
+            item["shard"] = json!({ "N": dice.u8(..2).to_string() });
+            item["due"] = json!({ "N": dice.i32(-20..20).to_string() });
+        }
+    }
+    match dice.u8(..16) {
+        0 => item["steps"] = json!({ "NS": ["1", "2"] }),
+        1 => item["revision"] = json!({ "N": "1.50" }),
+        2 => item["task_id"] = json!({ "S": "" }),
+        3 => item["task_id"] = json!({ "N": "1" }),
+        4 => item["extra"] = json!({ "N": "one" }),
+        _ => {}
+    }
+    item
+}
+
+fn document(dice: &mut fastrand::Rng) -> Value {
+    json!({
+        "task_id": { "S": format!("task-{}", dice.u8(..6)) },
+        "document": { "S": format!("output-{}", dice.u8(..3)) },
+        "body": { "S": dice.u8(..).to_string() },
+    })
+}
+
+fn put(dice: &mut fastrand::Rng) -> Value {
+    let is_task = dice.bool();
+    let mut put = match is_task {
+        true => json!({ "TableName": "tasks", "Item": task(dice) }),
+        false => json!({ "TableName": "documents", "Item": document(dice) }),
+    };
+    let before = json!({ ":before": { "N": dice.u8(..4).to_string() } });
+    match dice.u8(..8) {
+        0 => {}
+        1..=3 => put["ConditionExpression"] = json!("attribute_not_exists(task_id)"),
+        4 => put["ConditionExpression"] = json!("attribute_not_exists(body)"),
+        5 => {
+            put["ConditionExpression"] = json!("revision > :before");
+            put["ExpressionAttributeValues"] = before;
+        }
+        _ => {
+            put["ConditionExpression"] = json!("revision = :before");
+            put["ExpressionAttributeValues"] = before;
+        }
+    }
+    if dice.bool() {
+        put["ReturnValuesOnConditionCheckFailure"] = json!("ALL_OLD");
+    }
+    put
+}
+
+fn request(dice: &mut fastrand::Rng) -> (&'static str, Value) {
+    let key =
+        |dice: &mut fastrand::Rng| json!({ "task_id": { "S": format!("task-{}", dice.u8(..7)) } });
+    match dice.u8(..8) {
+        0 => ("GetItem", json!({ "TableName": "tasks", "Key": key(dice), "ConsistentRead": true })),
+        1 => {
+            let keys: Vec<_> = (0..dice.u8(1..4)).map(|_| key(dice)).collect();
+            let documents: Vec<_> = (0..dice.u8(1..3))
+                .map(|n| json!({ "task_id": { "S": "task-1" }, "document": { "S": format!("output-{n}") } }))
+                .collect();
+            let tables = json!({
+                "tasks": { "Keys": keys, "ConsistentRead": true },
+                "documents": { "Keys": documents },
+            });
+            ("BatchGetItem", json!({ "RequestItems": tables }))
+        }
+        2 => {
+            let condition = json!("attribute_not_exists(task_id)");
+            let mut puts = [task(dice), document(dice)].map(|item| {
+                let table = if item.get("document").is_some() { "documents" } else { "tasks" };
+                json!({ "Put": { "TableName": table, "Item": item, "ConditionExpression": condition } })
+            });
+            if dice.u8(..4) == 0 {
+                puts[1] = puts[0].clone();
+            }
+            ("TransactWriteItems", json!({ "TransactItems": puts }))
+        }
+        3 => ("DeleteItem", json!({ "TableName": "tasks", "Key": key(dice) })),
+        4 if dice.u8(..4) == 0 => ("PutItem", json!({ "TableName": "none", "Item": task(dice) })),
+        5 if dice.bool() => {
+            let mut put = put(dice);
+            put["ReturnConsumedCapacity"] = json!("TOTAL");
+            ("PutItem", put)
+        }
+        _ => ("PutItem", put(dice)),
+    }
+}
+
+#[tokio::test]
+async fn answers_and_tables_are_dynoxides_own() {
+    let (ours, theirs) = (tables(), tables());
+    let mut dice = fastrand::Rng::with_seed(7);
+    let mut short = 0;
+    for n in 0..REQUESTS {
+        let (operation, request) = request(&mut dice);
+        let expected = dynoxide(&theirs, operation, &request);
+        let (answer, was_short) = answer(&ours, operation, &request).await;
+        assert_eq!(answer, expected, "{n}: {operation} {request}");
+        short += usize::from(was_short);
+    }
+    assert!(short > REQUESTS / 4, "only {short} of {REQUESTS} took a shortcut");
+    for (operation, request) in [
+        ("Scan", json!({ "TableName": "tasks" })),
+        ("Scan", json!({ "TableName": "documents" })),
+        ("Scan", json!({ "TableName": "tasks", "IndexName": "due" })),
+    ] {
+        let rows = |tables| {
+            let mut items = dynoxide(tables, operation, &request)["Items"].clone();
+            items.as_array_mut().unwrap().sort_by_key(key);
+            items
+        };
+        assert_eq!(rows(&ours), rows(&theirs), "{request}");
+    }
+}
+
+/// Writes that meet are committed together, and each has an answer of its own.
+#[tokio::test]
+async fn writes_at_the_same_moment_do_not_see_half_of_each_other() {
+    let tables = tables();
+    let puts = (0..50).map(|n| {
+        let item = json!({ "task_id": { "S": format!("task-{}", n % 10) }, "revision": { "N": "1" } });
+        json!({ "TableName": "tasks", "Item": item, "ConditionExpression": "attribute_not_exists(task_id)" })
+    });
+    let puts: Vec<_> = puts.collect();
+    let answers = puts.iter().map(|put| answer(&tables, "PutItem", put));
+    let answers = futures_util::future::join_all(answers).await;
+    assert_eq!(answers.iter().filter(|(answer, _)| *answer == json!({})).count(), 10);
+    assert!(answers.iter().all(|(_, was_short)| *was_short));
+}
+
+/// Whoever leads a commit may be given up before it is made; the others wait for it nonetheless.
+#[tokio::test]
+async fn a_write_is_committed_though_the_one_who_leads_is_given_up() {
+    let tables = tables();
+    let put = |id: &str| json!({ "TableName": "tasks", "Item": { "task_id": { "S": id }, "revision": { "N": "1" } } });
+    let (first, second) = (put("first"), put("second"));
+    let mut leader = Box::pin(answer(&tables, "PutItem", &first));
+    let mut other = Box::pin(answer(&tables, "PutItem", &second));
+    assert!(futures_util::poll!(&mut leader).is_pending());
+    assert!(futures_util::poll!(&mut other).is_pending());
+    drop(leader);
+    assert_eq!(other.await, (json!({}), true));
+}

@@ -1,0 +1,103 @@
+//! Reads that are asked for at the same moment share a request, and nobody notices. On the real adapters.
+
+use futures_util::future::join_all;
+use steward_aws::{
+    meter::{Meter, total},
+    ports::SharedInterceptor,
+};
+use steward_core::{
+    names::TaskId,
+    ports::{DocumentKey, Ports, StateStore},
+};
+
+use crate::support::{Deployment, TestPorts, line};
+
+struct Counted {
+    ports: TestPorts,
+    meter: Meter,
+}
+
+impl Counted {
+    /// A store with tasks of these ids.
+    async fn new(ids: &[String]) -> Self {
+        let deployment = Deployment::new(&line(1)).await;
+        deployment.submit(&deployment.ports("submission"), ids).await;
+        let meter = Meter::default();
+        let ports = deployment.watched("reader", vec![SharedInterceptor::new(meter.clone())]);
+        Self { ports, meter }
+    }
+
+    fn requests(&self) -> (u64, u64) {
+        let of = |operation| total(&self.meter.read(), operation).requests;
+        (of("DynamoDB.GetItem"), of("DynamoDB.BatchGetItem"))
+    }
+
+    /// Loads tasks at the same moment; returns the ids of those that there are.
+    async fn load(&self, ids: &[TaskId]) -> Vec<TaskId> {
+        let loaded = join_all(ids.iter().map(|id| self.ports.store().load(id))).await;
+        loaded.into_iter().filter_map(Result::unwrap).map(|task| task.task_id).collect()
+    }
+}
+
+fn ids(count: usize) -> Vec<String> {
+    (0..count).map(|n| format!("t-{n:03}")).collect()
+}
+
+fn task_ids(ids: &[String]) -> Vec<TaskId> {
+    ids.iter().map(|id| id.parse().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn what_is_asked_for_together_is_one_request_for_each_hundred_keys() {
+    let ids = ids(120);
+    let counted = Counted::new(&ids).await;
+    let mut wanted = task_ids(&ids);
+    assert_eq!(counted.load(&wanted).await, wanted);
+    assert_eq!(counted.requests(), (0, 2));
+    // The same again, and one that there is not.
+    wanted.push("nowhere".parse().unwrap());
+    assert_eq!(counted.load(&wanted[..]).await.len(), 120);
+    assert_eq!(counted.requests(), (0, 4));
+}
+
+#[tokio::test]
+async fn one_read_is_a_request_of_its_own_also_if_many_ask_for_it() {
+    let ids = ids(1);
+    let counted = Counted::new(&ids).await;
+    let id = task_ids(&ids).remove(0);
+    let same = vec![id.clone(); 5];
+    assert_eq!(counted.load(&same).await, same);
+    assert_eq!(counted.requests(), (1, 0));
+}
+
+#[tokio::test]
+async fn tasks_and_documents_share_a_request() {
+    let ids = ids(2);
+    let counted = Counted::new(&ids).await;
+    let (store, ids) = (counted.ports.store(), task_ids(&ids));
+    let (task, documents) = futures_util::join!(
+        store.load(&ids[0]),
+        store.documents(&ids[1], &[DocumentKey::Submission]),
+    );
+    assert_eq!(task.unwrap().unwrap().task_id, ids[0]);
+    assert_eq!(documents.unwrap().len(), 1);
+    assert_eq!(counted.requests(), (0, 1));
+}
+
+/// Whoever began a request may be given up before it is sent: the others are told to come again.
+#[tokio::test]
+async fn a_reader_whose_request_was_never_sent_is_told() {
+    let ids = ids(2);
+    let counted = Counted::new(&ids).await;
+    let (store, ids) = (counted.ports.store(), task_ids(&ids));
+    let mut first = Box::pin(store.load(&ids[0]));
+    let mut second = Box::pin(store.load(&ids[1]));
+    assert!(futures_util::poll!(&mut first).is_pending());
+    assert!(futures_util::poll!(&mut second).is_pending());
+    drop(first);
+    let error = second.await.unwrap_err();
+    assert!(error.retryable, "{error}");
+    assert_eq!(error.operation, format!("load task {}", ids[1]));
+    // And nothing is stuck: the next read is as any other.
+    assert_eq!(counted.load(&ids).await, ids);
+}
