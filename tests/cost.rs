@@ -1,133 +1,153 @@
-//! What a task costs, counted: requests, read and write units, invocations, in steady load with full
-//! batches. Pinned, so that a change in the shape of the state shows.
+//! What a task costs, counted: write and read units, requests, invocations and events of each function,
+//! in steady load with full batches. Pinned, so that a change in the shape of the state shows; and held
+//! against the forecast's counts, so that `steward cost` says the same.
 
-use aws_lambda_events::sqs::SqsBatchResponse;
-use steward_aws::{
-    meter::{Meter, Usage, total},
-    ports::SharedInterceptor,
-};
-use steward_core::{
-    effects::{Effect, Send, carry_out},
-    task::ProcessState,
-};
+use serde_json::{Value, json};
+use steward_core::workflow::Workflow;
+use steward_local::forecast::{At, Json, Report, Said, Settings, forecast, prices::Usage};
 
-use crate::support::{Deployment, TestPorts, event, line, reply, submission};
+use crate::support::line;
 
-/// Tasks in the run: a multiple of the batch.
-const TASKS: usize = 20;
-const BATCH: usize = 10;
+mod ledger;
 
-/// What one task used on average.
-#[derive(Debug, PartialEq)]
-struct Cost {
-    write_units: f64,
-    read_units: f64,
-    /// Sends, and the receive and delete that Lambda's poller makes for each batch.
-    sqs_requests: f64,
-    invocations: f64,
+use ledger::{Answers, Case, Cost, Costs, Figures, TASKS};
+
+/// `a`, then `b` and `c` side by side, then `d`, which reads what both returned.
+fn diamond() -> Workflow {
+    let step = |after: &[&str], body: Value| json!({ "agent": "a", "after": after, "request": { "path": "/x", "body": body } });
+    let reads = |step: &str| json!({ "before": format!("${{ steps.{step}.output.id }}") });
+    let joined = json!({ "b": "${ steps.b.output.id }", "c": "${ steps.c.output.id }" });
+    let steps = json!({
+        "a": step(&[], json!("${ input }")),
+        "b": step(&["a"], reads("a")),
+        "c": step(&["a"], reads("a")),
+        "d": step(&["b", "c"], joined),
+    });
+    serde_json::from_value(json!({ "name": "diamond", "version": 1, "steps": steps })).unwrap()
 }
 
-/// Runs tasks of `steps` steps through every role, in full batches, and counts. The load is steady:
-/// instances have read the definition before.
-async fn cost(steps: usize) -> Cost {
-    let deployment = Deployment::new(&line(steps)).await;
-    let meter = Meter::default();
-    let ports = |role| deployment.watched(role, vec![SharedInterceptor::new(meter.clone())]);
-    let roles = Roles {
-        submission: ports("submission"),
-        scheduler: ports("scheduler"),
-        agent: ports("agent"),
+fn in_a_line(steps: usize) -> Case {
+    Case::new(line(steps))
+}
+
+/// What the forecast counts of the same tasks.
+async fn forecast_of(case: &Case) -> Report {
+    let Case { workflow, input, output, .. } = case.clone();
+    let everywhere = |value| vec![Said { at: At::All, value }];
+    // Branches answer well apart, as in the ledger's batches: decisions that meet would race.
+    let is_branch = workflow.steps.contains_key("c");
+    let settings = Settings {
+        runs: TASKS as u32,
+        input: Some(input),
+        output: everywhere(Json(output)),
+        slow: is_branch.then(|| "c=5s".parse().unwrap()).into_iter().collect(),
+        ..Settings::new(workflow)
     };
-    roles.run(&deployment, "warm-up", 1).await;
-    let before = meter.read();
-    let invocations = roles.run(&deployment, "task", TASKS).await;
-    let after = meter.read();
-    let used = |prefix, figure: fn(Usage) -> f64| {
-        (figure(total(&after, prefix)) - figure(total(&before, prefix))) / TASKS as f64
-    };
-    Cost {
-        write_units: used("DynamoDB.", |usage| usage.write_units),
-        read_units: used("DynamoDB.", |usage| usage.read_units),
-        sqs_requests: used("SQS.", |usage| usage.requests as f64)
-            + (2 * invocations) as f64 / TASKS as f64,
-        invocations: invocations as f64 / TASKS as f64,
-    }
+    tokio::task::spawn_blocking(move || forecast(settings, &|| {})).await.unwrap().unwrap()
 }
 
-struct Roles {
-    submission: TestPorts,
-    scheduler: TestPorts,
-    agent: TestPorts,
+fn figures(usage: &Usage) -> Figures {
+    let Usage { write_units, read_units, sqs_requests, invocations, events, .. } = *usage;
+    Cost { write_units, read_units, sqs_requests, invocations, events }.figures()
 }
 
-impl Roles {
-    /// Runs `count` tasks to their end; returns how many invocations that took.
-    async fn run(&self, deployment: &Deployment, name: &str, count: usize) -> usize {
-        let mut invocations = 0;
-        let ids: Vec<_> = (0..count).map(|n| format!("{name}-{n:04}")).collect();
-        for batch in ids.chunks(BATCH) {
-            let event = event(batch.iter().map(|id| submission(id)), 1);
-            let answer =
-                submission::handle(&self.submission, &deployment.config.reply_queues, event);
-            assert_eq!(answer.await, SqsBatchResponse::default());
-            invocations += 1;
-        }
-        loop {
-            let messages = deployment.to_scheduler().await;
-            if messages.is_empty() {
-                break;
-            }
-            for batch in messages.chunks(BATCH) {
-                scheduler::handle(&self.scheduler, event(batch.to_vec(), 1)).await;
-                invocations += 1;
-            }
-            for batch in deployment.requests().await.chunks(BATCH) {
-                let replies = batch.iter().map(|request| Send {
-                    effect: Effect::Reply(reply(request)),
-                    traceparent: None,
-                });
-                let sent = carry_out(&self.agent, replies.collect()).await;
-                assert!(sent.iter().all(Result::is_ok));
-                invocations += 1;
-            }
-        }
-        for id in &ids {
-            assert_eq!(deployment.task(id).await.process_state, ProcessState::Processed);
-        }
-        invocations
-    }
+/// Counts a case, and says that the forecast counts the same, function by function.
+async fn counted(case: Case) -> Costs {
+    let costs = case.counted().await;
+    let report = forecast_of(&case).await;
+    let functions = report.ledger.functions.iter();
+    let forecast: Vec<_> =
+        functions.map(|entry| (entry.of.as_str(), figures(&entry.usage))).collect();
+    let own = [
+        ("submission", costs.submission.figures()),
+        ("scheduler", costs.scheduler.figures()),
+        ("agents", costs.agent.figures()),
+    ];
+    assert_eq!(forecast, own, "the forecast, and what was counted");
+    costs
 }
+
+#[track_caller]
+fn assert_costs(costs: Costs, submission: Figures, scheduler: Figures, agent: Figures) {
+    let Costs { submission: one, scheduler: two, agent: three } = costs;
+    assert_eq!([one, two, three].map(|cost| cost.figures()), [submission, scheduler, agent]);
+}
+
+const NONE: Figures = [0.0; 5];
 
 #[tokio::test]
 async fn a_task_of_one_step() {
-    let cost = cost(1).await;
-    assert_eq!(
-        cost,
-        Cost { write_units: 9.0, read_units: 3.0, sqs_requests: 1.1, invocations: 0.4 }
+    let one = counted(in_a_line(1)).await;
+    assert_eq!(one.all().figures(), [9.0, 3.0, 1.1, 0.4, 0.0]);
+    assert_costs(
+        one,
+        // The document and the task in one transaction, and an entry in the due index.
+        [5.0, 0.0, 0.3, 0.1, 0.0],
+        // The wake, and the answer: its document, the save, and the entry leaves the index.
+        [4.0, 3.0, 0.5, 0.2, 0.0],
+        [0.0, 0.0, 0.3, 0.1, 0.0],
     );
 }
 
+/// Targets for a step: at most 2 write units, 3 read units, 0.7 requests, 0.25 invocations; for a task
+/// beside its steps: 8 write units.
 #[tokio::test]
 async fn each_step_costs_the_same_from_one_to_twenty() {
-    let (one, five, twenty) = (cost(1).await, cost(5).await, cost(20).await);
-    for (steps, more) in [(5, five), (20, twenty)] {
-        let each = |one: f64, more: f64| (more - one) / f64::from(steps - 1);
-        let per_step = Cost {
-            write_units: each(one.write_units, more.write_units),
-            read_units: each(one.read_units, more.read_units),
-            sqs_requests: each(one.sqs_requests, more.sqs_requests),
-            invocations: each(one.invocations, more.invocations),
-        };
-        let rounded = |value: f64| (value * 1_000.0).round() / 1_000.0;
-        let figures = (
-            rounded(per_step.write_units),
-            rounded(per_step.read_units),
-            rounded(per_step.sqs_requests),
-            rounded(per_step.invocations),
-        );
-        // Targets: at most 2, 3, 0.7 and 0.25.
-        assert_eq!(figures, (2.0, 2.0, 0.6, 0.2), "a step of {steps}");
+    let (one, five) = (counted(in_a_line(1)).await, counted(in_a_line(5)).await);
+    let twenty = counted(in_a_line(20)).await;
+    for each in [one.each_of(4, five), five.each_of(15, twenty)] {
+        assert_costs(each, NONE, [2.0, 2.0, 0.3, 0.1, 0.0], [0.0, 0.0, 0.3, 0.1, 0.0]);
     }
-    // Beside its steps, a task costs 7 write units; the target is 8.
-    assert!((one.write_units - 2.0 - 7.0).abs() < 1e-9, "{one:?}");
+    let each = one.each_of(4, five);
+    assert_eq!(each.all().figures(), [2.0, 2.0, 0.6, 0.2, 0.0]);
+    for (steps, costs) in [(1, one), (20, twenty)] {
+        let task = costs.beside(steps, each);
+        assert_costs(task, [5.0, 0.0, 0.3, 0.1, 0.0], [2.0, 1.0, 0.2, 0.1, 0.0], NONE);
+        assert_eq!(task.all().figures(), [7.0, 1.0, 0.5, 0.2, 0.0]);
+    }
+}
+
+/// The item grows with each step that has begun, and a save costs a write unit for each KB of it: one
+/// for twenty steps, 1.7 on average for the eighty after them.
+#[tokio::test]
+async fn beyond_twenty_steps_saves_grow_with_the_item() {
+    let (twenty, hundred) = (counted(in_a_line(20)).await, counted(in_a_line(100)).await);
+    let each = twenty.each_of(80, hundred);
+    assert_eq!(each.all().figures(), [2.713, 2.0, 0.6, 0.2, 0.0]);
+}
+
+/// But for what is read: there is nothing to begin after the first branch, so nothing is read for it.
+#[tokio::test]
+async fn a_diamond_costs_what_a_line_of_as_many_steps_does() {
+    let (diamond, line) = (counted(Case::new(diamond())).await, counted(in_a_line(4)).await);
+    assert_eq!(diamond.all().figures(), [15.0, 7.0, 2.9, 1.0, 0.0]);
+    assert_eq!(line.all().figures(), [15.0, 9.0, 2.9, 1.0, 0.0]);
+}
+
+/// Answers to one task that come in one batch are one decision: one load, one save, and what one of them
+/// says need not be read for the other. Half as many tasks are in that batch, and so are their requests.
+#[tokio::test]
+async fn branches_whose_answers_come_together_share_a_save() {
+    let apart = Case::new(diamond());
+    let together = Case { answers: Answers::Together, ..apart.clone() };
+    let saved = apart.counted().await.all() - together.counted().await.all();
+    assert_eq!(saved.figures(), [1.0, 2.0, -0.1, 0.0, 0.0]);
+}
+
+#[tokio::test]
+async fn the_end_of_a_task_is_one_event_if_it_is_wanted() {
+    let told = Workflow { lifecycle_events: true, ..line(1) };
+    let (told, quiet) = (counted(Case::new(told)).await, counted(in_a_line(1)).await);
+    let more = told.all() - quiet.all();
+    assert_eq!(more.figures(), [0.0, 0.0, 0.0, 0.0, 1.0]);
+}
+
+/// Documents of 3 KB: the submission twice for its transaction, each output once; reads of up to 4 KB
+/// cost no more.
+#[tokio::test]
+async fn larger_documents_cost_by_the_kilobyte() {
+    let large = |name: &str| json!({ name: "1", "text": "x".repeat(2_700) });
+    let case = Case { input: large("n"), output: large("id"), ..in_a_line(5) };
+    let more = counted(case).await.all() - counted(in_a_line(5)).await.all();
+    assert_eq!(more.figures(), [2.0 * 2.0 + 5.0 * 2.0, 0.0, 0.0, 0.0, 0.0]);
 }

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use steward_aws::{AwsPorts, Config, ports::SharedInterceptor};
 use steward_core::{
-    messages::{StepReply, StepRequest},
+    messages::StepRequest,
     names::{AgentName, TaskId},
     ports::{Clock, Ports, StateStore, Timing},
     task::Task,
@@ -173,13 +173,16 @@ impl Deployment {
         bodies(self.take(&self.config.scheduler_queue_url).await)
     }
 
-    /// The requests waiting for agent `a`.
-    pub(crate) async fn requests(&self) -> Vec<StepRequest> {
+    /// The bodies waiting for agent `a`.
+    pub(crate) async fn to_agent(&self) -> Vec<String> {
         let queue = self.config.agent_queue_url.of(&"a".parse().unwrap());
         bodies(self.take(&queue).await)
-            .iter()
-            .map(|body| serde_json::from_str(body).unwrap())
-            .collect()
+    }
+
+    /// The requests waiting for agent `a`.
+    pub(crate) async fn requests(&self) -> Vec<StepRequest> {
+        let bodies = self.to_agent().await;
+        bodies.iter().map(|body| serde_json::from_str(body).unwrap()).collect()
     }
 
     /// The events that the bus has passed on.
@@ -360,11 +363,4 @@ impl Intercept for Sabotage {
         *context.response_mut() = HttpResponse::new(unavailable, SdkBody::from("{}"));
         Ok(())
     }
-}
-
-/// A remote service that answers at once, for agents turned by hand.
-pub(crate) fn reply(request: &StepRequest) -> StepReply {
-    let text = completed(request);
-    let value: Value = serde_json::from_str(&text).unwrap();
-    serde_json::from_value(value).unwrap()
 }

@@ -1,7 +1,9 @@
-//! Counts what AWS would bill: requests, bytes, and DynamoDB's consumed capacity, by operation.
+//! Counts what AWS would bill: requests, bytes, DynamoDB's consumed capacity and the bus's events, by
+//! operation.
 //!
 //! An SDK interceptor, so that the adapters know nothing of it. It asks DynamoDB to report the
-//! capacity each request consumed; requests are counted per attempt, as they are billed.
+//! capacity each request consumed; requests are counted per attempt, as they are billed. What is
+//! consumed by a write whose condition fails DynamoDB does not say, and is not in it.
 
 use std::{
     collections::BTreeMap,
@@ -18,6 +20,7 @@ use aws_sdk_dynamodb::{
     },
     types::{ConsumedCapacity, ReturnConsumedCapacity},
 };
+use aws_sdk_eventbridge::operation::put_events::PutEventsOutput;
 use aws_smithy_runtime_api::{
     box_error::BoxError,
     client::{
@@ -49,6 +52,8 @@ pub struct Usage {
     pub read_units: f64,
     /// DynamoDB's write units.
     pub write_units: f64,
+    /// Events that the bus took.
+    pub events: u64,
 }
 
 impl std::ops::AddAssign for Usage {
@@ -58,6 +63,7 @@ impl std::ops::AddAssign for Usage {
         self.response_bytes += other.response_bytes;
         self.read_units += other.read_units;
         self.write_units += other.write_units;
+        self.events += other.events;
     }
 }
 
@@ -151,33 +157,37 @@ impl Intercept for Meter {
         bag: &mut ConfigBag,
     ) -> Result<(), BoxError> {
         if let Some(Ok(output)) = context.output_or_error() {
-            let (read_units, write_units) = capacity(output);
-            self.add(bag, Usage { read_units, write_units, ..Usage::default() });
+            self.add(bag, consumed(output));
         }
         Ok(())
     }
 }
 
-/// Read and write units. DynamoDB reports one total, and which of the two it is follows from the
-/// operation.
-fn capacity(output: &Output) -> (f64, f64) {
+/// What an operation consumed beside requests. DynamoDB reports one total of units, and whether it is
+/// of reads or of writes follows from the operation.
+fn consumed(output: &Output) -> Usage {
     let units = |consumed: &[ConsumedCapacity]| {
         consumed.iter().filter_map(ConsumedCapacity::capacity_units).sum::<f64>()
     };
     let one = |consumed: Option<&ConsumedCapacity>| {
         consumed.and_then(ConsumedCapacity::capacity_units).unwrap_or_default()
     };
+    let reads = |read_units| Usage { read_units, ..Usage::default() };
+    let writes = |write_units| Usage { write_units, ..Usage::default() };
     if let Some(output) = output.downcast_ref::<GetItemOutput>() {
-        (one(output.consumed_capacity()), 0.0)
+        reads(one(output.consumed_capacity()))
     } else if let Some(output) = output.downcast_ref::<QueryOutput>() {
-        (one(output.consumed_capacity()), 0.0)
+        reads(one(output.consumed_capacity()))
     } else if let Some(output) = output.downcast_ref::<BatchGetItemOutput>() {
-        (units(output.consumed_capacity()), 0.0)
+        reads(units(output.consumed_capacity()))
     } else if let Some(output) = output.downcast_ref::<PutItemOutput>() {
-        (0.0, one(output.consumed_capacity()))
+        writes(one(output.consumed_capacity()))
     } else if let Some(output) = output.downcast_ref::<TransactWriteItemsOutput>() {
-        (0.0, units(output.consumed_capacity()))
+        writes(units(output.consumed_capacity()))
+    } else if let Some(output) = output.downcast_ref::<PutEventsOutput>() {
+        let taken = output.entries().iter().filter(|entry| entry.error_code().is_none());
+        Usage { events: taken.count() as u64, ..Usage::default() }
     } else {
-        (0.0, 0.0)
+        Usage::default()
     }
 }

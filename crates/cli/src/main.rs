@@ -7,10 +7,12 @@ use clap::{Parser, Subcommand};
 use steward_core::{command::Order, names::TaskId};
 use tracing_subscriber::EnvFilter;
 
+mod assumed;
 mod bench;
 mod callback;
 mod chaos;
 mod client;
+mod cost;
 mod dead_letters;
 mod demo;
 mod local;
@@ -53,6 +55,9 @@ enum Command {
     Bench(bench::BenchArgs),
     /// Run simulated worlds from their seeds until one fails, or replay one.
     Simulate(simulate::SimulateArgs),
+    /// What a million tasks of a workflow cost if all goes well, on whose account, and what other
+    /// services would charge.
+    Cost(Box<cost::CostArgs>),
     /// Show a task: where it stands, every attempt and command, and what comes next.
     Show {
         /// The task's id.
@@ -106,14 +111,15 @@ async fn main() -> ExitCode {
 
 async fn run() -> Result<()> {
     let cli = Cli::parse();
-    // These break things on purpose; what comes of it is in their tables.
-    let breaks = matches!(
+    // These make up a world, and most break it on purpose; what comes of it is in their tables.
+    let makes_up = matches!(
         cli.command,
         Command::Demo(_)
             | Command::Simulate(_)
+            | Command::Cost(_)
             | Command::Workflow(workflows::WorkflowCommand::Simulate(_))
     );
-    let level = if breaks { "off" } else { "warn" };
+    let level = if makes_up { "off" } else { "warn" };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     match cli.command {
@@ -121,6 +127,7 @@ async fn run() -> Result<()> {
         Command::Local(args) => local::run(args).await,
         Command::Bench(args) => bench::run(args).await,
         Command::Simulate(args) => simulate::run(args).await,
+        Command::Cost(args) => cost::run(*args).await,
         Command::Submit { files, deployment } => tasks::submit(&files, &deployment).await,
         Command::Show { task, json, deployment } => show::show(&task, json, &deployment).await,
         Command::List(args) => tasks::list(args).await,

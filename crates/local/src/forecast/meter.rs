@@ -11,9 +11,13 @@ use steward_core::{
 };
 
 use super::{
+    ledger::{Account, Accounts},
     plan::Plan,
-    prices::{self, MEMORY_GB, Usage},
+    prices::{self, Usage},
 };
+
+/// The memory that `template.yaml` gives every function, in GB.
+pub(super) const MEMORY_GB: f64 = 0.25;
 
 /// What an item takes to be written.
 pub(super) fn write_units(item: &Item) -> f64 {
@@ -25,13 +29,13 @@ pub(super) fn read_units(item: Option<&Item>) -> f64 {
     item.map_or(1, |item| items::size(item).div_ceil(READ_UNIT_BYTES).max(1)) as f64
 }
 
-/// What replacing a task takes, in the table and in the due index: DynamoDB charges the larger of the
-/// two, and an entry that moves in the index leaves one place and takes another.
+/// What replacing a task takes in the table and in the due index. DynamoDB charges the larger of the
+/// two items, and an entry that moves in the index leaves one place and takes another.
 pub(super) fn replace_units(
     items: &items::Items,
     before: Option<&Task>,
     after: &Task,
-) -> Result<f64, PortError> {
+) -> Result<(f64, f64), PortError> {
     let old = before.map(|before| items.task(before)).transpose()?;
     let table = old.as_ref().map_or(0.0, write_units).max(write_units(&items.task(after)?));
     let due = |task: &Task| task.due.map(|due| due.as_millisecond());
@@ -41,37 +45,46 @@ pub(super) fn replace_units(
         (Some(old), Some(new)) if old == new => 0.0,
         (Some(_), Some(_)) => 2.0,
     };
-    Ok(table + index)
+    Ok((table, index))
 }
 
 /// Counts for one run.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
-    pub(super) usage: Usage,
+    pub(super) accounts: Accounts,
+    /// Bytes of documents.
+    pub(super) written_bytes: u64,
 }
 
 impl Meter {
+    pub(super) fn add(&mut self, account: &Account, usage: Usage) {
+        *self.accounts.entry(account.clone()).or_default() += usage;
+    }
+
     /// A message that a function sends: its share of a batch.
-    pub(super) fn sent(&mut self, message: &Outgoing, plan: &Plan) {
-        self.usage.sqs_requests += prices::share(channel::size(message), plan.settings.batch);
+    pub(super) fn sent(&mut self, account: &Account, message: &Outgoing, plan: &Plan) {
+        let sqs_requests = prices::share(channel::size(message), plan.settings.batch);
+        self.add(account, Usage { sqs_requests, ..Usage::default() });
     }
 
     /// A message that a function is fed: its share of the receive, the delete and the invocation.
-    pub(super) fn received(&mut self, message: &Outgoing, plan: &Plan) {
+    pub(super) fn received(&mut self, account: &Account, message: &Outgoing, plan: &Plan) {
         let batch = plan.settings.batch;
-        self.usage.sqs_requests += prices::share(channel::size(message), batch);
-        self.usage.sqs_requests += 1.0 / f64::from(batch);
-        self.usage.invocations += 1.0 / f64::from(batch);
+        let one = 1.0 / f64::from(batch);
+        let sqs_requests = prices::share(channel::size(message), batch) + one;
+        self.add(account, Usage { sqs_requests, invocations: one, ..Usage::default() });
     }
 
     /// The time of an invocation that a batch shares, all in hand at once.
-    pub(super) fn took(&mut self, millis: u64, plan: &Plan) {
-        self.usage.gb_seconds += gb_seconds(millis) / f64::from(plan.settings.batch);
+    pub(super) fn took(&mut self, account: &Account, millis: u64, plan: &Plan) {
+        let gb_seconds = gb_seconds(millis) / f64::from(plan.settings.batch);
+        self.add(account, Usage { gb_seconds, ..Usage::default() });
     }
 
-    pub(super) fn published(&mut self, event: &BusEvent) {
+    pub(super) fn published(&mut self, account: &Account, event: &BusEvent) {
         let bytes = serde_json::to_string(event).map_or(0, |text| text.len());
-        self.usage.events += bytes.div_ceil(prices::CHUNK_BYTES).max(1) as f64;
+        let events = bytes.div_ceil(prices::CHUNK_BYTES).max(1) as f64;
+        self.add(account, Usage { events, ..Usage::default() });
     }
 }
 

@@ -9,7 +9,7 @@
 //!     submission, scheduler, agents, supervisor (the real ones) ──► in-memory ports, which count
 //!                        │                                           what DynamoDB, SQS, Lambda and
 //!                        ▼                                           EventBridge would charge
-//!   report: outcomes, durations, retries, undos, the price of a million tasks
+//!   report: outcomes, durations, retries, undos, the price of a million tasks, here and elsewhere
 //! ```
 //!
 //! Unlike the [`simulation`](crate::simulation) nothing is attacked here, and nothing judged: the
@@ -21,6 +21,8 @@ use std::sync::{
     atomic::{AtomicU32, Ordering},
 };
 
+mod elsewhere;
+mod ledger;
 mod meter;
 mod odds;
 mod plan;
@@ -38,6 +40,8 @@ mod world;
 #[cfg(test)]
 mod tests;
 
+pub use elsewhere::Elsewhere;
+pub use ledger::{Entry, Ledger};
 pub use odds::{At, Json, Said, Share, Span, Unclear};
 pub use report::{Outcome, Reason, Report, Step};
 pub use settings::{BATCH_MAX, ForecastError, RUNS, RUNS_MAX, Settings};

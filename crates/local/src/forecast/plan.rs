@@ -10,6 +10,7 @@ use steward_core::{
 
 use super::{
     odds::{At, Said},
+    prices::Prices,
     sample::{self, Sample},
     settings::{BATCH_MAX, ForecastError, RUNS_MAX, Settings},
 };
@@ -47,6 +48,7 @@ pub(super) struct Temper {
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) settings: Settings,
+    pub(super) prices: Prices,
     pub(super) input: Sample,
     pub(super) tempers: BTreeMap<StepKey, Temper>,
     /// The workflows, published once for all runs.
@@ -76,7 +78,8 @@ impl Plan {
             })?;
         }
         let input = sample::input(&settings);
-        let mut plan = Self { input, tempers: BTreeMap::new(), definitions, settings };
+        let (prices, tempers) = (Prices::listed()?, BTreeMap::new());
+        let mut plan = Self { input, prices, tempers, definitions, settings };
         plan.tempers = plan.all_steps().map(|(key, step)| (key, temper(step))).collect();
         plan.make_outputs();
         plan.say()?;
@@ -111,6 +114,14 @@ impl Plan {
         match *workflow == self.settings.workflow.name {
             true => step.to_string(),
             false => format!("{workflow}.{step}"),
+        }
+    }
+
+    /// A workflow's task beside its steps, as people say it here.
+    pub(super) fn task_label(&self, workflow: &WorkflowName) -> String {
+        match *workflow == self.settings.workflow.name {
+            true => "the task".to_owned(),
+            false => format!("the task of {workflow}"),
         }
     }
 

@@ -17,7 +17,12 @@ use steward_core::{
     workflow::Workflow,
 };
 
-use super::{meter, world::World};
+use super::{
+    ledger::{Account, Subject},
+    meter,
+    prices::Usage,
+    world::World,
+};
 
 /// What a request to DynamoDB takes.
 pub(super) const DYNAMODB_TAKES: Duration = Duration::from_millis(5);
@@ -31,9 +36,13 @@ pub(super) const EVENTBRIDGE_TAKES: Duration = Duration::from_millis(20);
 /// Names of instances are this long on AWS; they are part of a task's item.
 const INSTANCE: &str = "scheduler-0badcafe";
 
-/// All ports of a forecast's world.
+/// All ports of a forecast's world, as a function has them while it handles a message.
 #[derive(Debug, Clone)]
-pub(super) struct ForecastPorts(pub(super) Arc<World>);
+pub(super) struct ForecastPorts {
+    pub(super) world: Arc<World>,
+    /// On whose account it does.
+    pub(super) account: Account,
+}
 
 /// Each port is the same world.
 impl Ports for ForecastPorts {
@@ -59,7 +68,7 @@ impl Ports for ForecastPorts {
         self
     }
     fn timing(&self) -> Timing {
-        self.0.memory.timing()
+        self.world.memory.timing()
     }
     fn instance(&self) -> &str {
         INSTANCE
@@ -68,7 +77,7 @@ impl Ports for ForecastPorts {
 
 impl Clock for ForecastPorts {
     fn now(&self) -> Timestamp {
-        self.0.time()
+        self.world.time()
     }
 }
 
@@ -79,7 +88,7 @@ impl Definitions for ForecastPorts {
         name: &WorkflowName,
         version: Option<u32>,
     ) -> Result<Option<Arc<Workflow>>, PortError> {
-        self.0.plan.definitions.workflow(name, version).await
+        self.world.plan.definitions.workflow(name, version).await
     }
 
     async fn published(
@@ -87,7 +96,7 @@ impl Definitions for ForecastPorts {
         name: &WorkflowName,
         version: Option<u32>,
     ) -> Result<Option<Arc<Workflow>>, PortError> {
-        self.0.plan.definitions.published(name, version).await
+        self.world.plan.definitions.published(name, version).await
     }
 
     async fn triggered(
@@ -95,21 +104,39 @@ impl Definitions for ForecastPorts {
         source: &str,
         detail_type: &str,
     ) -> Result<Vec<Arc<Workflow>>, PortError> {
-        self.0.plan.definitions.triggered(source, detail_type).await
+        self.world.plan.definitions.triggered(source, detail_type).await
     }
 }
 
 impl ForecastPorts {
     fn store(&self) -> &crate::memory::MemoryStore {
-        self.0.memory.store()
+        self.world.memory.store()
     }
 
-    fn reads(&self, units: f64) {
-        self.0.state().meter.usage.read_units += units;
+    fn reads(&self, read_units: f64) {
+        let usage = Usage { read_units, ..Usage::default() };
+        self.world.state().meter.add(&self.account, usage);
     }
 
-    fn writes(&self, units: f64) {
-        self.0.state().meter.usage.write_units += units;
+    fn writes(&self, write_units: f64) {
+        let usage = Usage { write_units, ..Usage::default() };
+        self.world.state().meter.add(&self.account, usage);
+    }
+
+    fn writes_document(&self, document: &Document) {
+        self.world.state().meter.written_bytes += document.body.to_string().len() as u64;
+    }
+
+    /// The due index is the task's, whoever moves it.
+    fn writes_index(&self, task: &Task, write_units: f64) {
+        let account = self.about(Subject::task(&task.workflow));
+        let usage = Usage { write_units, ..Usage::default() };
+        self.world.state().meter.add(&account, usage);
+    }
+
+    /// The account of the same function for something else.
+    fn about(&self, subject: Subject) -> Account {
+        Account { function: self.account.function, subject }
     }
 }
 
@@ -117,21 +144,23 @@ impl StateStore for ForecastPorts {
     async fn load(&self, id: &TaskId) -> Result<Option<Task>, PortError> {
         tokio::time::sleep(DYNAMODB_TAKES).await;
         let task = self.store().load(id).await?;
-        let item = task.as_ref().map(|task| self.0.items.task(task)).transpose()?;
+        let item = task.as_ref().map(|task| self.world.items.task(task)).transpose()?;
         self.reads(meter::read_units(item.as_ref()));
         Ok(task)
     }
 
     async fn create(&self, task: &Task, submitted: &Document) -> Result<Created, PortError> {
         tokio::time::sleep(DYNAMODB_TAKES).await;
-        let document = self.0.items.document(&task.task_id, Kept::with(task), submitted);
-        let both = meter::write_units(&document) + meter::write_units(&self.0.items.task(task)?);
+        let document = self.world.items.document(&task.task_id, Kept::with(task), submitted);
+        let both =
+            meter::write_units(&document) + meter::write_units(&self.world.items.task(task)?);
         let created = self.store().create(task, submitted).await?;
         // A transaction costs double, also one that is refused; the index follows at the plain price.
-        let index = if created == Created::Created { 1.0 } else { 0.0 };
-        self.writes(2.0 * both + index);
+        self.writes(2.0 * both);
         if created == Created::Created {
-            self.0.recorded(task);
+            self.writes_index(task, 1.0);
+            self.writes_document(submitted);
+            self.world.recorded(task);
         }
         Ok(created)
     }
@@ -142,12 +171,15 @@ impl StateStore for ForecastPorts {
         let saved = self.store().save(task).await?;
         match &saved {
             Saved::Saved => {
-                self.writes(meter::replace_units(&self.0.items, before.as_ref(), task)?);
-                self.0.recorded(task);
+                let (table, index) =
+                    meter::replace_units(&self.world.items, before.as_ref(), task)?;
+                self.writes(table);
+                self.writes_index(task, index);
+                self.world.recorded(task);
             }
             // A refused write costs what it would have replaced.
             Saved::Conflict(now) => {
-                let item = now.as_ref().map(|now| self.0.items.task(now)).transpose()?;
+                let item = now.as_ref().map(|now| self.world.items.task(now)).transpose()?;
                 self.writes(item.as_ref().map_or(1.0, meter::write_units));
             }
         }
@@ -161,7 +193,8 @@ impl StateStore for ForecastPorts {
         document: &Document,
     ) -> Result<Put, PortError> {
         tokio::time::sleep(DYNAMODB_TAKES).await;
-        self.writes(meter::write_units(&self.0.items.document(id, kept, document)));
+        self.writes(meter::write_units(&self.world.items.document(id, kept, document)));
+        self.writes_document(document);
         self.store().put_document(id, kept, document).await
     }
 
@@ -173,8 +206,8 @@ impl StateStore for ForecastPorts {
         tokio::time::sleep(DYNAMODB_TAKES).await;
         let found = self.store().documents(id, keys).await?;
         // Until when it is kept does not change its size.
-        let kept = Kept { from: self.0.time(), retention_s: None };
-        let items = found.iter().map(|document| self.0.items.document(id, kept, document));
+        let kept = Kept { from: self.world.time(), retention_s: None };
+        let items = found.iter().map(|document| self.world.items.document(id, kept, document));
         let units: f64 = items.map(|item| meter::read_units(Some(&item))).sum();
         let missing = keys.len().saturating_sub(found.len());
         self.reads(units + missing as f64);
@@ -218,8 +251,9 @@ impl Channel for ForecastPorts {
         tokio::time::sleep(SQS_TAKES).await;
         let answers = messages.iter().map(|_| Ok(())).collect();
         for message in messages {
-            self.0.state().meter.sent(&message, &self.0.plan);
-            World::carry(&self.0, message);
+            let account = self.about(Subject::of(&self.world, &message));
+            self.world.state().meter.sent(&account, &message, &self.world.plan);
+            World::carry(&self.world, message);
         }
         answers
     }
@@ -232,9 +266,10 @@ impl Channel for ForecastPorts {
 impl EventBus for ForecastPorts {
     async fn publish(&self, events: Vec<BusEvent>) -> Vec<Result<(), PortError>> {
         tokio::time::sleep(EVENTBRIDGE_TAKES).await;
-        let mut state = self.0.state();
+        let account = self.about(Subject::task(&self.account.subject.workflow));
+        let mut state = self.world.state();
         for event in &events {
-            state.meter.published(event);
+            state.meter.published(&account, event);
             state.alerts += u64::from(event.is_task_alert());
         }
         events.iter().map(|_| Ok(())).collect()

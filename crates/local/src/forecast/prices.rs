@@ -1,40 +1,96 @@
-//! What AWS charges: list prices of us-east-1 in 2026, in dollars, before any free tier, and what they
-//! come to.
+//! What AWS charges, and what tasks come to: the only place where counts become dollars. The prices
+//! themselves are data, in `prices.yaml`.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-/// The region that the prices are of.
-pub const REGION: &str = "us-east-1";
+use super::settings::ForecastError;
 
-/// When they were looked up.
-pub const AS_OF: &str = "2026-11";
-
-/// DynamoDB, on demand: a million write units. A transaction takes twice the units.
-pub const DYNAMODB_WRITES: f64 = 0.625;
-
-/// DynamoDB, on demand: a million read units.
-pub const DYNAMODB_READS: f64 = 0.125;
-
-/// SQS, standard queues: a million requests of up to 64 KB.
-pub const SQS_REQUESTS: f64 = 0.40;
-
-/// Lambda: a million invocations.
-pub const LAMBDA_INVOCATIONS: f64 = 0.20;
-
-/// Lambda on arm64: one GB for one second.
-pub const LAMBDA_GB_SECOND: f64 = 0.000_013_333_4;
-
-/// EventBridge: a million events of up to 64 KB.
-pub const EVENTBRIDGE_EVENTS: f64 = 1.00;
-
-/// Step Functions Standard: a million state transitions.
-pub const STEP_FUNCTIONS_TRANSITIONS: f64 = 25.00;
-
-/// The memory that `template.yaml` gives every function, in GB.
-pub const MEMORY_GB: f64 = 0.25;
+/// The list that ships.
+const LIST: &str = include_str!("prices.yaml");
 
 /// Bytes that SQS and EventBridge charge as one.
 pub const CHUNK_BYTES: usize = 64 * 1024;
+
+/// Prices are said of so many tasks.
+const MILLION: f64 = 1_000_000.0;
+
+/// What AWS charges in one region.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prices {
+    /// The region.
+    pub region: String,
+    /// When the prices were looked up: year and month.
+    pub as_of: String,
+    /// DynamoDB, on demand.
+    pub dynamodb_write_units: Price,
+    /// DynamoDB, on demand.
+    pub dynamodb_read_units: Price,
+    /// SQS, standard queues.
+    pub sqs_requests: Price,
+    /// Lambda.
+    pub lambda_invocations: Price,
+    /// Lambda on arm64: one GB for one second.
+    pub lambda_gb_seconds: Price,
+    /// EventBridge.
+    pub eventbridge_events: Price,
+    /// Step Functions Standard.
+    pub step_functions_transitions: Price,
+    /// Step Functions Express: executions.
+    pub step_functions_express_requests: Price,
+    /// Step Functions Express: one GB for one hour.
+    pub step_functions_express_gb_hours: Price,
+    /// Lambda durable functions.
+    pub durable_operations: Price,
+    /// Lambda durable functions: what they keep of inputs and results.
+    pub durable_gb_written: Price,
+}
+
+/// One price.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Price {
+    /// What `per` units cost.
+    pub dollars: f64,
+    /// How many units that is.
+    pub per: f64,
+    /// What is charged for.
+    pub unit: String,
+    /// AWS's page of prices.
+    pub page: String,
+    /// Where the price was read, and of when that is.
+    pub read: String,
+}
+
+impl Price {
+    /// What a million tasks cost that use `amount` each.
+    #[must_use]
+    pub fn per_million(&self, amount: f64) -> f64 {
+        amount * MILLION / self.per * self.dollars
+    }
+}
+
+impl Prices {
+    /// The list that ships.
+    ///
+    /// # Errors
+    /// It cannot be read; a test keeps it readable.
+    pub fn listed() -> Result<Self, ForecastError> {
+        serde_saphyr::from_str(LIST).map_err(|error| ForecastError::Prices(error.to_string()))
+    }
+
+    /// What a million tasks cost that use this much each.
+    #[must_use]
+    pub fn of(&self, usage: &Usage) -> Dollars {
+        let dynamodb = self.dynamodb_write_units.per_million(usage.write_units)
+            + self.dynamodb_read_units.per_million(usage.read_units);
+        let sqs = self.sqs_requests.per_million(usage.sqs_requests);
+        let lambda = self.lambda_invocations.per_million(usage.invocations)
+            + self.lambda_gb_seconds.per_million(usage.gb_seconds);
+        let eventbridge = self.eventbridge_events.per_million(usage.events);
+        Dollars { dynamodb, sqs, lambda, eventbridge, total: dynamodb + sqs + lambda + eventbridge }
+    }
+}
 
 /// What tasks use of AWS, on average.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
@@ -68,19 +124,8 @@ pub struct Dollars {
     pub total: f64,
 }
 
-impl Usage {
-    /// What a million tasks cost that use this much each.
-    #[must_use]
-    pub fn per_million(&self) -> Dollars {
-        let dynamodb = self.write_units * DYNAMODB_WRITES + self.read_units * DYNAMODB_READS;
-        let sqs = self.sqs_requests * SQS_REQUESTS;
-        let lambda = self.invocations * LAMBDA_INVOCATIONS
-            + self.gb_seconds * LAMBDA_GB_SECOND * 1_000_000.0;
-        let eventbridge = self.events * EVENTBRIDGE_EVENTS;
-        Dollars { dynamodb, sqs, lambda, eventbridge, total: dynamodb + sqs + lambda + eventbridge }
-    }
-
-    pub(super) fn add(&mut self, other: &Self) {
+impl std::ops::AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
         self.write_units += other.write_units;
         self.read_units += other.read_units;
         self.sqs_requests += other.sqs_requests;
@@ -88,7 +133,9 @@ impl Usage {
         self.gb_seconds += other.gb_seconds;
         self.events += other.events;
     }
+}
 
+impl Usage {
     pub(super) fn divided(&self, by: f64) -> Self {
         Self {
             write_units: self.write_units / by,
@@ -112,6 +159,45 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_price_is_read_and_says_where_it_is_from() {
+        let prices = Prices::listed().unwrap();
+        let Prices {
+            region,
+            as_of,
+            dynamodb_write_units,
+            dynamodb_read_units,
+            sqs_requests,
+            lambda_invocations,
+            lambda_gb_seconds,
+            eventbridge_events,
+            step_functions_transitions,
+            step_functions_express_requests,
+            step_functions_express_gb_hours,
+            durable_operations,
+            durable_gb_written,
+        } = &prices;
+        assert_eq!((region.as_str(), as_of.as_str()), ("us-east-1", "2026-11"));
+        let per_million_units = [
+            (dynamodb_write_units, 0.625),
+            (dynamodb_read_units, 0.125),
+            (sqs_requests, 0.4),
+            (lambda_invocations, 0.2),
+            (lambda_gb_seconds, 13.333_4),
+            (eventbridge_events, 1.0),
+            (step_functions_transitions, 25.0),
+            (step_functions_express_requests, 1.0),
+            (step_functions_express_gb_hours, 60_000.0),
+            (durable_operations, 8.0),
+            (durable_gb_written, 250_000.0),
+        ];
+        for (price, dollars) in per_million_units {
+            assert!((price.per_million(1.0) - dollars).abs() < 1e-9, "{price:?}");
+            assert!(price.page.starts_with("https://aws.amazon.com/"), "{price:?}");
+            assert!(!price.read.is_empty() && !price.unit.is_empty(), "{price:?}");
+        }
+    }
+
+    #[test]
     fn a_million_tasks_cost_what_the_design_says() {
         // A task of one step, as tests/cost.rs counts it, without the time of the functions.
         let usage = Usage {
@@ -121,7 +207,8 @@ mod tests {
             invocations: 0.4,
             ..Usage::default()
         };
-        assert!((usage.per_million().total - 6.52).abs() < 1e-9, "{:?}", usage.per_million());
+        let dollars = Prices::listed().unwrap().of(&usage);
+        assert!((dollars.total - 6.52).abs() < 1e-9, "{dollars:?}");
     }
 
     #[test]

@@ -3,12 +3,13 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use serde::Serialize;
-use steward_core::names::AgentName;
 
 use super::{
-    meter::gb_seconds,
+    elsewhere::{Counts, Elsewhere, elsewhere},
+    ledger::{Accounts, Ledger, add_agents_time},
+    meter::MEMORY_GB,
     plan::{Plan, StepKey},
-    prices::{Dollars, MEMORY_GB, STEP_FUNCTIONS_TRANSITIONS, Usage},
+    prices::{Dollars, Usage},
     run::{Ran, Tally},
 };
 
@@ -36,14 +37,18 @@ pub struct Report {
     pub alerts: u64,
     /// Tasks that need an operator: they ended in Error.
     pub need_operator: u64,
+    /// The region whose prices they are.
+    pub region: String,
+    /// Of when: year and month.
+    pub prices_as_of: String,
     /// What a task uses of AWS on average.
     pub usage: Usage,
     /// What a million tasks cost.
     pub dollars_per_million: Dollars,
-    /// State transitions of a task on average, as Step Functions would count them.
-    pub transitions: f64,
-    /// What Step Functions Standard would charge for those of a million tasks.
-    pub step_functions_dollars_per_million: f64,
+    /// On whose account: by function and by step.
+    pub ledger: Ledger,
+    /// What other services would charge for a million of these tasks.
+    pub elsewhere: Vec<Elsewhere>,
     /// What the numbers take for granted.
     pub assumes: Vec<String>,
 }
@@ -106,11 +111,12 @@ impl Report {
     pub(super) fn of(plan: &Plan, ran: &[Ran]) -> Self {
         let settings = &plan.settings;
         let runs = f64::from(settings.runs);
+        let accounts = accounts(ran, settings.batch);
         let mut sum = Usage::default();
-        ran.iter().for_each(|ran| sum.add(&ran.usage));
-        sum.gb_seconds += agents_gb_seconds(ran, settings.batch);
+        accounts.values().for_each(|usage| sum += *usage);
         let usage = sum.divided(runs);
-        let transitions = ran.iter().map(|ran| ran.transitions).sum::<u64>() as f64 / runs;
+        let mut counts = Counts::default();
+        ran.iter().for_each(|ran| counts.add(&ran.elsewhere));
         let outcomes = outcomes(ran);
         let error = outcomes.iter().filter(|outcome| outcome.state == "Error");
         Self {
@@ -123,31 +129,26 @@ impl Report {
             reasons: reasons(ran),
             steps: steps(plan, ran),
             alerts: ran.iter().map(|ran| ran.alerts).sum(),
+            region: plan.prices.region.clone(),
+            prices_as_of: plan.prices.as_of.clone(),
             usage,
-            dollars_per_million: usage.per_million(),
-            transitions,
-            step_functions_dollars_per_million: transitions * STEP_FUNCTIONS_TRANSITIONS,
+            dollars_per_million: plan.prices.of(&usage),
+            ledger: Ledger::of(plan, &accounts),
+            elsewhere: elsewhere(&plan.prices, &counts, runs),
             assumes: assumes(plan),
         }
     }
 }
 
-/// The agents' invocations: one carries out its batch side by side, so it takes as long as the slowest
-/// of them.
-fn agents_gb_seconds(ran: &[Ran], batch: u32) -> f64 {
-    let mut queues: BTreeMap<&AgentName, Vec<u64>> = BTreeMap::new();
-    for (agent, millis) in ran.iter().flat_map(|ran| &ran.agent_millis) {
-        queues.entry(agent).or_default().push(*millis);
+/// What all runs used, the agents' time included, which they share.
+fn accounts(ran: &[Ran], batch: u32) -> Accounts {
+    let mut accounts = Accounts::new();
+    for (account, usage) in ran.iter().flat_map(|ran| &ran.accounts) {
+        *accounts.entry(account.clone()).or_default() += *usage;
     }
-    let batch = usize::try_from(batch).unwrap_or(1).max(1);
-    let batches = queues.values().flat_map(|times| times.chunks(batch));
-    batches
-        .map(|times| {
-            // A last batch that is not full counts for what it holds.
-            let full = times.len() as f64 / batch as f64;
-            gb_seconds(times.iter().copied().max().unwrap_or(0)) * full
-        })
-        .sum()
+    let took: Vec<_> = ran.iter().flat_map(|ran| ran.agents_took.iter().cloned()).collect();
+    add_agents_time(&mut accounts, &took, batch);
+    accounts
 }
 
 fn outcomes(ran: &[Ran]) -> Vec<Outcome> {
@@ -230,13 +231,12 @@ impl Tally {
 fn assumes(plan: &Plan) -> Vec<String> {
     use super::{
         ports::{DYNAMODB_TAKES, EVENTBRIDGE_TAKES, SQS_TAKES},
-        prices::{AS_OF, REGION},
         world::DELIVERY_TAKES,
     };
     let settings = &plan.settings;
     let ms = |time: Duration| time.as_millis();
     let mut assumes = vec![
-        format!("list prices of {REGION}, {AS_OF}, without a free tier"),
+        format!("list prices of {}, {}, without a free tier", plan.prices.region, plan.prices.as_of),
         format!("{} messages share a request and an invocation (--batch)", settings.batch),
         format!(
             "functions of {} MB on arm64 that wait {} ms for DynamoDB, {} ms for SQS, {} ms for EventBridge; {} ms in a queue",
@@ -246,7 +246,11 @@ fn assumes(plan: &Plan) -> Vec<String> {
             ms(EVENTBRIDGE_TAKES),
             ms(DELIVERY_TAKES),
         ),
-        "not in the price: storage, logs, cold starts, the supervisor's rounds, idle polling"
+        "not in the price: storage, logs, data transfer, the client's requests and notices, cold starts, the supervisor's rounds, idle polling, your services"
+            .to_owned(),
+        "elsewhere: what the service itself charges; the functions that make its calls come on top, which are in Steward's price"
+            .to_owned(),
+        "Express keeps no state: an execution that breaks off begins anew or is lost"
             .to_owned(),
     ];
     let made = matches!(plan.input, super::sample::Sample::Made(_));

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use steward_core::{ports::Outgoing, submission::ReplyQueues, task::later};
 
 use super::{
+    ledger::{Account, Function, Subject},
     ports::ForecastPorts,
     service::Service,
     world::{Role, World},
@@ -18,14 +19,15 @@ pub(super) const OVERHEAD_MS: u64 = 2;
 /// Time kept back from an invocation, as in production.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// Hands a message to its role; whether it is done.
+/// Hands a message to its role, on this account; whether it is done.
 pub(super) async fn handle(
     world: &Arc<World>,
     role: &Role,
+    account: &Account,
     message: &Outgoing,
     receives: u32,
 ) -> bool {
-    let ports = ForecastPorts(world.clone());
+    let ports = ForecastPorts { world: world.clone(), account: account.clone() };
     let event = event(message, receives);
     let response = match role {
         Role::Submission => {
@@ -44,7 +46,9 @@ pub(super) async fn handle(
 
 /// Lets a supervisor sweep once.
 pub(super) async fn sweep(world: Arc<World>) {
-    let ports = ForecastPorts(world.clone());
+    let subject = Subject::task(&world.plan.settings.workflow.name);
+    let account = Account { function: Function::Supervisor, subject };
+    let ports = ForecastPorts { world: world.clone(), account };
     let deadline = deadline(&world, Duration::from_secs(50));
     // The in-memory index can always be read, and what is not driven is due still.
     let _: Result<_, _> = Box::pin(supervisor::sweep(&ports, 0, deadline)).await;

@@ -5,16 +5,17 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use steward_core::{
     messages::{Action, Submission},
-    names::{AgentName, TaskId},
+    names::TaskId,
     ports::{Ports, StateStore},
     task::{ProcessState, StepState, Task},
-    workflow::{Work, Workflow},
+    workflow::Workflow,
 };
 use tokio::select;
 
 use super::{
+    elsewhere::Counts,
+    ledger::{Accounts, Took},
     plan::{Plan, StepKey},
-    prices::Usage,
     roles,
     settings::ForecastError,
     world::{TIMING, World},
@@ -48,11 +49,11 @@ pub(super) struct Ran {
     pub(super) took: Duration,
     pub(super) reason: Option<String>,
     pub(super) steps: BTreeMap<StepKey, Tally>,
-    pub(super) usage: Usage,
-    pub(super) agent_millis: Vec<(AgentName, u64)>,
+    pub(super) accounts: Accounts,
+    pub(super) agents_took: Vec<Took>,
     pub(super) alerts: u64,
-    /// What Step Functions would count.
-    pub(super) transitions: u64,
+    /// What other services would count.
+    pub(super) elsewhere: Counts,
 }
 
 /// Runs task number `run`, on this thread, in a runtime of its own.
@@ -138,12 +139,17 @@ async fn outcome(world: &World, id: &TaskId, run: u32) -> Result<Ran, ForecastEr
     }
     let broken = |reason: &str| ForecastError::Broken { run, reason: reason.to_owned() };
     let ids: Vec<_> = world.state().tasks.keys().cloned().collect();
-    let (mut steps, mut transitions) = (BTreeMap::new(), 0);
+    let (mut steps, mut elsewhere) = (BTreeMap::new(), Counts::default());
+    let took = |task: &Task| {
+        let (from, to) = (task.submitted_at, task.ended_at.unwrap_or(task.submitted_at));
+        world.since_start(to).saturating_sub(world.since_start(from))
+    };
     for id in &ids {
         let task = world.memory.store().load(id).await;
         let Ok(Some(task)) = task else { return Err(broken("a task is gone")) };
         let Some(workflow) = world.plan.workflow(&task.workflow) else { continue };
-        transitions += tally(&task, workflow, &mut steps);
+        tally(&task, workflow, &mut steps);
+        elsewhere.add_task(&task, workflow, took(&task));
     }
     let task = world.memory.store().load(id).await;
     let Ok(Some(task)) = task else { return Err(broken("the task was not recorded")) };
@@ -163,39 +169,32 @@ async fn outcome(world: &World, id: &TaskId, run: u32) -> Result<Ran, ForecastEr
         took: world.since_start(task.ended_at.unwrap_or(task.submitted_at)),
         reason: task.error.or(task.undo_reason),
         steps,
-        usage: state.meter.usage,
-        agent_millis: std::mem::take(&mut state.agent_millis),
+        accounts: std::mem::take(&mut state.meter.accounts),
+        agents_took: std::mem::take(&mut state.agents_took),
         alerts: state.alerts,
-        transitions,
+        elsewhere: Counts { written_bytes: state.meter.written_bytes, ..elsewhere },
     })
 }
 
-/// Adds what became of a task's steps; answers how many state transitions Step Functions would count:
-/// one for each attempt at doing or undoing something, for each wait, choice and map.
-fn tally(task: &Task, workflow: &Workflow, steps: &mut BTreeMap<StepKey, Tally>) -> u64 {
-    let mut transitions = 0;
+/// Adds what became of a task's steps.
+fn tally(task: &Task, workflow: &Workflow, steps: &mut BTreeMap<StepKey, Tally>) {
     for (name, record) in &task.steps {
-        let Some(step) = workflow.steps.get(name) else { continue };
+        if !workflow.steps.contains_key(name) {
+            continue;
+        }
         let tally = steps.entry((workflow.name.clone(), name.clone())).or_default();
-        transitions += u64::from(step.when.is_some()) + u64::from(step.for_each.is_some());
         if matches!(record.run.state, StepState::Skipped { .. }) {
             tally.skipped += 1;
             continue;
         }
-        let waits = matches!(step.work(), Some(Work::Wait(_)));
         for (_, part) in record.parts(name) {
-            let attempts = u64::from(part.run.state.attempt());
             tally.started += 1;
-            tally.attempts += attempts;
+            tally.attempts += u64::from(part.run.state.attempt());
             tally.failed += u64::from(part.run.state.is_failed());
-            transitions += if waits { 1 } else { attempts };
             let Some(undo) = &part.undo else { continue };
-            let attempts = u64::from(undo.state.attempt());
-            tally.undo_attempts += attempts;
+            tally.undo_attempts += u64::from(undo.state.attempt());
             tally.undone += u64::from(undo.state.has_passed());
             tally.undo_failed += u64::from(undo.state.is_failed());
-            transitions += attempts;
         }
     }
-    transitions
 }

@@ -137,6 +137,9 @@ pub enum ForecastError {
     /// A definition cannot run.
     #[error("the definition of `{0}` cannot run: {1}")]
     Definition(String, String),
+    /// The list of prices cannot be read.
+    #[error("the list of prices: {0}")]
+    Prices(String),
     /// A task was refused.
     #[error("run {run}: the task was refused: {reason}")]
     Refused {

@@ -1,5 +1,7 @@
 //! Forecasts of small worlds, and of the order workflow that ships.
 
+mod ledger;
+
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -74,8 +76,6 @@ fn the_order_costs_what_dynamodb_says() {
     let report = run(order());
     assert_eq!(count(&report, "Processed"), 50);
     assert_usage(&report.usage, 13.0, 8.0, 2.3, 0.8);
-    assert!((report.transitions - 3.0).abs() < 1e-9);
-    assert!((report.step_functions_dollars_per_million - 75.0).abs() < 1e-9);
     let dollars = report.dollars_per_million;
     assert!(dollars.total > 9.0 && dollars.total < 15.0, "{dollars:?}");
     assert!((dollars.dynamodb - 9.125).abs() < 1e-6, "{dollars:?}");

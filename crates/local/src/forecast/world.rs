@@ -28,6 +28,7 @@ use tokio::{
 };
 
 use super::{
+    ledger::{Account, Function, Subject, Took},
     meter::Meter,
     plan::{Plan, StepKey, Temper},
     roles,
@@ -47,6 +48,16 @@ pub(super) enum Role {
     Submission,
     Scheduler,
     Agent(AgentName),
+}
+
+impl Role {
+    fn function(&self) -> Function {
+        match self {
+            Self::Submission => Function::Submission,
+            Self::Scheduler => Function::Scheduler,
+            Self::Agent(_) => Function::Agent,
+        }
+    }
 }
 
 /// One task's world.
@@ -69,8 +80,8 @@ pub(super) struct State {
     pub(super) alerts: u64,
     /// Calls of services, by step and which way it went.
     pub(super) calls: BTreeMap<(StepKey, Action), u64>,
-    /// How long each invocation of an agent took.
-    pub(super) agent_millis: Vec<(AgentName, u64)>,
+    /// How long each message of an agent took.
+    pub(super) agents_took: Vec<Took>,
     /// The tasks: what they run, and when they are due.
     pub(super) tasks: BTreeMap<TaskId, (WorkflowName, Option<Timestamp>)>,
     pub(super) refused: Option<String>,
@@ -98,7 +109,7 @@ impl World {
             meter: Meter::default(),
             alerts: 0,
             calls: BTreeMap::new(),
-            agent_millis: Vec::new(),
+            agents_took: Vec::new(),
             tasks: BTreeMap::new(),
             refused: None,
             guards: BTreeMap::new(),
@@ -140,10 +151,14 @@ impl World {
         tokio::time::sleep_until(self.start + at).await;
     }
 
+    /// What a task runs, once it is recorded.
+    pub(super) fn workflow_of(&self, task: &TaskId) -> Option<WorkflowName> {
+        self.state().tasks.get(task).map(|(workflow, _)| workflow.clone())
+    }
+
     /// How a step of a task fares.
     pub(super) fn temper(&self, task: &TaskId, step: &StepName) -> Option<(StepKey, &Temper)> {
-        let workflow = self.state().tasks.get(task)?.0.clone();
-        let key = (workflow, step.clone());
+        let key = (self.workflow_of(task)?, step.clone());
         let temper = self.plan.tempers.get(&key)?;
         Some((key, temper))
     }
@@ -218,11 +233,13 @@ impl World {
         let delivered = async move {
             tokio::time::sleep(delay + DELIVERY_TAKES).await;
             let (_, hidden) = role.limits();
+            let subject = Subject::of(&world, &message);
+            let account = Account { function: role.function(), subject };
             for receives in 1..=RECEIVES_MAX {
                 let begun = Instant::now();
-                world.state().meter.received(&message, &world.plan);
-                let done = roles::handle(&world, &role, &message, receives).await;
-                world.handled(&role, begun.elapsed());
+                world.state().meter.received(&account, &message, &world.plan);
+                let done = roles::handle(&world, &role, &account, &message, receives).await;
+                world.handled(&role, &account, begun.elapsed());
                 if done {
                     return;
                 }
@@ -233,12 +250,15 @@ impl World {
         let _: Result<_, _> = self.messages.send(delivered.boxed());
     }
 
-    fn handled(&self, role: &Role, took: Duration) {
+    fn handled(&self, role: &Role, account: &Account, took: Duration) {
         let millis = took.as_millis() as u64 + roles::OVERHEAD_MS;
         let mut state = self.state();
         match role {
-            Role::Agent(name) => state.agent_millis.push((name.clone(), millis)),
-            Role::Submission | Role::Scheduler => state.meter.took(millis, &self.plan),
+            Role::Agent(agent) => {
+                let (agent, subject) = (agent.clone(), account.subject.clone());
+                state.agents_took.push(Took { agent, subject, millis });
+            }
+            Role::Submission | Role::Scheduler => state.meter.took(account, millis, &self.plan),
         }
     }
 
