@@ -25,13 +25,13 @@ pub(super) fn read_units(item: Option<&Item>) -> f64 {
     item.map_or(1, |item| items::size(item).div_ceil(READ_UNIT_BYTES).max(1)) as f64
 }
 
-/// What replacing a task takes, in the table and in the due index: DynamoDB charges the larger of the
-/// two, and an entry that moves in the index leaves one place and takes another.
+/// What replacing a task takes, in the table and then in the due index: DynamoDB charges the larger of
+/// the two items, and an entry that moves in the index leaves one place and takes another.
 pub(super) fn replace_units(
     items: &items::Items,
     before: Option<&Task>,
     after: &Task,
-) -> Result<f64, PortError> {
+) -> Result<(f64, f64), PortError> {
     let old = before.map(|before| items.task(before)).transpose()?;
     let table = old.as_ref().map_or(0.0, write_units).max(write_units(&items.task(after)?));
     let due = |task: &Task| task.due.map(|due| due.as_millisecond());
@@ -41,7 +41,7 @@ pub(super) fn replace_units(
         (Some(old), Some(new)) if old == new => 0.0,
         (Some(_), Some(_)) => 2.0,
     };
-    Ok(table + index)
+    Ok((table, index))
 }
 
 /// Counts for one run.

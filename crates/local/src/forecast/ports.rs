@@ -17,7 +17,7 @@ use steward_core::{
     workflow::Workflow,
 };
 
-use super::{meter, world::World};
+use super::{demand::Asked, meter, world::World};
 
 /// What a request to DynamoDB takes.
 pub(super) const DYNAMODB_TAKES: Duration = Duration::from_millis(5);
@@ -104,12 +104,16 @@ impl ForecastPorts {
         self.0.memory.store()
     }
 
-    fn reads(&self, units: f64) {
-        self.0.state().meter.usage.read_units += units;
+    fn reads(&self, of: Asked, units: f64) {
+        let state = &mut *self.0.state();
+        state.meter.usage.read_units += units;
+        state.visits.asked(of, units);
     }
 
-    fn writes(&self, units: f64) {
-        self.0.state().meter.usage.write_units += units;
+    fn writes(&self, of: Asked, units: f64) {
+        let state = &mut *self.0.state();
+        state.meter.usage.write_units += units;
+        state.visits.asked(of, units);
     }
 }
 
@@ -118,19 +122,20 @@ impl StateStore for ForecastPorts {
         tokio::time::sleep(DYNAMODB_TAKES).await;
         let task = self.store().load(id).await?;
         let item = task.as_ref().map(|task| self.0.items.task(task)).transpose()?;
-        self.reads(meter::read_units(item.as_ref()));
+        self.reads(Asked::TasksReads, meter::read_units(item.as_ref()));
         Ok(task)
     }
 
     async fn create(&self, task: &Task, submitted: &Document) -> Result<Created, PortError> {
         tokio::time::sleep(DYNAMODB_TAKES).await;
         let document = self.0.items.document(&task.task_id, Kept::with(task), submitted);
-        let both = meter::write_units(&document) + meter::write_units(&self.0.items.task(task)?);
+        let item = self.0.items.task(task)?;
         let created = self.store().create(task, submitted).await?;
         // A transaction costs double, also one that is refused; the index follows at the plain price.
-        let index = if created == Created::Created { 1.0 } else { 0.0 };
-        self.writes(2.0 * both + index);
+        self.writes(Asked::TasksWrites, 2.0 * meter::write_units(&item));
+        self.writes(Asked::DocumentsWrites, 2.0 * meter::write_units(&document));
         if created == Created::Created {
+            self.writes(Asked::IndexWrites, 1.0);
             self.0.recorded(task);
         }
         Ok(created)
@@ -142,13 +147,15 @@ impl StateStore for ForecastPorts {
         let saved = self.store().save(task).await?;
         match &saved {
             Saved::Saved => {
-                self.writes(meter::replace_units(&self.0.items, before.as_ref(), task)?);
+                let (table, index) = meter::replace_units(&self.0.items, before.as_ref(), task)?;
+                self.writes(Asked::TasksWrites, table);
+                self.writes(Asked::IndexWrites, index);
                 self.0.recorded(task);
             }
             // A refused write costs what it would have replaced.
             Saved::Conflict(now) => {
                 let item = now.as_ref().map(|now| self.0.items.task(now)).transpose()?;
-                self.writes(item.as_ref().map_or(1.0, meter::write_units));
+                self.writes(Asked::TasksWrites, item.as_ref().map_or(1.0, meter::write_units));
             }
         }
         Ok(saved)
@@ -161,7 +168,8 @@ impl StateStore for ForecastPorts {
         document: &Document,
     ) -> Result<Put, PortError> {
         tokio::time::sleep(DYNAMODB_TAKES).await;
-        self.writes(meter::write_units(&self.0.items.document(id, kept, document)));
+        let item = self.0.items.document(id, kept, document);
+        self.writes(Asked::DocumentsWrites, meter::write_units(&item));
         self.store().put_document(id, kept, document).await
     }
 
@@ -177,7 +185,7 @@ impl StateStore for ForecastPorts {
         let items = found.iter().map(|document| self.0.items.document(id, kept, document));
         let units: f64 = items.map(|item| meter::read_units(Some(&item))).sum();
         let missing = keys.len().saturating_sub(found.len());
-        self.reads(units + missing as f64);
+        self.reads(Asked::DocumentsReads, units + missing as f64);
         Ok(found)
     }
 
@@ -204,7 +212,8 @@ impl StateStore for ForecastPorts {
     async fn save_shared(&self, shared: &Shared) -> Result<SharedSaved, PortError> {
         tokio::time::sleep(DYNAMODB_TAKES).await;
         let bytes = shared.body.to_string().len();
-        self.writes(bytes.div_ceil(items::WRITE_UNIT_BYTES).max(1) as f64);
+        let units = bytes.div_ceil(items::WRITE_UNIT_BYTES).max(1);
+        self.writes(Asked::DocumentsWrites, units as f64);
         self.store().save_shared(shared).await
     }
 
@@ -232,7 +241,8 @@ impl Channel for ForecastPorts {
 impl EventBus for ForecastPorts {
     async fn publish(&self, events: Vec<BusEvent>) -> Vec<Result<(), PortError>> {
         tokio::time::sleep(EVENTBRIDGE_TAKES).await;
-        let mut state = self.0.state();
+        let state = &mut *self.0.state();
+        state.visits.asked(Asked::Events, events.len() as f64);
         for event in &events {
             state.meter.published(event);
             state.alerts += u64::from(event.is_task_alert());

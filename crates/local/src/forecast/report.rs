@@ -3,13 +3,14 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use serde::Serialize;
-use steward_core::names::AgentName;
 
 use super::{
+    demand::Demand,
     meter::gb_seconds,
     plan::{Plan, StepKey},
     prices::{Dollars, MEMORY_GB, STEP_FUNCTIONS_TRANSITIONS, Usage},
     run::{Ran, Tally},
+    world::Role,
 };
 
 /// How many reasons are named.
@@ -40,6 +41,9 @@ pub struct Report {
     pub usage: Usage,
     /// What a million tasks cost.
     pub dollars_per_million: Dollars,
+    /// Where its work falls.
+    #[serde(skip)]
+    pub demand: Demand,
     /// State transitions of a task on average, as Step Functions would count them.
     pub transitions: f64,
     /// What Step Functions Standard would charge for those of a million tasks.
@@ -125,6 +129,7 @@ impl Report {
             alerts: ran.iter().map(|ran| ran.alerts).sum(),
             usage,
             dollars_per_million: usage.per_million(),
+            demand: Demand::of(ran, settings.batch),
             transitions,
             step_functions_dollars_per_million: transitions * STEP_FUNCTIONS_TRANSITIONS,
             assumes: assumes(plan),
@@ -135,9 +140,11 @@ impl Report {
 /// The agents' invocations: one carries out its batch side by side, so it takes as long as the slowest
 /// of them.
 fn agents_gb_seconds(ran: &[Ran], batch: u32) -> f64 {
-    let mut queues: BTreeMap<&AgentName, Vec<u64>> = BTreeMap::new();
-    for (agent, millis) in ran.iter().flat_map(|ran| &ran.agent_millis) {
-        queues.entry(agent).or_default().push(*millis);
+    let mut queues: BTreeMap<&Role, Vec<u64>> = BTreeMap::new();
+    for (role, millis) in ran.iter().flat_map(|ran| &ran.millis) {
+        if matches!(role, Role::Agent(_)) {
+            queues.entry(role).or_default().push(*millis);
+        }
     }
     let batch = usize::try_from(batch).unwrap_or(1).max(1);
     let batches = queues.values().flat_map(|times| times.chunks(batch));

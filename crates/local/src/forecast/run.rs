@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use steward_core::{
     messages::{Action, Submission},
-    names::{AgentName, TaskId},
+    names::TaskId,
     ports::{Ports, StateStore},
     task::{ProcessState, StepState, Task},
     workflow::{Work, Workflow},
@@ -13,11 +13,12 @@ use steward_core::{
 use tokio::select;
 
 use super::{
+    demand::Visits,
     plan::{Plan, StepKey},
     prices::Usage,
     roles,
     settings::ForecastError,
-    world::{TIMING, World},
+    world::{Role, TIMING, World},
 };
 
 /// How often the supervisor looks, as in `template.yaml`.
@@ -49,7 +50,8 @@ pub(super) struct Ran {
     pub(super) reason: Option<String>,
     pub(super) steps: BTreeMap<StepKey, Tally>,
     pub(super) usage: Usage,
-    pub(super) agent_millis: Vec<(AgentName, u64)>,
+    pub(super) millis: Vec<(Role, u64)>,
+    pub(super) visits: Visits,
     pub(super) alerts: u64,
     /// What Step Functions would count.
     pub(super) transitions: u64,
@@ -164,7 +166,8 @@ async fn outcome(world: &World, id: &TaskId, run: u32) -> Result<Ran, ForecastEr
         reason: task.error.or(task.undo_reason),
         steps,
         usage: state.meter.usage,
-        agent_millis: std::mem::take(&mut state.agent_millis),
+        millis: std::mem::take(&mut state.millis),
+        visits: std::mem::take(&mut state.visits),
         alerts: state.alerts,
         transitions,
     })

@@ -5,6 +5,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     num::NonZeroU32,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -28,6 +29,7 @@ use tokio::{
 };
 
 use super::{
+    demand::{self, Visits},
     meter::Meter,
     plan::{Plan, StepKey, Temper},
     roles,
@@ -36,17 +38,30 @@ use super::{
 use crate::memory::MemoryPorts;
 
 /// How long a message is in its queue before a function has it.
-pub(super) const DELIVERY_TAKES: Duration = Duration::from_millis(20);
+pub const DELIVERY_TAKES: Duration = Duration::from_millis(20);
 
 /// How often a message is received before it is a dead letter, as in `template.yaml`.
 const RECEIVES_MAX: u32 = 5;
 
 /// Which function a message is for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Role {
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// Takes a submission in.
     Submission,
+    /// Decides what comes next.
     Scheduler,
+    /// Calls a remote service.
     Agent(AgentName),
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Submission => f.write_str("submission"),
+            Self::Scheduler => f.write_str("scheduler"),
+            Self::Agent(name) => write!(f, "agent {name}"),
+        }
+    }
 }
 
 /// One task's world.
@@ -69,8 +84,9 @@ pub(super) struct State {
     pub(super) alerts: u64,
     /// Calls of services, by step and which way it went.
     pub(super) calls: BTreeMap<(StepKey, Action), u64>,
-    /// How long each invocation of an agent took.
-    pub(super) agent_millis: Vec<(AgentName, u64)>,
+    /// How long each invocation took.
+    pub(super) millis: Vec<(Role, u64)>,
+    pub(super) visits: Visits,
     /// The tasks: what they run, and when they are due.
     pub(super) tasks: BTreeMap<TaskId, (WorkflowName, Option<Timestamp>)>,
     pub(super) refused: Option<String>,
@@ -98,7 +114,8 @@ impl World {
             meter: Meter::default(),
             alerts: 0,
             calls: BTreeMap::new(),
-            agent_millis: Vec::new(),
+            millis: Vec::new(),
+            visits: Visits::default(),
             tasks: BTreeMap::new(),
             refused: None,
             guards: BTreeMap::new(),
@@ -215,13 +232,15 @@ impl World {
 
     fn deliver(self: &Arc<Self>, role: Role, message: Outgoing, delay: Duration) {
         let world = self.clone();
+        let hop = self.state().visits.sent(&role, delay);
         let delivered = async move {
             tokio::time::sleep(delay + DELIVERY_TAKES).await;
             let (_, hidden) = role.limits();
             for receives in 1..=RECEIVES_MAX {
                 let begun = Instant::now();
                 world.state().meter.received(&message, &world.plan);
-                let done = roles::handle(&world, &role, &message, receives).await;
+                let handled = roles::handle(&world, &role, &message, receives);
+                let done = demand::handling(role.clone(), hop, handled).await;
                 world.handled(&role, begun.elapsed());
                 if done {
                     return;
@@ -236,8 +255,10 @@ impl World {
     fn handled(&self, role: &Role, took: Duration) {
         let millis = took.as_millis() as u64 + roles::OVERHEAD_MS;
         let mut state = self.state();
+        state.millis.push((role.clone(), millis));
         match role {
-            Role::Agent(name) => state.agent_millis.push((name.clone(), millis)),
+            // What they are charged for depends on the others of their batch.
+            Role::Agent(_) => {}
             Role::Submission | Role::Scheduler => state.meter.took(millis, &self.plan),
         }
     }
