@@ -73,7 +73,7 @@ pub(crate) struct ForecastArgs {
 
 /// JSON, or the file that it is in.
 #[derive(Debug, Clone)]
-struct Input(Value);
+pub(crate) struct Input(pub(crate) Value);
 
 impl FromStr for Input {
     type Err = anyhow::Error;
@@ -174,7 +174,7 @@ fn outcomes(report: &Report) -> comfy_table::Table {
 }
 
 /// Three figures are enough: `140ms`, `6.48s`, `2m 3s`, `1h 5m`.
-fn time(millis: u64) -> String {
+pub(crate) fn time(millis: u64) -> String {
     match millis {
         0..1_000 => format!("{millis}ms"),
         1_000..60_000 => format!("{:.2}s", millis as f64 / 1_000.0),
