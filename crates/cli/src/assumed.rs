@@ -46,7 +46,7 @@ pub(crate) struct Assumed {
 
 /// JSON, or the file that it is in.
 #[derive(Debug, Clone)]
-struct Input(Value);
+pub(crate) struct Input(pub(crate) Value);
 
 impl FromStr for Input {
     type Err = anyhow::Error;

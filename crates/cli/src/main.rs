@@ -19,6 +19,7 @@ mod local;
 mod operate;
 mod redrive;
 mod retry_all;
+mod scale;
 mod show;
 mod simulate;
 mod table;
@@ -92,6 +93,9 @@ enum Command {
     /// List dead-letter queues, show what is in one, or send it back.
     #[command(subcommand)]
     Dlq(dead_letters::DlqCommand),
+    /// How a deployment fares under a load: where a backlog forms, what binds, what to raise, what it
+    /// costs. On paper: nothing is sent.
+    Scale(Box<scale::ScaleArgs>),
     /// Check or publish definitions.
     #[command(subcommand)]
     Workflow(workflows::WorkflowCommand),
@@ -117,6 +121,7 @@ async fn run() -> Result<()> {
         Command::Demo(_)
             | Command::Simulate(_)
             | Command::Cost(_)
+            | Command::Scale(_)
             | Command::Workflow(workflows::WorkflowCommand::Simulate(_))
     );
     let level = if makes_up { "off" } else { "warn" };
@@ -141,6 +146,7 @@ async fn run() -> Result<()> {
         Command::Callback(command) => callback::run(command).await,
         Command::RetryAll(args) => retry_all::run(args).await,
         Command::Dlq(command) => dead_letters::run(command).await,
+        Command::Scale(args) => scale::run(*args).await,
         Command::Workflow(command) => workflows::run(command).await,
     }
 }

@@ -12,7 +12,7 @@ use crate::client::Deployment;
 
 mod changes;
 mod diff;
-mod forecast;
+pub(crate) mod forecast;
 mod graph;
 mod publish;
 mod stored;

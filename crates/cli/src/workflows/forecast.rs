@@ -94,7 +94,7 @@ fn outcomes(report: &Report) -> comfy_table::Table {
 }
 
 /// Three figures are enough: `140ms`, `6.48s`, `2m 3s`, `1h 5m`.
-fn time(millis: u64) -> String {
+pub(crate) fn time(millis: u64) -> String {
     match millis {
         0..1_000 => format!("{millis}ms"),
         1_000..60_000 => format!("{:.2}s", millis as f64 / 1_000.0),

@@ -17,7 +17,7 @@ use super::{
 };
 
 /// The memory that `template.yaml` gives every function, in GB.
-pub(super) const MEMORY_GB: f64 = 0.25;
+pub const MEMORY_GB: f64 = 0.25;
 
 /// What an item takes to be written.
 pub(super) fn write_units(item: &Item) -> f64 {
@@ -29,8 +29,8 @@ pub(super) fn read_units(item: Option<&Item>) -> f64 {
     item.map_or(1, |item| items::size(item).div_ceil(READ_UNIT_BYTES).max(1)) as f64
 }
 
-/// What replacing a task takes in the table and in the due index. DynamoDB charges the larger of the
-/// two items, and an entry that moves in the index leaves one place and takes another.
+/// What replacing a task takes, in the table and then in the due index: DynamoDB charges the larger of
+/// the two items, and an entry that moves in the index leaves one place and takes another.
 pub(super) fn replace_units(
     items: &items::Items,
     before: Option<&Task>,

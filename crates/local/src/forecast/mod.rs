@@ -21,6 +21,7 @@ use std::sync::{
     atomic::{AtomicU32, Ordering},
 };
 
+mod demand;
 mod elsewhere;
 mod ledger;
 mod meter;
@@ -40,11 +41,14 @@ mod world;
 #[cfg(test)]
 mod tests;
 
+pub use demand::{Asked, Demand, Handling, Hop};
 pub use elsewhere::Elsewhere;
 pub use ledger::{Entry, Ledger};
+pub use meter::MEMORY_GB;
 pub use odds::{At, Json, Said, Share, Span, Unclear};
 pub use report::{Outcome, Reason, Report, Step};
 pub use settings::{BATCH_MAX, ForecastError, RUNS, RUNS_MAX, Settings};
+pub use world::{DELIVERY_TAKES, Role};
 
 /// Runs as many tasks as `settings` say, on all processors; `done` is called after each. It must not be
 /// called from within a runtime.

@@ -18,6 +18,7 @@ use steward_core::{
 };
 
 use super::{
+    demand::Asked,
     ledger::{Account, Subject},
     meter,
     prices::Usage,
@@ -113,25 +114,30 @@ impl ForecastPorts {
         self.world.memory.store()
     }
 
-    fn reads(&self, read_units: f64) {
-        let usage = Usage { read_units, ..Usage::default() };
-        self.world.state().meter.add(&self.account, usage);
+    fn reads(&self, of: Asked, read_units: f64) {
+        let state = &mut *self.world.state();
+        state.meter.add(&self.account, Usage { read_units, ..Usage::default() });
+        state.visits.asked(of, read_units);
     }
 
-    fn writes(&self, write_units: f64) {
-        let usage = Usage { write_units, ..Usage::default() };
-        self.world.state().meter.add(&self.account, usage);
-    }
-
-    fn writes_document(&self, document: &Document) {
-        self.world.state().meter.written_bytes += document.body.to_string().len() as u64;
+    fn writes(&self, of: Asked, write_units: f64) {
+        self.writes_for(&self.account, of, write_units);
     }
 
     /// The due index is the task's, whoever moves it.
     fn writes_index(&self, task: &Task, write_units: f64) {
         let account = self.about(Subject::task(&task.workflow));
-        let usage = Usage { write_units, ..Usage::default() };
-        self.world.state().meter.add(&account, usage);
+        self.writes_for(&account, Asked::IndexWrites, write_units);
+    }
+
+    fn writes_for(&self, account: &Account, of: Asked, write_units: f64) {
+        let state = &mut *self.world.state();
+        state.meter.add(account, Usage { write_units, ..Usage::default() });
+        state.visits.asked(of, write_units);
+    }
+
+    fn writes_document(&self, document: &Document) {
+        self.world.state().meter.written_bytes += document.body.to_string().len() as u64;
     }
 
     /// The account of the same function for something else.
@@ -145,18 +151,18 @@ impl StateStore for ForecastPorts {
         tokio::time::sleep(DYNAMODB_TAKES).await;
         let task = self.store().load(id).await?;
         let item = task.as_ref().map(|task| self.world.items.task(task)).transpose()?;
-        self.reads(meter::read_units(item.as_ref()));
+        self.reads(Asked::TasksReads, meter::read_units(item.as_ref()));
         Ok(task)
     }
 
     async fn create(&self, task: &Task, submitted: &Document) -> Result<Created, PortError> {
         tokio::time::sleep(DYNAMODB_TAKES).await;
         let document = self.world.items.document(&task.task_id, Kept::with(task), submitted);
-        let both =
-            meter::write_units(&document) + meter::write_units(&self.world.items.task(task)?);
+        let item = self.world.items.task(task)?;
         let created = self.store().create(task, submitted).await?;
         // A transaction costs double, also one that is refused; the index follows at the plain price.
-        self.writes(2.0 * both);
+        self.writes(Asked::TasksWrites, 2.0 * meter::write_units(&item));
+        self.writes(Asked::DocumentsWrites, 2.0 * meter::write_units(&document));
         if created == Created::Created {
             self.writes_index(task, 1.0);
             self.writes_document(submitted);
@@ -173,14 +179,14 @@ impl StateStore for ForecastPorts {
             Saved::Saved => {
                 let (table, index) =
                     meter::replace_units(&self.world.items, before.as_ref(), task)?;
-                self.writes(table);
+                self.writes(Asked::TasksWrites, table);
                 self.writes_index(task, index);
                 self.world.recorded(task);
             }
             // A refused write costs what it would have replaced.
             Saved::Conflict(now) => {
                 let item = now.as_ref().map(|now| self.world.items.task(now)).transpose()?;
-                self.writes(item.as_ref().map_or(1.0, meter::write_units));
+                self.writes(Asked::TasksWrites, item.as_ref().map_or(1.0, meter::write_units));
             }
         }
         Ok(saved)
@@ -193,7 +199,8 @@ impl StateStore for ForecastPorts {
         document: &Document,
     ) -> Result<Put, PortError> {
         tokio::time::sleep(DYNAMODB_TAKES).await;
-        self.writes(meter::write_units(&self.world.items.document(id, kept, document)));
+        let item = self.world.items.document(id, kept, document);
+        self.writes(Asked::DocumentsWrites, meter::write_units(&item));
         self.writes_document(document);
         self.store().put_document(id, kept, document).await
     }
@@ -210,7 +217,7 @@ impl StateStore for ForecastPorts {
         let items = found.iter().map(|document| self.world.items.document(id, kept, document));
         let units: f64 = items.map(|item| meter::read_units(Some(&item))).sum();
         let missing = keys.len().saturating_sub(found.len());
-        self.reads(units + missing as f64);
+        self.reads(Asked::DocumentsReads, units + missing as f64);
         Ok(found)
     }
 
@@ -237,7 +244,8 @@ impl StateStore for ForecastPorts {
     async fn save_shared(&self, shared: &Shared) -> Result<SharedSaved, PortError> {
         tokio::time::sleep(DYNAMODB_TAKES).await;
         let bytes = shared.body.to_string().len();
-        self.writes(bytes.div_ceil(items::WRITE_UNIT_BYTES).max(1) as f64);
+        let units = bytes.div_ceil(items::WRITE_UNIT_BYTES).max(1);
+        self.writes(Asked::DocumentsWrites, units as f64);
         self.store().save_shared(shared).await
     }
 
@@ -267,7 +275,8 @@ impl EventBus for ForecastPorts {
     async fn publish(&self, events: Vec<BusEvent>) -> Vec<Result<(), PortError>> {
         tokio::time::sleep(EVENTBRIDGE_TAKES).await;
         let account = self.about(Subject::task(&self.account.subject.workflow));
-        let mut state = self.world.state();
+        let state = &mut *self.world.state();
+        state.visits.asked(Asked::Events, events.len() as f64);
         for event in &events {
             state.meter.published(&account, event);
             state.alerts += u64::from(event.is_task_alert());

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::Serialize;
 
 use super::{
+    demand::Demand,
     elsewhere::{Counts, Elsewhere, elsewhere},
     ledger::{Accounts, Ledger, add_agents_time},
     meter::MEMORY_GB,
@@ -49,6 +50,9 @@ pub struct Report {
     pub ledger: Ledger,
     /// What other services would charge for a million of these tasks.
     pub elsewhere: Vec<Elsewhere>,
+    /// Where its work falls.
+    #[serde(skip)]
+    pub demand: Demand,
     /// What the numbers take for granted.
     pub assumes: Vec<String>,
 }
@@ -135,6 +139,7 @@ impl Report {
             dollars_per_million: plan.prices.of(&usage),
             ledger: Ledger::of(plan, &accounts),
             elsewhere: elsewhere(&plan.prices, &counts, runs),
+            demand: Demand::of(ran, settings.batch),
             assumes: assumes(plan),
         }
     }

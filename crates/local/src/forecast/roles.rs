@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use steward_core::{ports::Outgoing, submission::ReplyQueues, task::later};
 
 use super::{
+    demand,
     ledger::{Account, Function, Subject},
     ports::ForecastPorts,
     service::Service,
@@ -51,7 +52,9 @@ pub(super) async fn sweep(world: Arc<World>) {
     let ports = ForecastPorts { world: world.clone(), account };
     let deadline = deadline(&world, Duration::from_secs(50));
     // The in-memory index can always be read, and what is not driven is due still.
-    let _: Result<_, _> = Box::pin(supervisor::sweep(&ports, 0, deadline)).await;
+    let swept = Box::pin(supervisor::sweep(&ports, 0, deadline));
+    let newest = world.state().visits.newest();
+    let _: Result<_, _> = demand::handling(Role::Scheduler, newest, swept).await;
 }
 
 fn deadline(world: &World, limit: Duration) -> Timestamp {

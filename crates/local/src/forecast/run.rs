@@ -13,12 +13,13 @@ use steward_core::{
 use tokio::select;
 
 use super::{
+    demand::Visits,
     elsewhere::Counts,
     ledger::{Accounts, Took},
     plan::{Plan, StepKey},
     roles,
     settings::ForecastError,
-    world::{TIMING, World},
+    world::{Role, TIMING, World},
 };
 
 /// How often the supervisor looks, as in `template.yaml`.
@@ -51,6 +52,8 @@ pub(super) struct Ran {
     pub(super) steps: BTreeMap<StepKey, Tally>,
     pub(super) accounts: Accounts,
     pub(super) agents_took: Vec<Took>,
+    pub(super) millis: Vec<(Role, u64)>,
+    pub(super) visits: Visits,
     pub(super) alerts: u64,
     /// What other services would count.
     pub(super) elsewhere: Counts,
@@ -171,6 +174,8 @@ async fn outcome(world: &World, id: &TaskId, run: u32) -> Result<Ran, ForecastEr
         steps,
         accounts: std::mem::take(&mut state.meter.accounts),
         agents_took: std::mem::take(&mut state.agents_took),
+        millis: std::mem::take(&mut state.millis),
+        visits: std::mem::take(&mut state.visits),
         alerts: state.alerts,
         elsewhere: Counts { written_bytes: state.meter.written_bytes, ..elsewhere },
     })

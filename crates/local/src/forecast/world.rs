@@ -5,6 +5,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     num::NonZeroU32,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -28,6 +29,7 @@ use tokio::{
 };
 
 use super::{
+    demand::{self, Visits},
     ledger::{Account, Function, Subject, Took},
     meter::Meter,
     plan::{Plan, StepKey, Temper},
@@ -37,16 +39,19 @@ use super::{
 use crate::memory::MemoryPorts;
 
 /// How long a message is in its queue before a function has it.
-pub(super) const DELIVERY_TAKES: Duration = Duration::from_millis(20);
+pub const DELIVERY_TAKES: Duration = Duration::from_millis(20);
 
 /// How often a message is received before it is a dead letter, as in `template.yaml`.
 const RECEIVES_MAX: u32 = 5;
 
 /// Which function a message is for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Role {
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// Takes a submission in.
     Submission,
+    /// Decides what comes next.
     Scheduler,
+    /// Calls a remote service.
     Agent(AgentName),
 }
 
@@ -56,6 +61,16 @@ impl Role {
             Self::Submission => Function::Submission,
             Self::Scheduler => Function::Scheduler,
             Self::Agent(_) => Function::Agent,
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Submission => f.write_str("submission"),
+            Self::Scheduler => f.write_str("scheduler"),
+            Self::Agent(name) => write!(f, "agent {name}"),
         }
     }
 }
@@ -82,6 +97,9 @@ pub(super) struct State {
     pub(super) calls: BTreeMap<(StepKey, Action), u64>,
     /// How long each message of an agent took.
     pub(super) agents_took: Vec<Took>,
+    /// How long each invocation took.
+    pub(super) millis: Vec<(Role, u64)>,
+    pub(super) visits: Visits,
     /// The tasks: what they run, and when they are due.
     pub(super) tasks: BTreeMap<TaskId, (WorkflowName, Option<Timestamp>)>,
     pub(super) refused: Option<String>,
@@ -110,6 +128,8 @@ impl World {
             alerts: 0,
             calls: BTreeMap::new(),
             agents_took: Vec::new(),
+            millis: Vec::new(),
+            visits: Visits::default(),
             tasks: BTreeMap::new(),
             refused: None,
             guards: BTreeMap::new(),
@@ -230,6 +250,7 @@ impl World {
 
     fn deliver(self: &Arc<Self>, role: Role, message: Outgoing, delay: Duration) {
         let world = self.clone();
+        let hop = self.state().visits.sent(&role, delay);
         let delivered = async move {
             tokio::time::sleep(delay + DELIVERY_TAKES).await;
             let (_, hidden) = role.limits();
@@ -238,7 +259,8 @@ impl World {
             for receives in 1..=RECEIVES_MAX {
                 let begun = Instant::now();
                 world.state().meter.received(&account, &message, &world.plan);
-                let done = roles::handle(&world, &role, &account, &message, receives).await;
+                let handled = roles::handle(&world, &role, &account, &message, receives);
+                let done = demand::handling(role.clone(), hop, handled).await;
                 world.handled(&role, &account, begun.elapsed());
                 if done {
                     return;
@@ -253,6 +275,7 @@ impl World {
     fn handled(&self, role: &Role, account: &Account, took: Duration) {
         let millis = took.as_millis() as u64 + roles::OVERHEAD_MS;
         let mut state = self.state();
+        state.millis.push((role.clone(), millis));
         match role {
             Role::Agent(agent) => {
                 let (agent, subject) = (agent.clone(), account.subject.clone());
