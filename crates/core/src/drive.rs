@@ -28,11 +28,15 @@ use crate::{
     ports::{
         Clock, Definitions, DocumentKey, Kept, PortError, Ports, Put, Saved, StateStore, chain,
     },
-    task::{ProcessState, Task},
+    task::Task,
     trace::{self, Span},
     transition::{Context, Documents, Event, Transition, Wanted, transition},
     workflow::Workflow,
 };
+
+use line::Line;
+
+mod line;
 
 /// How many tasks of one batch are in hand at once.
 pub const TASKS_AT_ONCE: usize = 64;
@@ -391,47 +395,4 @@ async fn confirm_alerts<P: Ports>(ports: &P, alerted: BTreeMap<TaskId, Timestamp
         }
     });
     confirmed.buffer_unordered(TASKS_AT_ONCE).collect::<()>().await;
-}
-
-/// One log line per transition, with fixed fields.
-struct Line {
-    task_id: TaskId,
-    workflow: String,
-    step: String,
-    attempt: u32,
-    event: &'static str,
-    from: String,
-    to: String,
-    revision: u64,
-    state: ProcessState,
-}
-
-impl Line {
-    fn of(before: &Task, after: &Task, event: &Event) -> Self {
-        let (step, attempt) =
-            event.step().map_or((None, 0), |(step, attempt)| (Some(step), attempt));
-        let state = |task: &Task| match step.and_then(|step| task.record(step)) {
-            Some(record) => record.name().to_owned(),
-            None => task.process_state.to_string(),
-        };
-        Self {
-            task_id: after.task_id.clone(),
-            workflow: after.workflow.to_string(),
-            step: step.map(ToString::to_string).unwrap_or_default(),
-            attempt,
-            event: event.name(),
-            from: state(before),
-            to: state(after),
-            revision: after.revision,
-            state: after.process_state,
-        }
-    }
-
-    fn log(&self) {
-        let Self { task_id, workflow, step, attempt, event, from, to, revision, state } = self;
-        tracing::info!(
-            %task_id, workflow, step, attempt, event, from, to, revision, process_state = %state,
-            "task transition"
-        );
-    }
 }
