@@ -1,6 +1,6 @@
 //! How long the codec takes: `cargo bench --workspace --bench codec`.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "as in a test")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "as in a test")]
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! How long the core takes: `cargo bench --workspace --bench core`.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "as in a test")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "as in a test")]
 
 use std::time::Duration;
 
