@@ -10,6 +10,7 @@
 
 mod agents;
 mod bad_input;
+mod batching;
 mod contract;
 mod cost;
 mod crash_points;

@@ -125,13 +125,23 @@ impl Deployment {
 
     /// Ports whose every AWS call the interceptors see.
     pub(crate) fn watched(&self, role: &str, interceptors: Vec<SharedInterceptor>) -> TestPorts {
-        let aws = AwsPorts::observed(&self.aws.sdk_config(), &self.config, role, interceptors);
+        self.watched_over(role, &self.aws.sdk_config(), interceptors)
+    }
+
+    /// The same, over the test's own SDK configuration.
+    pub(crate) fn watched_over(
+        &self,
+        role: &str,
+        sdk: &aws_config::SdkConfig,
+        interceptors: Vec<SharedInterceptor>,
+    ) -> TestPorts {
+        let aws = AwsPorts::observed(sdk, &self.config, role, interceptors);
         TestPorts { aws, clock: self.clock.clone() }
     }
 
     /// Ports whose clients are made from the test's own SDK configuration.
     pub(crate) fn ports_over(&self, role: &str, sdk: &aws_config::SdkConfig) -> TestPorts {
-        TestPorts { aws: AwsPorts::new(sdk, &self.config, role), clock: self.clock.clone() }
+        self.watched_over(role, sdk, Vec::new())
     }
 
     pub(crate) fn sabotaged(&self, role: &str, sabotage: Sabotage) -> TestPorts {

@@ -1,6 +1,7 @@
 //! Alerts and lifecycle events on EventBridge, ten at a time.
 
 use aws_sdk_eventbridge::{Client, types::PutEventsRequestEntry};
+use futures_util::{StreamExt, stream};
 pub use steward_core::events::SOURCE;
 use steward_core::{
     events::BusEvent,
@@ -11,6 +12,9 @@ use crate::errors::{failed, for_each};
 
 /// Entries in one call, by EventBridge's limit.
 const ENTRIES_MAX: usize = 10;
+
+/// Calls under way at once.
+const CALLS_AT_ONCE: usize = 16;
 
 /// The event bus.
 #[derive(Debug, Clone)]
@@ -59,7 +63,8 @@ impl EventBridgeBus {
 
 impl EventBus for EventBridgeBus {
     async fn publish(&self, events: Vec<BusEvent>) -> Vec<Result<(), PortError>> {
-        let calls = events.chunks(ENTRIES_MAX).map(|events| self.put(events));
-        futures_util::future::join_all(calls).await.into_iter().flatten().collect()
+        let calls: Vec<_> = events.chunks(ENTRIES_MAX).map(|events| self.put(events)).collect();
+        let answers: Vec<_> = stream::iter(calls).buffered(CALLS_AT_ONCE).collect().await;
+        answers.into_iter().flatten().collect()
     }
 }

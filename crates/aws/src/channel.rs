@@ -7,7 +7,7 @@ use aws_sdk_sqs::{
     Client,
     types::{MessageAttributeValue, QueueAttributeName, SendMessageBatchRequestEntry},
 };
-use futures_util::{StreamExt, stream};
+use futures_util::{StreamExt, TryStreamExt, stream};
 use steward_core::{
     limits,
     ports::{Channel, Outgoing, PortError, Queue},
@@ -64,6 +64,21 @@ impl SqsChannel {
             Queue::Agent(agent) => self.queues.agents.of(agent),
             Queue::Client(url) => url.clone(),
         }
+    }
+
+    /// How many messages a queue holds, by its name.
+    async fn count_messages(&self, url: &str) -> Result<(String, u64), PortError> {
+        let operation = || format!("count the messages of {url}");
+        let request = DEAD_LETTER_COUNTS
+            .iter()
+            .fold(self.client.get_queue_attributes().queue_url(url), |request, name| {
+                request.attribute_names(name.clone())
+            });
+        let answer = request.send().await.map_err(failed(operation()))?;
+        let counts = answer.attributes().into_iter().flatten();
+        let counts = counts.map(|(_, count)| count.parse::<u64>()).sum::<Result<_, _>>();
+        let counts = counts.map_err(|error| corrupt(operation())(error.into()))?;
+        Ok((url.rsplit('/').next().unwrap_or(url).to_owned(), counts))
     }
 
     /// Sends one batch; answers for each place in it.
@@ -137,21 +152,9 @@ impl Channel for SqsChannel {
     }
 
     async fn dead_letters(&self) -> Result<Vec<(String, u64)>, PortError> {
-        let mut held = Vec::new();
-        for url in &self.dead_letters.0 {
-            let operation = || format!("count the messages of {url}");
-            let request = DEAD_LETTER_COUNTS
-                .iter()
-                .fold(self.client.get_queue_attributes().queue_url(url), |request, name| {
-                    request.attribute_names(name.clone())
-                });
-            let answer = request.send().await.map_err(failed(operation()))?;
-            let counts = answer.attributes().into_iter().flatten();
-            let counts = counts.map(|(_, count)| count.parse::<u64>()).sum::<Result<_, _>>();
-            let counts = counts.map_err(|error| corrupt(operation())(error.into()))?;
-            held.push((url.rsplit('/').next().unwrap_or(url).to_owned(), counts));
-        }
-        Ok(held)
+        let counts: Vec<_> =
+            self.dead_letters.0.iter().map(|url| self.count_messages(url)).collect();
+        stream::iter(counts).buffered(BATCHES_AT_ONCE).try_collect().await
     }
 }
 

@@ -7,6 +7,7 @@ use std::{
 };
 
 use aws_sdk_dynamodb::{Client, types::AttributeValue};
+use futures_util::{StreamExt, TryStreamExt, stream};
 use steward_core::{
     names::WorkflowName,
     ports::{Definitions, PortError},
@@ -16,12 +17,17 @@ use steward_core::{
 use crate::errors::{corrupt, failed};
 use kept::Kept;
 pub use publication::{PublishError, Stored, check_ids, definition_text};
+use reading::Reading;
 
 mod kept;
 mod publication;
+mod reading;
 
 /// The mark of a version that new tasks no longer take.
 const UNPUBLISHED: &str = "unpublished";
+
+/// Reads under way at once for one event.
+const READS_AT_ONCE: usize = 16;
 
 /// The definitions' table.
 #[derive(Debug, Clone)]
@@ -29,13 +35,14 @@ pub struct DynamoDefinitions {
     client: Client,
     table: String,
     kept: Arc<Mutex<Kept>>,
+    reading: Reading,
 }
 
 impl DynamoDefinitions {
     /// Definitions in this table.
     #[must_use]
     pub fn new(client: Client, table: String) -> Self {
-        Self { client, table, kept: Arc::default() }
+        Self { client, table, kept: Arc::default(), reading: Reading::default() }
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -105,18 +112,37 @@ impl DynamoDefinitions {
         }))
     }
 
+    /// What a new task runs, if it is `wanted`: as it is kept, or as another reads it just now. What is not
+    /// wanted is read anew before it is believed: it may be the version before the one that is.
+    async fn published_if(
+        &self,
+        name: &WorkflowName,
+        version: Option<u32>,
+        wanted: impl Fn(&Workflow) -> bool,
+    ) -> Result<Option<Arc<Workflow>>, PortError> {
+        let is_wanted = |workflow: &Arc<Workflow>| wanted(workflow);
+        let kept = || self.kept().published(name, version, Instant::now()).filter(is_wanted);
+        let turn = match kept() {
+            Some(kept) => return Ok(Some(kept)),
+            None => self.reading.turn(name, version).await,
+        };
+        match turn.waited.then(kept).flatten() {
+            Some(kept) => Ok(Some(kept)),
+            None => Ok(self.read_published(name, version).await?.filter(is_wanted)),
+        }
+    }
+
     /// The workflows that have this trigger now.
     async fn read_triggered(
         &self,
         source: &str,
         detail_type: &str,
     ) -> Result<Vec<Arc<Workflow>>, PortError> {
-        let mut triggered = Vec::new();
-        for name in self.registered(source, detail_type).await? {
-            let newest = self.read_published(&name, None).await?;
-            triggered.extend(newest.filter(|newest| has_trigger(newest, source, detail_type)));
-        }
-        Ok(triggered)
+        let names = stream::iter(self.registered(source, detail_type).await?);
+        let newest = names.map(|name| async move { self.read_published(&name, None).await });
+        let newest: Vec<_> = newest.buffered(READS_AT_ONCE).try_collect().await?;
+        let wanted = |newest: &Arc<Workflow>| has_trigger(newest, source, detail_type);
+        Ok(newest.into_iter().flatten().filter(wanted).collect())
     }
 }
 
@@ -127,9 +153,13 @@ impl Definitions for DynamoDefinitions {
         version: Option<u32>,
     ) -> Result<Option<Arc<Workflow>>, PortError> {
         let Some(version) = version else { return self.published(name, None).await };
-        let kept = self.kept().version(name, version);
-        if kept.is_some() {
-            return Ok(kept);
+        let kept = || self.kept().version(name, version);
+        let turn = match kept() {
+            Some(kept) => return Ok(Some(kept)),
+            None => self.reading.turn(name, Some(version)).await,
+        };
+        if let Some(kept) = turn.waited.then(kept).flatten() {
+            return Ok(Some(kept));
         }
         Ok(self.read_version(name, version).await?.map(|stored| {
             let workflow = Arc::new(stored.workflow);
@@ -143,11 +173,7 @@ impl Definitions for DynamoDefinitions {
         name: &WorkflowName,
         version: Option<u32>,
     ) -> Result<Option<Arc<Workflow>>, PortError> {
-        let kept = self.kept().published(name, version, Instant::now());
-        match kept {
-            Some(kept) => Ok(Some(kept)),
-            None => self.read_published(name, version).await,
-        }
+        self.published_if(name, version, |_| true).await
     }
 
     async fn triggered(
@@ -155,18 +181,11 @@ impl Definitions for DynamoDefinitions {
         source: &str,
         detail_type: &str,
     ) -> Result<Vec<Arc<Workflow>>, PortError> {
-        let wanted = |newest: &Arc<Workflow>| has_trigger(newest, source, detail_type);
-        let mut triggered = Vec::new();
-        for name in self.registered(source, detail_type).await? {
-            let kept = self.kept().published(&name, None, Instant::now()).filter(wanted);
-            let newest = match kept {
-                Some(kept) => Some(kept),
-                // What is kept may be the version before the one that has this trigger.
-                None => self.read_published(&name, None).await?.filter(wanted),
-            };
-            triggered.extend(newest);
-        }
-        Ok(triggered)
+        let wanted = |newest: &Workflow| has_trigger(newest, source, detail_type);
+        let newest = |name| async move { self.published_if(&name, None, wanted).await };
+        let names = stream::iter(self.registered(source, detail_type).await?);
+        let newest: Vec<_> = names.map(newest).buffered(READS_AT_ONCE).try_collect().await?;
+        Ok(newest.into_iter().flatten().collect())
     }
 }
 

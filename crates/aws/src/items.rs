@@ -66,6 +66,17 @@ impl Items {
     }
 }
 
+/// Why an item is not what it should be.
+pub(crate) type Unreadable = Box<dyn std::error::Error + Send + Sync>;
+
+/// The task of an item.
+///
+/// # Errors
+/// It is no task's.
+pub fn read_task(item: Item) -> Result<Task, Unreadable> {
+    Ok(serde_dynamo::from_item(item)?)
+}
+
 /// A document's key.
 pub(crate) fn document_id(id: &TaskId, key: &DocumentKey) -> Item {
     HashMap::from([

@@ -30,7 +30,7 @@ use steward_core::{
 
 use crate::{
     errors::{corrupt, failed},
-    items::{Item, Items, number, text},
+    items::{Item, Items, Unreadable, number, read_task, text},
 };
 
 mod reads;
@@ -340,12 +340,6 @@ fn exists_already(error: &TransactWriteItemsError) -> bool {
         return false;
     };
     canceled.cancellation_reasons().iter().any(|r| r.code() == Some("ConditionalCheckFailed"))
-}
-
-type Unreadable = Box<dyn std::error::Error + Send + Sync>;
-
-fn read_task(item: Item) -> Result<Task, Unreadable> {
-    Ok(serde_dynamo::from_item(item)?)
 }
 
 fn read_document(item: &Item) -> Result<Document, Unreadable> {

@@ -1,8 +1,9 @@
 //! The hallway: load → needs → documents → transition → conditional save → effects, for every role.
 //!
 //! [`drive`] takes a batch of deliveries, groups them by task, decides the groups side by side, and
-//! then sends all effects together, so that ten requests make one call. Events of one task are folded
-//! into one save. It answers for each delivery: only one that is wholly done may be acknowledged.
+//! then sends all effects together, so that ten requests make one call; only what is large goes in parts,
+//! so that memory is bounded. Events of one task are folded into one save. It answers for each delivery:
+//! only one that is wholly done may be acknowledged.
 //!
 //! ```text
 //! deliveries ─┬─ task a ── load ─ decide ─ save ─┬─ effects of all, batched ─┬─ done
@@ -16,11 +17,11 @@ use std::{
     sync::Arc,
 };
 
-use futures_util::{FutureExt, StreamExt, future::join_all, stream};
+use futures_util::{FutureExt, Stream, StreamExt, stream};
 use jiff::Timestamp;
 
 use crate::{
-    effects::{Send, carry_out},
+    effects::{Ready, Send, send_out},
     limits,
     messages::{Answer, ChildOutcome, Outcome, StepReply},
     metrics,
@@ -28,14 +29,28 @@ use crate::{
     ports::{
         Clock, Definitions, DocumentKey, Kept, PortError, Ports, Put, Saved, StateStore, chain,
     },
-    task::{ProcessState, Task},
+    task::Task,
     trace::{self, Span},
     transition::{Context, Documents, Event, Transition, Wanted, transition},
     workflow::Workflow,
 };
 
+use line::Line;
+
+mod line;
+
 /// How many tasks of one batch are in hand at once.
 pub const TASKS_AT_ONCE: usize = 64;
+
+/// Bytes of messages that are sent together; what comes on top is sent apart. A batch of small messages
+/// never has as many, so that all of them fill their requests.
+const PART_BYTES: usize = 8 * 1024 * 1024;
+
+/// Parts on their way at once.
+const PARTS_AT_ONCE: usize = 2;
+
+/// How many documents of one task are written at once.
+const DOCUMENTS_AT_ONCE: usize = 16;
 
 /// An event on its way to a task.
 #[derive(Debug, Clone)]
@@ -114,54 +129,23 @@ pub async fn drive<P: Ports>(
     for (at, delivery) in deliveries.into_iter().enumerate() {
         groups.entry(delivery.task_id.clone()).or_default().push((at, delivery));
     }
-    let decided: Vec<_> = stream::iter(groups)
+    let decided = stream::iter(groups)
         .map(|(task_id, group)| async move {
             let (places, group): (Vec<_>, Vec<_>) = group.into_iter().unzip();
-            let decided = AssertUnwindSafe(decide_group(ports, &task_id, &group)).catch_unwind();
+            let decided = AssertUnwindSafe(decide_group(ports, &task_id, group)).catch_unwind();
             let decided = decided
                 .await
                 .unwrap_or_else(|_| Err(DriveError::Panicked { task_id: task_id.clone() }));
-            (task_id, places, decided)
+            Group { task_id, places: places.into(), decided }
         })
-        .buffer_unordered(TASKS_AT_ONCE)
-        .collect()
-        .await;
-
-    let mut sends = Vec::new();
-    let mut owners = Vec::new();
-    for (task_id, places, decided) in decided {
-        match decided {
-            Err(error) => {
-                let error = Arc::new(error);
-                for place in places {
-                    set(&mut answers, place, Err(error.clone()));
-                }
-            }
-            Ok(decided) => {
-                for (place, result) in places.iter().zip(decided.results) {
-                    set(&mut answers, *place, result.map_err(Arc::new));
-                }
-                owners.extend(decided.sends.iter().map(|_| (task_id.clone(), places.clone())));
-                sends.extend(decided.sends);
-            }
+        .buffer_unordered(TASKS_AT_ONCE);
+    let told = in_parts(decided).map(|part| async move { tell(ports, part).await });
+    let mut told = std::pin::pin!(told.buffer_unordered(PARTS_AT_ONCE));
+    while let Some(part) = told.next().await {
+        for (place, answer) in part {
+            set(&mut answers, place, answer);
         }
     }
-    let mut alerted: BTreeMap<_, _> = owners
-        .iter()
-        .zip(&sends)
-        .filter_map(|((id, _), send)| Some((id.clone(), send.alerted_end()?)))
-        .collect();
-    let sent = carry_out(ports, sends).await;
-    for ((task_id, places), result) in owners.into_iter().zip(sent) {
-        let Err(source) = result else { continue };
-        // Whatever of the ending was not told, the notice too, is told again while the task is due.
-        alerted.remove(&task_id);
-        let error = Arc::new(DriveError::Port { task_id, source: Arc::new(source) });
-        for place in places {
-            set(&mut answers, place, Err(error.clone()));
-        }
-    }
-    confirm_alerts(ports, alerted).await;
     answers
 }
 
@@ -171,16 +155,77 @@ fn set<T>(answers: &mut [T], place: usize, answer: T) {
     }
 }
 
-/// What became of the deliveries of one task, and what is to be sent once all groups are decided.
+/// The deliveries of one task, by their places in the batch, and what became of them.
+struct Group {
+    task_id: TaskId,
+    places: Arc<[usize]>,
+    decided: Result<Decided, DriveError>,
+}
+
+/// The groups as they are decided: all together, unless they have more to send than memory has room for.
+/// Then they go in parts, the first of which is sent while the next is decided.
+fn in_parts(groups: impl Stream<Item = Group>) -> impl Stream<Item = Vec<Group>> {
+    stream::unfold(Box::pin(groups), |mut groups| async move {
+        let (mut part, mut bytes) = (Vec::new(), 0);
+        while bytes < PART_BYTES
+            && let Some(group) = groups.next().await
+        {
+            let ready = group.decided.iter().flat_map(|decided| &decided.ready);
+            bytes += ready.map(Ready::bytes).sum::<usize>();
+            part.push(group);
+        }
+        (!part.is_empty()).then_some((part, groups))
+    })
+}
+
+/// Sends the effects of groups together. Answers for each place, the last answer being the one that
+/// counts.
+async fn tell<P: Ports>(
+    ports: &P,
+    groups: Vec<Group>,
+) -> Vec<(usize, Result<(), Arc<DriveError>>)> {
+    let (mut answers, mut ready, mut owners) = (Vec::new(), Vec::new(), Vec::new());
+    for Group { task_id, places, decided } in groups {
+        match decided {
+            Err(error) => {
+                let error = Arc::new(error);
+                answers.extend(places.iter().map(|place| (*place, Err(error.clone()))));
+            }
+            Ok(decided) => {
+                let results = decided.results.into_iter().map(|result| result.map_err(Arc::new));
+                answers.extend(places.iter().copied().zip(results));
+                owners.extend(decided.ready.iter().map(|_| (task_id.clone(), places.clone())));
+                ready.extend(decided.ready);
+            }
+        }
+    }
+    let mut alerted: BTreeMap<_, _> = owners
+        .iter()
+        .zip(&ready)
+        .filter_map(|((id, _), ready)| Some((id.clone(), ready.alerted_end()?)))
+        .collect();
+    let sent = send_out(ports, ready).await;
+    for ((task_id, places), result) in owners.into_iter().zip(sent) {
+        let Err(source) = result else { continue };
+        // Whatever of the ending was not told, the notice too, is told again while the task is due.
+        alerted.remove(&task_id);
+        let error = Arc::new(DriveError::Port { task_id, source: Arc::new(source) });
+        answers.extend(places.iter().map(|place| (*place, Err(error.clone()))));
+    }
+    confirm_alerts(ports, alerted).await;
+    answers
+}
+
+/// What became of the deliveries of one task, and what is to be sent.
 struct Decided {
     results: Vec<Result<(), DriveError>>,
-    sends: Vec<Send>,
+    ready: Vec<Ready>,
 }
 
 async fn decide_group<P: Ports>(
     ports: &P,
     task_id: &TaskId,
-    group: &[Delivery],
+    mut group: Vec<Delivery>,
 ) -> Result<Decided, DriveError> {
     let port = |source| DriveError::Port { task_id: task_id.clone(), source: Arc::new(source) };
     let missing = |what: String| DriveError::Missing { task_id: task_id.clone(), what };
@@ -190,7 +235,6 @@ async fn decide_group<P: Ports>(
     let workflow = ports.definitions().workflow(&name, Some(version)).await.map_err(port)?;
     let workflow =
         workflow.ok_or_else(|| missing(format!("workflow `{name}` in version {version}")))?;
-    let mut group = group.to_vec();
     let spans: Vec<_> = group.iter().map(|delivery| trace::decision(delivery, &task)).collect();
     for _ in 0..limits::CONFLICTS_MAX {
         let fold = fold(ports, &workflow, &task, &group, &spans).await.map_err(port)?;
@@ -234,7 +278,8 @@ impl Fold {
         for ((span, outcome), result) in spans.into_iter().zip(self.outcomes).zip(&self.results) {
             if result.is_ok() { span.end(outcome) } else { span.fail(outcome) }
         }
-        Decided { results: self.results, sends: self.sends }
+        let ready = self.sends.into_iter().map(Ready::of).collect();
+        Decided { results: self.results, ready }
     }
 }
 
@@ -246,6 +291,7 @@ async fn fold<P: Ports>(
     spans: &[Span],
 ) -> Result<Fold, PortError> {
     let mut at_hand = Documents::new();
+    fetch_for_all(ports, workflow, task, group, &mut at_hand).await?;
     let mut fold = Fold {
         task: task.clone(),
         documents: Vec::new(),
@@ -254,13 +300,8 @@ async fn fold<P: Ports>(
         outcomes: Vec::new(),
         lines: Vec::new(),
     };
-    for (Delivery { task_id, event, redelivered, .. }, span) in group.iter().zip(spans) {
-        let context = Context {
-            now: ports.clock().now(),
-            actor: ports.instance(),
-            redelivered: *redelivered,
-            timing: ports.timing(),
-        };
+    for (delivery, span) in group.iter().zip(spans) {
+        let (Delivery { task_id, event, .. }, context) = (delivery, context(ports, delivery));
         // Each round brings documents that were not at hand, and there are not many.
         let decided = loop {
             match transition(workflow, &fold.task, &at_hand, event, context) {
@@ -299,6 +340,32 @@ async fn fold<P: Ports>(
     Ok(fold)
 }
 
+fn context<'a, P: Ports>(ports: &'a P, delivery: &Delivery) -> Context<'a> {
+    Context {
+        now: ports.clock().now(),
+        actor: ports.instance(),
+        redelivered: delivery.redelivered,
+        timing: ports.timing(),
+    }
+}
+
+/// Reads what the events of a group want, together: folded one after the other, each would wait for its
+/// own. What an event wants because of the one before it is read when its turn comes.
+async fn fetch_for_all<P: Ports>(
+    ports: &P,
+    workflow: &Workflow,
+    task: &Task,
+    group: &[Delivery],
+    at_hand: &mut Documents,
+) -> Result<(), PortError> {
+    let [first, _, ..] = group else { return Ok(()) };
+    let wants = |delivery: &Delivery| {
+        transition(workflow, task, at_hand, &delivery.event, context(ports, delivery)).err()
+    };
+    let keys: BTreeSet<_> = group.iter().filter_map(wants).flat_map(|Wanted(keys)| keys).collect();
+    if keys.is_empty() { Ok(()) } else { fetch(ports, &first.task_id, keys, at_hand).await }
+}
+
 /// Reads documents; one that does not exist is null.
 async fn fetch<P: Ports>(
     ports: &P,
@@ -323,7 +390,8 @@ enum Written {
 async fn write<P: Ports>(ports: &P, fold: &Fold) -> Result<Written, PortError> {
     let (id, kept) = (&fold.task.task_id, Kept::with(&fold.task));
     let puts = fold.documents.iter().map(|document| ports.store().put_document(id, kept, document));
-    let puts = join_all(puts).await;
+    let puts: Vec<_> =
+        stream::iter(puts.collect::<Vec<_>>()).buffered(DOCUMENTS_AT_ONCE).collect().await;
     for (document, put) in fold.documents.iter().zip(puts) {
         match put? {
             Put::Stored => {}
@@ -386,52 +454,9 @@ async fn confirm_alerts<P: Ports>(ports: &P, alerted: BTreeMap<TaskId, Timestamp
         let event = Event::AlertSent { ended_at };
         let task = task_id.clone();
         let delivery = Delivery { task_id: task, event, redelivered: false, traceparent: None };
-        if let Err(error) = decide_group(ports, &task_id, &[delivery]).await {
+        if let Err(error) = decide_group(ports, &task_id, vec![delivery]).await {
             tracing::warn!(error = chain(&error), "alert sent, but not recorded as sent");
         }
     });
     confirmed.buffer_unordered(TASKS_AT_ONCE).collect::<()>().await;
-}
-
-/// One log line per transition, with fixed fields.
-struct Line {
-    task_id: TaskId,
-    workflow: String,
-    step: String,
-    attempt: u32,
-    event: &'static str,
-    from: String,
-    to: String,
-    revision: u64,
-    state: ProcessState,
-}
-
-impl Line {
-    fn of(before: &Task, after: &Task, event: &Event) -> Self {
-        let (step, attempt) =
-            event.step().map_or((None, 0), |(step, attempt)| (Some(step), attempt));
-        let state = |task: &Task| match step.and_then(|step| task.record(step)) {
-            Some(record) => record.name().to_owned(),
-            None => task.process_state.to_string(),
-        };
-        Self {
-            task_id: after.task_id.clone(),
-            workflow: after.workflow.to_string(),
-            step: step.map(ToString::to_string).unwrap_or_default(),
-            attempt,
-            event: event.name(),
-            from: state(before),
-            to: state(after),
-            revision: after.revision,
-            state: after.process_state,
-        }
-    }
-
-    fn log(&self) {
-        let Self { task_id, workflow, step, attempt, event, from, to, revision, state } = self;
-        tracing::info!(
-            %task_id, workflow, step, attempt, event, from, to, revision, process_state = %state,
-            "task transition"
-        );
-    }
 }

@@ -67,8 +67,7 @@ pub struct Send {
 
 impl Send {
     /// If this is the alert that a task in Error stays due for: when that task ended.
-    #[must_use]
-    pub fn alerted_end(&self) -> Option<Timestamp> {
+    fn alerted_end(&self) -> Option<Timestamp> {
         match &self.effect {
             Effect::Publish(event) => event.is_task_alert().then_some(event.metadata.at),
             Effect::Request(_)
@@ -83,16 +82,48 @@ impl Send {
     }
 }
 
+/// An effect as it goes out: written, so that what it was made of is not kept until then.
+pub(crate) struct Ready {
+    message: Message,
+    is_notice: bool,
+    alerted_end: Option<Timestamp>,
+}
+
+impl Ready {
+    pub(crate) fn of(send: Send) -> Self {
+        let alerted_end = send.alerted_end();
+        let is_notice = matches!(send.effect, Effect::Notice { .. });
+        Self { message: message(send.effect, send.traceparent), is_notice, alerted_end }
+    }
+
+    /// If this is the alert that a task in Error stays due for: when that task ended.
+    pub(crate) fn alerted_end(&self) -> Option<Timestamp> {
+        self.alerted_end
+    }
+
+    /// About how much room it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        match &self.message {
+            Message::OnQueue(message) => message.body.len(),
+            Message::OnBus(_) => size_of::<BusEvent>(),
+        }
+    }
+}
+
 /// Sends messages and publishes events, each kind in batches, both side by side. Answers for each
 /// effect, in the order given.
 pub async fn carry_out<P: Ports>(ports: &P, sends: Vec<Send>) -> Vec<Result<(), PortError>> {
+    send_out(ports, sends.into_iter().map(Ready::of).collect()).await
+}
+
+/// The same, of what is written already.
+pub(crate) async fn send_out<P: Ports>(ports: &P, ready: Vec<Ready>) -> Vec<Result<(), PortError>> {
     let (mut message_places, mut messages) = (Vec::new(), Vec::new());
     let (mut event_places, mut events) = (Vec::new(), Vec::new());
-    let mut answers: Vec<Result<(), PortError>> = sends.iter().map(|_| Ok(())).collect();
-    let notices: Vec<_> =
-        sends.iter().map(|send| matches!(send.effect, Effect::Notice { .. })).collect();
-    for (place, Send { effect, traceparent }) in sends.into_iter().enumerate() {
-        match message(effect, traceparent) {
+    let mut answers: Vec<Result<(), PortError>> = ready.iter().map(|_| Ok(())).collect();
+    let notices: Vec<_> = ready.iter().map(|ready| ready.is_notice).collect();
+    for (place, Ready { message, .. }) in ready.into_iter().enumerate() {
+        match message {
             Message::OnQueue(message) => {
                 message_places.push(place);
                 messages.push(message);

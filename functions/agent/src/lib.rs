@@ -9,7 +9,7 @@ use std::{num::NonZeroU32, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use envconfig::Envconfig;
-use futures_util::{FutureExt, StreamExt, stream};
+use futures_util::{FutureExt, StreamExt, future::join, stream};
 use jiff::Timestamp;
 use steward_agent::{Attempted, Delivered, Guard, RemoteService, attempt};
 use steward_aws::{
@@ -36,6 +36,9 @@ const REPLIES_AT_ONCE: usize = 10;
 
 /// Calls under way at once, whatever the size of the batch.
 const CALLS_AT_ONCE: usize = 100;
+
+/// Requests to SQS under way at once.
+const SENDS_AT_ONCE: usize = 16;
 
 /// What one agent's deployment adds to the shared configuration.
 #[derive(Debug, Clone, Envconfig)]
@@ -120,36 +123,43 @@ pub async fn handle<P: Ports, S: RemoteService>(
         })
         .buffer_unordered(CALLS_AT_ONCE);
     let answers = tokio_stream::StreamExt::chunks_timeout(answers, REPLIES_AT_ONCE, LINGER);
-    let mut answers = std::pin::pin!(answers);
+    // While answers are on their way, calls go on.
+    let told =
+        answers.map(|answers| async move { tell(ports, agent.name.as_str(), answers).await });
+    let failed: Vec<Vec<String>> = told.buffer_unordered(SENDS_AT_ONCE).collect().await;
+    response(failed.into_iter().flatten())
+}
+
+/// Sends answers, and alerts what is corrupt. The ids of the messages that are not done.
+async fn tell<P: Ports>(ports: &P, role: &str, answers: Vec<Answer>) -> Vec<String> {
+    let (mut owners, mut replies) = (Vec::new(), Vec::new());
     let (mut failed, mut corrupt) = (Vec::new(), Vec::new());
-    while let Some(answers) = answers.next().await {
-        let (mut owners, mut replies) = (Vec::new(), Vec::new());
-        for answer in answers {
-            match answer {
-                Answer::Attempted(message, Attempted::Reply(reply)) => {
-                    owners.push(message.message_id);
-                    let effect = Effect::Reply(reply);
-                    replies.push(Send { effect, traceparent: message.traceparent });
-                }
-                Answer::Attempted(_, Attempted::Silent) => {}
-                Answer::Attempted(message, Attempted::GivenBack) => failed.push(message.message_id),
-                Answer::Corrupt(message) => corrupt.push(message),
-                Answer::Panicked(message_id) => failed.push(message_id),
+    for answer in answers {
+        match answer {
+            Answer::Attempted(message, Attempted::Reply(reply)) => {
+                owners.push(message.message_id);
+                let effect = Effect::Reply(reply);
+                replies.push(Send { effect, traceparent: message.traceparent });
             }
-        }
-        for (message_id, sent) in owners.into_iter().zip(carry_out(ports, replies).await) {
-            if let Err(error) = sent {
-                tracing::warn!(
-                    message_id,
-                    error = chain(&error),
-                    "reply not sent; the call will be repeated"
-                );
-                failed.push(message_id);
-            }
+            Answer::Attempted(_, Attempted::Silent) => {}
+            Answer::Attempted(message, Attempted::GivenBack) => failed.push(message.message_id),
+            Answer::Corrupt(message) => corrupt.push(message),
+            Answer::Panicked(message_id) => failed.push(message_id),
         }
     }
-    alert_corrupt(ports, agent.name.as_str(), &corrupt).await;
-    response(failed.into_iter().chain(corrupt.into_iter().map(|message| message.message_id)))
+    let (sent, ()) = join(carry_out(ports, replies), alert_corrupt(ports, role, &corrupt)).await;
+    for (message_id, sent) in owners.into_iter().zip(sent) {
+        if let Err(error) = sent {
+            tracing::warn!(
+                message_id,
+                error = chain(&error),
+                "reply not sent; the call will be repeated"
+            );
+            failed.push(message_id);
+        }
+    }
+    failed.extend(corrupt.into_iter().map(|message| message.message_id));
+    failed
 }
 
 async fn answer<P: Ports, S: RemoteService>(

@@ -2,6 +2,7 @@
 //! each task one decision further.
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
+use futures_util::future::join;
 use steward_aws::batch::{Received, alert_corrupt, judge, received, response};
 use steward_core::{
     drive::{Delivery, drive},
@@ -11,28 +12,34 @@ use steward_core::{
     transition::Event,
 };
 
+/// Who alerts.
+const ROLE: &str = "scheduler";
+
 /// Handles a batch of messages from the scheduler's queue.
 pub async fn handle<P: Ports>(ports: &P, event: SqsEvent) -> SqsBatchResponse {
-    let (mut messages, mut deliveries, mut corrupt) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut messages, mut deliveries, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
     for message in received(event) {
         match message.parse() {
             Ok(content) => {
                 deliveries.push(delivery(content, &message));
                 messages.push(message);
             }
-            Err(reason) => corrupt.push(reason),
+            Err(reason) => unreadable.push(reason),
         }
     }
-    let mut failed = Vec::new();
-    for (message, result) in messages.iter().zip(drive(ports, deliveries).await) {
+    let alerted = alert_corrupt(ports, ROLE, &unreadable);
+    let (driven, ()) = join(drive(ports, deliveries), alerted).await;
+    let (mut failed, mut illegal) = (Vec::new(), Vec::new());
+    for (message, result) in messages.iter().zip(driven) {
         let Err(error) = result else { continue };
         match judge(message, &error) {
-            Some(reason) => corrupt.push(reason),
+            Some(reason) => illegal.push(reason),
             None => failed.push(message.message_id.clone()),
         }
     }
-    alert_corrupt(ports, "scheduler", &corrupt).await;
-    response(failed.into_iter().chain(corrupt.into_iter().map(|message| message.message_id)))
+    alert_corrupt(ports, ROLE, &illegal).await;
+    let corrupt = unreadable.into_iter().chain(illegal).map(|message| message.message_id);
+    response(failed.into_iter().chain(corrupt))
 }
 
 fn delivery(content: SchedulerMessage, message: &Received) -> Delivery {

@@ -5,15 +5,22 @@
 //! the two messages is taken as one for both. That is harmless, for the same event gives the same ids
 //! and inputs, and it means that no message depends on another.
 
+use std::sync::Arc;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
 use steward_core::{
     ports::{Definitions, PortError, Ports},
     submission::{event::Event, is_traceparent},
     trace::{Span, SpanKind},
+    workflow::Workflow,
 };
 
 use crate::{Receipt, SPAN, accepted, record_as, refused, say_whose, traced};
 
-/// Records the tasks that an event submits. One workflow's refusal does not disturb another's task.
+/// Tasks of one event in hand at once.
+const TASKS_AT_ONCE: usize = 16;
+
+/// Records the tasks that an event submits, side by side. One workflow's refusal does not disturb another's task.
 ///
 /// # Errors
 /// A port failed; the next delivery makes it good.
@@ -23,29 +30,39 @@ pub(crate) async fn receive<P: Ports>(
     text: &str,
     traceparent: Option<String>,
 ) -> Result<Vec<Receipt>, PortError> {
-    let refused =
-        |refusal, task_id, traceparent| refused(ports, refusal, text, task_id, None, traceparent);
     let workflows = ports.definitions().triggered(event.source(), event.detail_type()).await?;
     if workflows.is_empty() {
         let traceparent = traceparent.filter(|text| is_traceparent(text));
-        return Ok(vec![refused(event.not_wanted(), None, traceparent)]);
+        return Ok(vec![refused(ports, event.not_wanted(), text, None, None, traceparent)]);
     }
-    let mut receipts = Vec::new();
-    for workflow in workflows {
-        let mut span = Span::begin(SPAN, SpanKind::Consumer, traceparent.as_deref());
-        let traceparent = traced(&span, traceparent.clone());
-        let receipt = match event.submission(&workflow) {
-            Ok(submission) => {
-                say_whose(&mut span, &submission);
-                let task_id = Some(submission.task_id.to_string());
-                match record_as(ports, &submission, &workflow, traceparent.clone()).await? {
-                    Ok(()) => accepted(ports, &submission, None, traceparent),
-                    Err(refusal) => refused(refusal, task_id, traceparent),
-                }
+    let traceparent = traceparent.as_deref();
+    let recorded = stream::iter(workflows)
+        .map(|workflow| async move { record(ports, event, text, traceparent, workflow).await });
+    recorded.buffered(TASKS_AT_ONCE).try_collect().await
+}
+
+/// Records the task of one workflow.
+async fn record<P: Ports>(
+    ports: &P,
+    event: &Event,
+    text: &str,
+    traceparent: Option<&str>,
+    workflow: Arc<Workflow>,
+) -> Result<Receipt, PortError> {
+    let refused =
+        |refusal, task_id, traceparent| refused(ports, refusal, text, task_id, None, traceparent);
+    let mut span = Span::begin(SPAN, SpanKind::Consumer, traceparent);
+    let traceparent = traced(&span, traceparent.map(str::to_owned));
+    let receipt = match event.submission(&workflow) {
+        Ok(submission) => {
+            say_whose(&mut span, &submission);
+            let task_id = Some(submission.task_id.to_string());
+            match record_as(ports, &submission, &workflow, traceparent.clone()).await? {
+                Ok(()) => accepted(ports, &submission, None, traceparent),
+                Err(refusal) => refused(refusal, task_id, traceparent),
             }
-            Err(refusal) => refused(refusal, None, traceparent),
-        };
-        receipts.push(receipt.seen(span));
-    }
-    Ok(receipts)
+        }
+        Err(refusal) => refused(refusal, None, traceparent),
+    };
+    Ok(receipt.seen(span))
 }

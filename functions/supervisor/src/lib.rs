@@ -1,10 +1,10 @@
-//! The supervisor: sweeps the due index, shard by shard and page by page, until its time is up. It
-//! knows no business: each task found is driven by the event "swept", and the core decides.
+//! The supervisor: sweeps the due index, some shards side by side, each page by page, until its time is
+//! up. It knows no business: each task found is driven by the event "swept", and the core decides.
 //!
 //! Several may run at once: a task's save is conditional, so one expiry is counted once. Nothing
 //! depends on one run: what it leaves is due still, and the next run finds it.
 
-use futures_util::future::join3;
+use futures_util::{StreamExt, future::join3, stream};
 use jiff::Timestamp;
 use serde::Serialize;
 use steward_core::{
@@ -17,6 +17,9 @@ use steward_core::{
 };
 
 mod dead_letters;
+
+/// Shards swept at once: while the tasks of one are saved, the next is read. Each has up to a page in hand.
+const SHARDS_AT_ONCE: usize = 4;
 
 /// One run: sweeps the due index, and makes good what else was left untold.
 ///
@@ -50,8 +53,8 @@ pub struct Swept {
     pub shards_left: u32,
 }
 
-/// Sweeps all shards, until `deadline`, the time at which the function itself is stopped. It starts
-/// at a shard of its own, so that several supervisors begin in different places.
+/// Sweeps all shards, some side by side, until `deadline`, the time at which the function itself is
+/// stopped. It starts at a shard of its own, so that several supervisors begin in different places.
 ///
 /// # Errors
 /// The due index could not be read.
@@ -61,35 +64,50 @@ pub async fn sweep<P: Ports>(
     deadline: Timestamp,
 ) -> Result<Swept, PortError> {
     let shards = ports.store().shards();
-    let mut swept = Swept { shards_left: shards, ..Swept::default() };
-    for shard in (0..shards).map(|n| (first_shard % shards + n) % shards) {
-        let mut after: Option<DueCursor> = None;
-        loop {
-            let now = ports.clock().now();
-            if now >= deadline {
-                return Ok(swept);
-            }
-            let until = earlier(now, ports.timing().clock_skew);
-            let page = ports.store().due(shard, until, after.as_ref()).await?;
-            let deliveries = page.task_ids.into_iter().map(|task_id| Delivery {
-                task_id,
-                event: Event::Swept,
-                redelivered: false,
-                traceparent: None,
-            });
-            for result in drive(ports, deliveries.collect()).await {
-                swept.due += 1;
-                if let Err(error) = result {
-                    swept.failed += 1;
-                    tracing::warn!(error = chain(&*error), "due task not driven");
-                }
-            }
-            after = page.next;
-            if after.is_none() {
-                break;
-            }
-        }
-        swept.shards_left -= 1;
+    let order = (0..shards).map(|n| (first_shard % shards + n) % shards);
+    let sweep = |shard| Box::pin(async move { sweep_shard(ports, shard, deadline).await });
+    let sweeps = stream::iter(order).map(sweep);
+    let sweeps: Vec<_> = sweeps.buffer_unordered(SHARDS_AT_ONCE).collect().await;
+    let mut swept = Swept::default();
+    for shard in sweeps {
+        let Swept { due, failed, shards_left } = shard?;
+        swept.due += due;
+        swept.failed += failed;
+        swept.shards_left += shards_left;
     }
     Ok(swept)
+}
+
+async fn sweep_shard<P: Ports>(
+    ports: &P,
+    shard: u32,
+    deadline: Timestamp,
+) -> Result<Swept, PortError> {
+    let mut swept = Swept { shards_left: 1, ..Swept::default() };
+    let mut after: Option<DueCursor> = None;
+    loop {
+        let now = ports.clock().now();
+        if now >= deadline {
+            return Ok(swept);
+        }
+        let until = earlier(now, ports.timing().clock_skew);
+        let page = ports.store().due(shard, until, after.as_ref()).await?;
+        let deliveries = page.task_ids.into_iter().map(|task_id| Delivery {
+            task_id,
+            event: Event::Swept,
+            redelivered: false,
+            traceparent: None,
+        });
+        for result in drive(ports, deliveries.collect()).await {
+            swept.due += 1;
+            if let Err(error) = result {
+                swept.failed += 1;
+                tracing::warn!(error = chain(&*error), "due task not driven");
+            }
+        }
+        after = page.next;
+        if after.is_none() {
+            return Ok(Swept { shards_left: 0, ..swept });
+        }
+    }
 }

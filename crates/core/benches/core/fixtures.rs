@@ -1,0 +1,185 @@
+//! Workflows, and tasks of them as far along as a case wants them: driven there by the core itself.
+
+#![allow(dead_code, reason = "each of those who share it uses a part")]
+
+use std::{collections::VecDeque, rc::Rc, time::Duration};
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use steward_core::{
+    effects::Effect,
+    messages::{Outcome, StepReply, StepRequest, Submission},
+    ports::Timing,
+    submission::accept,
+    task::Task,
+    transition::{Context, Documents, Event, Transition, Wanted, transition},
+    workflow::Workflow,
+};
+
+const TIMING: Timing =
+    Timing { pickup_within: Duration::from_secs(60), clock_skew: Duration::from_secs(1) };
+
+/// A saga of `steps` steps in a row, each with an undo: it reads the input, and the output of the step
+/// before it.
+pub(crate) fn saga(steps: usize) -> Value {
+    let step = |n: usize| {
+        let mut body = json!({ "order": "${ task.id }", "amount": "${ input.amount }" });
+        let mut after = json!([]);
+        if n > 1 {
+            body["before"] = json!(format!("${{ steps.step_{}.output.id }}", n - 1));
+            after = json!([format!("step_{}", n - 1)]);
+        }
+        let step = json!({
+            "agent": "payment", "after": after, "complete_within": "30s",
+            "recovery": { "attempts": 3, "then": "undo" },
+            "request": { "path": "/charges/${ task.id }", "body": body },
+            "undo": { "request": {
+                "path": format!("/refunds/${{ steps.step_{n}.output.id }}"),
+                "body": { "order": "${ task.id }" },
+            } },
+        });
+        (format!("step_{n}"), step)
+    };
+    let steps: Map<_, _> = (1..=steps).map(step).collect();
+    json!({ "name": "saga", "version": 1, "input": schema(), "steps": steps })
+}
+
+/// One step for each of the input's items, all at once, and a step that takes what they returned.
+pub(crate) fn fan_out() -> Value {
+    let each = json!({
+        "agent": "shipping", "for_each": { "items": "${ input.items }", "at_once": 100 },
+        "request": { "path": "/shipments", "body": { "item": "${ item.sku }", "of": "${ task.id }" } },
+    });
+    let join = json!({
+        "agent": "payment", "after": ["ship"],
+        "request": { "path": "/charges", "body": { "shipments": "${ steps.ship.output }" } },
+    });
+    json!({ "name": "parcels", "version": 1, "steps": { "ship": each, "charge": join } })
+}
+
+/// What an order must be.
+pub(crate) fn schema() -> Value {
+    json!({
+        "type": "object", "required": ["amount", "customer", "items"],
+        "properties": {
+            "amount": { "type": "integer", "minimum": 1 },
+            "customer": { "type": "object", "required": ["id"], "properties": {
+                "id": { "type": "string", "pattern": "^c-[0-9]+$" },
+                "email": { "type": "string", "maxLength": 200 },
+            } },
+            "items": { "type": "array", "maxItems": 100, "items": {
+                "type": "object", "required": ["sku"],
+                "properties": { "sku": { "type": "string" }, "count": { "type": "integer" } },
+            } },
+        },
+    })
+}
+
+/// An order of `items` items.
+pub(crate) fn order(items: usize) -> Value {
+    let items: Vec<_> =
+        (0..items).map(|n| json!({ "sku": format!("sku-{n}"), "count": n % 5 + 1 })).collect();
+    json!({
+        "amount": 1995, "items": items,
+        "customer": { "id": "c-1234567", "email": "someone@example.com" },
+    })
+}
+
+pub(crate) fn workflow(definition: &Value) -> Rc<Workflow> {
+    Rc::new(serde_json::from_value(definition.clone()).unwrap())
+}
+
+/// A decision on some task, and all that it takes.
+#[derive(Clone)]
+pub(crate) struct Decision {
+    workflow: Rc<Workflow>,
+    pub(crate) task: Task,
+    event: Event,
+    /// Every document that the task has.
+    stored: Documents,
+}
+
+impl Decision {
+    /// Decides as `drive` does: asks with no documents at hand, and again with those that are wanted.
+    pub(crate) fn take(&self) -> Transition {
+        let context = Context {
+            now: self.task.submitted_at,
+            actor: "scheduler-1",
+            redelivered: false,
+            timing: TIMING,
+        };
+        let mut at_hand = Documents::new();
+        loop {
+            match transition(&self.workflow, &self.task, &at_hand, &self.event, context) {
+                Ok(transition) => return transition,
+                Err(Wanted(keys)) => at_hand.extend(keys.into_iter().map(|key| {
+                    let body = self.stored.get(&key).cloned().unwrap_or_default();
+                    (key, body)
+                })),
+            }
+        }
+    }
+
+    /// The decision after this one: on the answer to the oldest request that has none, if any is left.
+    fn next(mut self, requests: &mut VecDeque<StepRequest>) -> Option<Self> {
+        if let Transition::Apply { task, documents, effects } = self.take() {
+            self.stored.extend(documents.into_iter().map(|made| (made.key, made.body)));
+            self.task = Task { revision: self.task.revision + 1, ..*task };
+            requests.extend(effects.into_iter().filter_map(requested));
+        }
+        self.event = Event::Replied(reply(&requests.pop_front()?));
+        Some(self)
+    }
+}
+
+/// Decisions on a task of `workflow`: on its first wake, and then on each answer in turn.
+pub(crate) fn decisions(
+    workflow: &Rc<Workflow>,
+    items: usize,
+) -> impl Iterator<Item = Decision> + use<> {
+    let submission: Submission = serde_json::from_value(json!({
+        "task_id": "order-2026-11-0004711", "workflow": workflow.name, "input": order(items),
+    }))
+    .unwrap();
+    let now = Timestamp::from_second(1_800_000_000).unwrap();
+    let (task, document) = accept(&submission, workflow, None, now, TIMING);
+    let stored = Documents::from([(document.key, document.body)]);
+    let mut requests = VecDeque::new();
+    let first = Decision { workflow: workflow.clone(), task, event: Event::Wake, stored };
+    std::iter::successors(Some(first), move |decision| decision.clone().next(&mut requests))
+}
+
+/// The decision on the answer number `answers`; on the first wake if that is 0.
+pub(crate) fn decision(workflow: &Rc<Workflow>, answers: usize) -> Decision {
+    decisions(workflow, 3).nth(answers).unwrap()
+}
+
+/// The request, if the effect is one.
+pub(crate) fn requested(effect: Effect) -> Option<StepRequest> {
+    if let Effect::Request(request) = effect { Some(request) } else { None }
+}
+
+/// A task of `steps` steps that completed, but for the last, which runs.
+pub(crate) fn task(steps: usize) -> Task {
+    let two = decision(&workflow(&saga(2)), 2).task;
+    let [completed, running] = two.steps.values().collect::<Vec<_>>()[..] else {
+        panic!("two steps have two records")
+    };
+    let record = |n: usize| {
+        let record = if n < steps { completed } else { running };
+        (format!("step_{n}").parse().unwrap(), record.clone())
+    };
+    Task { steps: (1..=steps).map(record).collect(), ..two.clone() }
+}
+
+/// What an agent answers.
+pub(crate) fn reply(request: &StepRequest) -> StepReply {
+    let output = json!({ "id": format!("{}-{}", request.step, request.attempt), "status": "done" });
+    StepReply {
+        task_id: request.task_id.clone(),
+        step: request.step.clone(),
+        action: request.action,
+        attempt: request.attempt,
+        outcome: Outcome::Completed { output },
+    }
+}

@@ -1,0 +1,177 @@
+//! The scheduler: wakes and answers, each for a task of its own and many for one.
+
+use serde_json::{Value, json};
+use steward_core::{drive::TASKS_AT_ONCE, workflow::Workflow};
+
+use super::{SIZES, assert_seen, ids, rounds, sends, slow::Slow, submitted};
+use crate::support::{Deployment, completed, event, line, wake};
+
+/// One step for each of ten items, all at once, and a step that follows.
+fn fan_out() -> Workflow {
+    let each = json!({
+        "agent": "a", "for_each": { "items": "${ [0, 1, 2, 3, 4, 5, 6, 7, 8, 9] }", "at_once": 10 },
+        "request": { "path": "/x", "body": "${ item }" },
+    });
+    let join = json!({
+        "agent": "a", "after": ["each"],
+        "request": { "path": "/x", "body": { "of": "${ steps.each.output }", "by": "${ input }" } },
+    });
+    let workflow = json!({ "name": "line", "version": 1, "steps": { "each": each, "join": join } });
+    serde_json::from_value(workflow).unwrap()
+}
+
+/// Branches that read nothing in common: each is followed by a step that reads a document of its own.
+fn branches() -> Workflow {
+    let mut steps = serde_json::Map::new();
+    for n in 0..10 {
+        let first = json!({ "agent": "a", "request": { "path": "/x" } });
+        let second = json!({
+            "agent": "a", "after": [format!("first_{n}")],
+            "request": { "path": "/x", "body": format!("${{ steps.first_{n}.output }}") },
+        });
+        let third = json!({
+            "agent": "a", "after": [format!("second_{n}")],
+            "request": { "path": "/x", "body": format!("${{ steps.first_{n}.output }}") },
+        });
+        steps.insert(format!("first_{n}"), first);
+        steps.insert(format!("second_{n}"), second);
+        steps.insert(format!("third_{n}"), third);
+    }
+    serde_json::from_value(json!({ "name": "line", "version": 1, "steps": steps })).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_each_is_a_load_and_a_save_each_and_a_tenth_of_a_send() {
+    for size in SIZES {
+        let deployment = Deployment::new(&line(2)).await;
+        submitted(&deployment, &ids(size)).await;
+        let slow = Slow::new(&deployment, "scheduler");
+        let batch = event(ids(size).iter().map(|id| wake(id)), 1);
+
+        let (answer, seen) = slow.watch(async |ports| scheduler::handle(ports, batch).await).await;
+
+        // A load and a document each, and the definition, once: the instance is new.
+        let requests = [
+            ("DynamoDB.GetItem", 2 * size + 1),
+            ("DynamoDB.PutItem", size),
+            ("SQS.SendMessageBatch", size.div_ceil(10)),
+        ];
+        // Load, document, save.
+        let chain = 3 * rounds(size, TASKS_AT_ONCE) + 1 + sends(size);
+        assert_seen(&answer, &seen, &requests, chain);
+        assert_eq!(seen.at_once, size.min(TASKS_AT_ONCE));
+        assert_eq!(deployment.requests().await.len(), size);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_of_one_task_in_one_batch_are_one_load_and_one_save() {
+    for size in SIZES {
+        let deployment = Deployment::new(&fan_out()).await;
+        let tasks = ids(size / 10);
+        submitted(&deployment, &tasks).await;
+        let slow = Slow::new(&deployment, "scheduler");
+        let batch = event(tasks.iter().map(|id| wake(id)), 1);
+        slow.watch(async |ports| scheduler::handle(ports, batch).await).await;
+        let mut replies: Vec<_> = deployment.requests().await.iter().map(completed).collect();
+        assert_eq!(replies.len(), size);
+        // Mixed, so that no task's answers are neighbours.
+        replies.sort_by_key(|text| std::cmp::Reverse(text.len()));
+        let (odd, even): (Vec<_>, Vec<_>) =
+            replies.into_iter().enumerate().partition(|(n, _)| n % 2 == 1);
+        let batch = event(odd.into_iter().chain(even).map(|(_, text)| text), 1);
+
+        let (answer, seen) = slow.watch(async |ports| scheduler::handle(ports, batch).await).await;
+
+        let requests = [
+            // A load, and the input that the next step reads.
+            ("DynamoDB.GetItem", 2 * tasks.len()),
+            // What each item returned; and the save.
+            ("DynamoDB.PutItem", size + tasks.len()),
+            ("SQS.SendMessageBatch", tasks.len().div_ceil(10)),
+        ];
+        // Load, input, outputs side by side, save.
+        let chain = 4 * rounds(tasks.len(), TASKS_AT_ONCE) + sends(tasks.len());
+        assert_seen(&answer, &seen, &requests, chain);
+        for id in &tasks {
+            assert_eq!(deployment.task(id).await.revision, 3, "one save for ten answers");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_answers_of_one_task_make_it_read_is_read_together() {
+    let deployment = Deployment::new(&branches()).await;
+    submitted(&deployment, &ids(1)).await;
+    let slow = Slow::new(&deployment, "scheduler");
+    let wake = event([wake(&ids(1)[0])], 1);
+    slow.watch(async |ports| scheduler::handle(ports, wake).await).await;
+    for _ in 0..2 {
+        let replies: Vec<_> = deployment.requests().await.iter().map(completed).collect();
+        let batch = event(replies, 1);
+        let (answer, seen) = slow.watch(async |ports| scheduler::handle(ports, batch).await).await;
+        let reads = seen.requests("DynamoDB.BatchGetItem");
+        assert_eq!(answer.batch_item_failures.len(), 0);
+        // Load, documents if there are any to read, outputs, save, send.
+        assert_eq!(seen.chain, 4 + reads, "{seen:?}");
+    }
+    assert_eq!(deployment.requests().await.len(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_is_alerted_while_the_rest_is_decided() {
+    let deployment = Deployment::new(&line(1)).await;
+    submitted(&deployment, &ids(10)).await;
+    let slow = Slow::new(&deployment, "scheduler");
+    let texts = ids(10)
+        .iter()
+        .map(|id| wake(id))
+        .chain((0..25).map(|_| "{".to_owned()))
+        .collect::<Vec<_>>();
+    let batch = event(texts, 1);
+    let (answer, seen) = slow.watch(async |ports| scheduler::handle(ports, batch).await).await;
+    assert_eq!(answer.batch_item_failures.len(), 25);
+    assert_eq!(seen.requests("EventBridge.PutEvents"), 3);
+    // Load, definition, document, save, send.
+    assert_eq!(seen.chain, 5, "{seen:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_are_alerted_and_recorded_as_alerted_side_by_side() {
+    let workflow = json!({ "name": "line", "version": 1, "steps": { "a": {
+        "agent": "a", "request": { "path": "/x" }, "recovery": { "then": "alert" },
+    } } });
+    for size in SIZES {
+        let deployment = Deployment::new(&serde_json::from_value(workflow.clone()).unwrap()).await;
+        submitted(&deployment, &ids(size)).await;
+        let slow = Slow::new(&deployment, "scheduler");
+        let batch = event(ids(size).iter().map(|id| wake(id)), 1);
+        slow.watch(async |ports| scheduler::handle(ports, batch).await).await;
+        let failed: Vec<_> = deployment
+            .requests()
+            .await
+            .iter()
+            .map(|request| {
+                let mut reply: Value = serde_json::from_str(&completed(request)).unwrap();
+                reply["type"] = json!("reply");
+                reply["outcome"] =
+                    json!({ "status": "failed", "reason": "no", "may_have_run": false });
+                reply
+            })
+            .collect();
+        let batch = event(failed.iter().map(ToString::to_string), 1);
+
+        let (answer, seen) = slow.watch(async |ports| scheduler::handle(ports, batch).await).await;
+
+        let requests = [
+            // To decide, and to record that the alert is out.
+            ("DynamoDB.GetItem", 2 * size),
+            // Why it failed, the save, and that record.
+            ("DynamoDB.PutItem", 3 * size),
+            ("EventBridge.PutEvents", size.div_ceil(10)),
+        ];
+        // Load, reason, save; alerts; load, save.
+        let chain = 5 * rounds(size, TASKS_AT_ONCE) + sends(size);
+        assert_seen(&answer, &seen, &requests, chain);
+    }
+}

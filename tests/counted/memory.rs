@@ -1,0 +1,163 @@
+//! How much memory a batch takes at its peak, beside the text of its event. A thousand messages come in one
+//! event, of at most 6 MB: that is Lambda's limit, so they are of 6 KB each. What they make may be larger:
+//! each task's request, and each service's answer, as large as a document may be.
+
+use std::sync::{Arc, atomic::AtomicU64};
+
+use agent::Agent;
+use allocation_counter::measure;
+use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use steward_agent::{Fault, RemoteService};
+use steward_core::{breaker::Settings, limits, messages::StepRequest, submission::ReplyQueues};
+
+use crate::{
+    fixtures::{self, decision},
+    ports::Canned,
+    table::Table,
+};
+
+/// Messages in a batch.
+const MESSAGES: usize = 1_000;
+
+/// Bytes of an event, by Lambda's limit...
+const EVENT_BYTES_MAX: usize = 6_000_000;
+
+/// ...and what is left of that for what a message brings: the rest is its envelope.
+const PAYLOAD_BYTES: usize = EVENT_BYTES_MAX / MESSAGES - 1_000;
+
+/// What a function may take. It has 256 MB, of which the SDK's clients, TLS and the binary have theirs.
+const PEAK_BYTES_MAX: u64 = 96 * 1024 * 1024;
+
+/// Two steps; the second one's request is nearly as large as may be.
+fn definition() -> Value {
+    let body = json!({ "once": "${ input.note }", "twice": "${ input.note }" });
+    json!({ "name": "large", "version": 1, "steps": {
+        "first": { "agent": "a", "request": { "path": "/x" } },
+        "second": { "agent": "a", "after": ["first"], "request": { "path": "/x", "body": body } },
+    } })
+}
+
+fn ports() -> Canned {
+    let definition = definition();
+    let workflow = Arc::new(serde_json::from_value(definition.clone()).unwrap());
+    let task = decision(&fixtures::workflow(&definition), 1).task;
+    let note = "x".repeat(limits::DOCUMENT_BYTES_MAX / 2 - 1_000);
+    Canned {
+        workflow,
+        task,
+        document: json!({ "input": { "note": note } }),
+        due: ids().take(MESSAGES / 8).map(|id| id.parse().unwrap()).collect(),
+        sent: AtomicU64::new(0),
+    }
+}
+
+fn ids() -> impl Iterator<Item = String> {
+    (0..MESSAGES).map(|n| format!("t-{n:04}"))
+}
+
+/// An event's text, as Lambda hands it over.
+fn event(bodies: impl Iterator<Item = Value>) -> String {
+    let record = |(n, body): (usize, Value)| {
+        json!({
+            "messageId": format!("m-{n}"), "body": body.to_string(),
+            "attributes": { "ApproximateReceiveCount": "1" },
+        })
+    };
+    let text = json!({ "Records": bodies.enumerate().map(record).collect::<Vec<_>>() }).to_string();
+    let full = (EVENT_BYTES_MAX * 8 / 10)..=EVENT_BYTES_MAX;
+    assert!(full.contains(&text.len()), "an event of {} bytes", text.len());
+    text
+}
+
+/// The peak of handling an event; that all of it is done; and how many messages that sent.
+fn peak(
+    ports: &Canned,
+    text: &str,
+    handle: impl AsyncFnOnce(&Canned, SqsEvent) -> SqsBatchResponse,
+) -> u64 {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let info = measure(|| {
+        let event = serde_json::from_str(text).unwrap();
+        let answer = runtime.block_on(handle(ports, event));
+        assert_eq!(answer, SqsBatchResponse::default());
+    });
+    assert_eq!(ports.sent.load(std::sync::atomic::Ordering::Relaxed), MESSAGES as u64);
+    info.bytes_max
+}
+
+fn scheduler() -> u64 {
+    let output = "x".repeat(PAYLOAD_BYTES);
+    let text = event(ids().map(|id| {
+        json!({
+            "type": "reply", "task_id": id, "step": "first", "attempt": 1,
+            "outcome": { "status": "completed", "output": output },
+        })
+    }));
+    peak(&ports(), &text, async |ports, event| scheduler::handle(ports, event).await)
+}
+
+fn submission() -> u64 {
+    let note = "x".repeat(PAYLOAD_BYTES);
+    let text = event(
+        ids().map(|id| json!({ "task_id": id, "workflow": "large", "input": { "note": note } })),
+    );
+    peak(&ports(), &text, async |ports, event| {
+        submission::handle(ports, &ReplyQueues::default(), event).await
+    })
+}
+
+/// A service whose answers are as large as may be.
+struct Verbose;
+
+impl RemoteService for Verbose {
+    async fn call(&self, _: &StepRequest, _: Option<&str>) -> Result<Value, Fault> {
+        tokio::task::yield_now().await;
+        Ok("x".repeat(limits::DOCUMENT_BYTES_MAX - 2).into())
+    }
+}
+
+fn agent() -> u64 {
+    let ports = ports();
+    let complete_by = ports.task.submitted_at + SignedDuration::from_secs(30);
+    let body = "x".repeat(PAYLOAD_BYTES);
+    let text = event(ids().map(|id| {
+        json!({
+            "task_id": id, "step": "first", "action": "do", "attempt": 1,
+            "complete_by": complete_by, "idempotency_key": format!("{id}/first/do"),
+            "idempotent": true, "agent": "a", "method": "POST", "path": "/x", "body": body,
+        })
+    }));
+    let agent = Agent::new("a".parse().unwrap(), Verbose, Settings::default());
+    peak(&ports, &text, async |ports, event| {
+        agent::handle(ports, &agent, event, Timestamp::MAX).await
+    })
+}
+
+/// The supervisor has no event: the tasks of all shards are due.
+fn supervisor() -> u64 {
+    let ports = ports();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let info = measure(|| {
+        let swept = runtime.block_on(supervisor::sweep(&ports, 0, Timestamp::MAX)).unwrap();
+        assert_eq!((swept.due, swept.failed), (MESSAGES as u64, 0));
+    });
+    info.bytes_max
+}
+
+#[test]
+fn a_batch_of_a_thousand_has_room() {
+    let peaks = [
+        ("agent", agent()),
+        ("scheduler", scheduler()),
+        ("submission", submission()),
+        ("supervisor", supervisor()),
+    ];
+    for (role, peak) in peaks {
+        assert!(peak <= PEAK_BYTES_MAX, "{role}: {peak} bytes at once; {PEAK_BYTES_MAX} at most");
+    }
+    let costs =
+        peaks.map(|(role, peak)| (format!("memory/{role}_batch_of_{MESSAGES}"), vec![peak]));
+    Table::new("memory.txt", &["peak bytes"]).hold(costs.into());
+}

@@ -1,0 +1,182 @@
+//! Ports for measuring memory: every answer is the same, nothing is kept, and each call lets others go
+//! first, so that as much is in hand at once as the handlers take.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use serde_json::Value;
+use steward_core::{
+    events::BusEvent,
+    names::{TaskId, WorkflowName},
+    ports::{
+        Channel, Clock, Created, Definitions, Document, DocumentKey, DueCursor, DuePage, EventBus,
+        Kept, Outgoing, PortError, Ports, Put, Saved, Shared, SharedKey, SharedKind, SharedSaved,
+        StateStore, Timing,
+    },
+    task::Task,
+    workflow::Workflow,
+};
+use tokio::task::yield_now;
+
+/// All ports.
+pub(crate) struct Canned {
+    /// What every task runs...
+    pub(crate) workflow: Arc<Workflow>,
+    /// ...how each stands, whatever its id...
+    pub(crate) task: Task,
+    /// ...what each of its documents says...
+    pub(crate) document: Value,
+    /// ...and which are due.
+    pub(crate) due: Vec<TaskId>,
+    /// Messages sent.
+    pub(crate) sent: AtomicU64,
+}
+
+impl StateStore for Canned {
+    async fn load(&self, id: &TaskId) -> Result<Option<Task>, PortError> {
+        yield_now().await;
+        Ok(Some(Task { task_id: id.clone(), ..self.task.clone() }))
+    }
+
+    async fn create(&self, _: &Task, _: &Document) -> Result<Created, PortError> {
+        yield_now().await;
+        Ok(Created::Created)
+    }
+
+    async fn save(&self, _: &Task) -> Result<Saved, PortError> {
+        yield_now().await;
+        Ok(Saved::Saved)
+    }
+
+    async fn put_document(&self, _: &TaskId, _: Kept, _: &Document) -> Result<Put, PortError> {
+        yield_now().await;
+        Ok(Put::Stored)
+    }
+
+    async fn documents(
+        &self,
+        _: &TaskId,
+        keys: &[DocumentKey],
+    ) -> Result<Vec<Document>, PortError> {
+        yield_now().await;
+        let document = |key: &DocumentKey| Document {
+            key: key.clone(),
+            at: self.now(),
+            body: self.document.clone(),
+        };
+        Ok(keys.iter().map(document).collect())
+    }
+
+    async fn due(&self, _: u32, _: Timestamp, _: Option<&DueCursor>) -> Result<DuePage, PortError> {
+        yield_now().await;
+        Ok(DuePage { task_ids: self.due.clone(), next: None })
+    }
+
+    fn shards(&self) -> u32 {
+        8
+    }
+
+    async fn shared(&self, _: &SharedKey) -> Result<Option<Shared>, PortError> {
+        yield_now().await;
+        Ok(None)
+    }
+
+    async fn save_shared(&self, _: &Shared) -> Result<SharedSaved, PortError> {
+        yield_now().await;
+        Ok(SharedSaved::Saved)
+    }
+
+    async fn all_shared(&self, _: SharedKind) -> Result<Vec<Shared>, PortError> {
+        yield_now().await;
+        Ok(Vec::new())
+    }
+}
+
+impl Definitions for Canned {
+    async fn workflow(
+        &self,
+        _: &WorkflowName,
+        _: Option<u32>,
+    ) -> Result<Option<Arc<Workflow>>, PortError> {
+        yield_now().await;
+        Ok(Some(self.workflow.clone()))
+    }
+
+    async fn published(
+        &self,
+        _: &WorkflowName,
+        _: Option<u32>,
+    ) -> Result<Option<Arc<Workflow>>, PortError> {
+        yield_now().await;
+        Ok(Some(self.workflow.clone()))
+    }
+
+    async fn triggered(&self, _: &str, _: &str) -> Result<Vec<Arc<Workflow>>, PortError> {
+        yield_now().await;
+        Ok(vec![self.workflow.clone()])
+    }
+}
+
+impl Channel for Canned {
+    async fn send(&self, messages: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
+        for _ in 0..10 {
+            yield_now().await;
+        }
+        self.sent.fetch_add(messages.len() as u64, Ordering::Relaxed);
+        messages.iter().map(|_| Ok(())).collect()
+    }
+
+    async fn dead_letters(&self) -> Result<Vec<(String, u64)>, PortError> {
+        yield_now().await;
+        Ok(Vec::new())
+    }
+}
+
+impl EventBus for Canned {
+    async fn publish(&self, events: Vec<BusEvent>) -> Vec<Result<(), PortError>> {
+        yield_now().await;
+        events.iter().map(|_| Ok(())).collect()
+    }
+}
+
+impl Clock for Canned {
+    fn now(&self) -> Timestamp {
+        self.task.submitted_at
+    }
+}
+
+impl Ports for Canned {
+    type Store = Self;
+    type Definitions = Self;
+    type Channel = Self;
+    type Bus = Self;
+    type Clock = Self;
+
+    fn store(&self) -> &Self {
+        self
+    }
+    fn definitions(&self) -> &Self {
+        self
+    }
+    fn channel(&self) -> &Self {
+        self
+    }
+    fn bus(&self) -> &Self {
+        self
+    }
+    fn clock(&self) -> &Self {
+        self
+    }
+    fn timing(&self) -> Timing {
+        Timing { pickup_within: Duration::from_secs(60), clock_skew: Duration::ZERO }
+    }
+    fn instance(&self) -> &'static str {
+        "canned"
+    }
+}
