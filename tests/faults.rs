@@ -257,7 +257,7 @@ async fn panic_over_one_task_disturbs_no_other_of_its_batch() {
     let deployment = Deployment::new(&line(1)).await;
     deployment.submit(&deployment.ports("submission"), &ids(10)).await;
     let ports =
-        deployment.sabotaged("scheduler", Sabotage::always("GetItem", "\"t-3\"", Cut::DieBefore));
+        deployment.sabotaged("scheduler", Sabotage::always("PutItem", "\"t-3\"", Cut::DieBefore));
     let wakes = ids(10).iter().map(|id| wake(id)).collect();
     assert_eq!(schedule(ports, wakes, 1).await, Some(vec!["m-3".to_owned()]));
     assert_eq!(deployment.requests().await.len(), 9);

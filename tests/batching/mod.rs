@@ -9,9 +9,10 @@ mod submission;
 mod supervisor;
 
 use aws_lambda_events::sqs::SqsBatchResponse;
+use slow::Seen;
+use steward_core::drive::TASKS_AT_ONCE;
 
 use crate::support::Deployment;
-use slow::Seen;
 
 /// The batches.
 const SIZES: [usize; 3] = [10, 100, 1_000];
@@ -34,6 +35,11 @@ fn sends(messages: usize) -> u64 {
 /// How many rounds so many take of which so many are in hand.
 fn rounds(tasks: usize, at_once: usize) -> u64 {
     tasks.div_ceil(at_once) as u64
+}
+
+/// Requests for one item each of so many tasks: those that are in hand at once share one.
+fn together(tasks: usize) -> usize {
+    tasks.div_ceil(TASKS_AT_ONCE)
 }
 
 /// Puts tasks into the store, and throws their wakes away.

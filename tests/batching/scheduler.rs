@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use steward_core::{drive::TASKS_AT_ONCE, workflow::Workflow};
 
-use super::{SIZES, assert_seen, ids, rounds, sends, slow::Slow, submitted};
+use super::{SIZES, assert_seen, ids, rounds, sends, slow::Slow, submitted, together};
 use crate::support::{Deployment, completed, event, line, wake};
 
 /// One step for each of ten items, all at once, and a step that follows.
@@ -50,9 +50,11 @@ async fn a_message_each_is_a_load_and_a_save_each_and_a_tenth_of_a_send() {
 
         let (answer, seen) = slow.watch(async |ports| scheduler::handle(ports, batch).await).await;
 
-        // A load and a document each, and the definition, once: the instance is new.
+        // The tasks in hand are loaded together, and their documents; and the definition, once: the
+        // instance is new.
         let requests = [
-            ("DynamoDB.GetItem", 2 * size + 1),
+            ("DynamoDB.BatchGetItem", 2 * together(size)),
+            ("DynamoDB.GetItem", 1),
             ("DynamoDB.PutItem", size),
             ("SQS.SendMessageBatch", size.div_ceil(10)),
         ];
@@ -83,9 +85,11 @@ async fn answers_of_one_task_in_one_batch_are_one_load_and_one_save() {
 
         let (answer, seen) = slow.watch(async |ports| scheduler::handle(ports, batch).await).await;
 
+        // One task has nobody to share a request with.
+        let read = if tasks.len() == 1 { "DynamoDB.GetItem" } else { "DynamoDB.BatchGetItem" };
         let requests = [
             // A load, and the input that the next step reads.
-            ("DynamoDB.GetItem", 2 * tasks.len()),
+            (read, 2 * together(tasks.len())),
             // What each item returned; and the save.
             ("DynamoDB.PutItem", size + tasks.len()),
             ("SQS.SendMessageBatch", tasks.len().div_ceil(10)),
@@ -165,7 +169,7 @@ async fn errors_are_alerted_and_recorded_as_alerted_side_by_side() {
 
         let requests = [
             // To decide, and to record that the alert is out.
-            ("DynamoDB.GetItem", 2 * size),
+            ("DynamoDB.BatchGetItem", 2 * together(size)),
             // Why it failed, the save, and that record.
             ("DynamoDB.PutItem", 3 * size),
             ("EventBridge.PutEvents", size.div_ceil(10)),
