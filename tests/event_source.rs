@@ -1,9 +1,12 @@
 //! What Lambda does between a queue and a function, done locally: what a handler fails or loses in a
 //! panic comes back, alone, and is a dead letter in the end. The queue's time is tokio's, and paused.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
 };
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
@@ -11,6 +14,9 @@ use aws_sdk_sqs::Client;
 use steward_aws::batch::response;
 use steward_local::{embedded::EmbeddedAws, event_source::EventSource, resources::create_queue};
 use tokio::task::JoinSet;
+
+/// How long the queue's clock goes on, at most.
+const PATIENCE: Duration = Duration::from_secs(3_600);
 
 /// A queue with three messages, one of them bad, and its dead letters.
 async fn queue_with_a_bad_message() -> (EmbeddedAws, String) {
@@ -40,7 +46,9 @@ where
     source.spawn(aws, handler, &mut tasks);
     let client = Client::new(&aws.sdk_config());
     let mut dead = Vec::new();
+    let begun = tokio::time::Instant::now();
     while !is_over(&dead) {
+        assert!(begun.elapsed() < PATIENCE, "dead letters so far: {dead:?}");
         let letters = client.receive_message().queue_url(format!("{queue}-dead-letters"));
         let letters =
             letters.wait_time_seconds(20).max_number_of_messages(10).send().await.unwrap();

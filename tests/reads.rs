@@ -1,5 +1,7 @@
 //! Reads that are asked for at the same moment share a request, and nobody notices. On the real adapters.
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use steward_aws::{
     meter::{Meter, total},
@@ -9,6 +11,7 @@ use steward_core::{
     names::TaskId,
     ports::{DocumentKey, Ports, StateStore},
 };
+use tokio::time::timeout;
 
 use crate::support::{Deployment, TestPorts, line};
 
@@ -85,7 +88,7 @@ async fn tasks_and_documents_share_a_request() {
 }
 
 /// Whoever began a request may be given up before it is sent: the others are told to come again.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_reader_whose_request_was_never_sent_is_told() {
     let ids = ids(2);
     let counted = Counted::new(&ids).await;
@@ -95,7 +98,8 @@ async fn a_reader_whose_request_was_never_sent_is_told() {
     assert!(futures_util::poll!(&mut first).is_pending());
     assert!(futures_util::poll!(&mut second).is_pending());
     drop(first);
-    let error = second.await.unwrap_err();
+    // On a clock that goes on when there is nothing left but to wait.
+    let error = timeout(Duration::from_secs(60), second).await.unwrap().unwrap_err();
     assert!(error.retryable, "{error}");
     assert_eq!(error.operation, format!("load task {}", ids[1]));
     // And nothing is stuck: the next read is as any other.
