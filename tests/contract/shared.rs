@@ -3,12 +3,17 @@
 use serde_json::{Value, json};
 use steward_core::ports::{Ports, Shared, SharedKey, SharedKind, SharedSaved, StateStore};
 
-use super::{samples::id, tasks::race, worlds::World};
+use super::{
+    samples::{at, id},
+    tasks::race,
+    worlds::World,
+};
 
-const KINDS: [SharedKind; 2] = [SharedKind::Breaker, SharedKind::DeadLetters];
+const KINDS: [SharedKind; 4] =
+    [SharedKind::Breaker, SharedKind::DeadLetters, SharedKind::History, SharedKind::Supervisor];
 
 fn record(kind: SharedKind, name: &str, revision: u64, body: Value) -> Shared {
-    Shared { key: SharedKey { kind, name: name.to_owned() }, revision, body }
+    Shared { key: SharedKey { kind, name: name.to_owned() }, revision, body, expires_at: None }
 }
 
 fn breaker(revision: u64, body: Value) -> Shared {
@@ -29,7 +34,7 @@ pub(super) async fn a_shared_record_reads_as_it_was_saved(world: impl World) {
     assert_eq!(read(ports, &first).await, None);
     assert_eq!(save(ports, &first).await, SharedSaved::Saved);
     assert_eq!(read(&world.another(), &first).await, Some(first.clone()));
-    let second = breaker(2, json!({ "a": 1 }));
+    let second = Shared { expires_at: Some(at(60)), ..breaker(2, json!({ "a": 1 })) };
     assert_eq!(save(&world.another(), &second).await, SharedSaved::Saved);
     assert_eq!(read(ports, &first).await, Some(second));
 }
@@ -66,7 +71,7 @@ pub(super) async fn shared_records_are_listed_by_their_kind(world: impl World) {
     }
     let names = ["inventory", "payment", "shipping"];
     for name in names {
-        for (kind, body) in KINDS.into_iter().zip([json!(name), json!(1)]) {
+        for (kind, body) in KINDS.into_iter().zip([json!(name), json!(1), json!(2), json!(3)]) {
             assert_eq!(save(ports, &record(kind, name, 1, body)).await, SharedSaved::Saved);
         }
     }

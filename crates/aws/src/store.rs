@@ -3,9 +3,10 @@
 //! Table `tasks`: one small item per task; every save is a `PutItem` on the condition that the
 //! revision is the one that was read. A losing writer gets the item as it is now with the refusal,
 //! so a lost race costs no extra read. Table `documents`: (`task_id`, `document`), written once.
-//! Index `due` on `tasks`: (`shard`, `due`), keys only, sparse: an item without `due` is not in it.
+//! Index `due` on `tasks`: (`shard`, `due`), keys only, sparse: an item without `due` is not in it. Index
+//! `ended`: (`ended`, `ended_at`) with the workflow's name, of the tasks that are in a final state.
 
-use std::{collections::HashMap, num::NonZeroU32, time::Duration};
+use std::{collections::HashMap, num::NonZeroU32, ops::Range, time::Duration};
 
 pub use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::{
@@ -22,24 +23,30 @@ use jiff::Timestamp;
 use steward_core::{
     names::TaskId,
     ports::{
-        Created, Document, DocumentKey, DueCursor, DuePage, Kept, PortError, Put, Saved, Shared,
-        SharedKey, SharedKind, SharedSaved, StateStore,
+        Created, Document, DocumentKey, DueCursor, DuePage, Ended, EndedPage, Kept, PortError, Put,
+        Saved, Shared, SharedKey, SharedKind, SharedSaved, StateStore,
     },
-    task::Task,
+    task::{ProcessState, Task},
 };
 
 use crate::{
     errors::{corrupt, failed},
-    items::{Item, Items, Unreadable, number, read_task, text},
+    items::{self, Item, Items, Unreadable, number, read_task, text},
 };
 
+mod indices;
 mod reads;
 mod unfinished;
 
+pub use indices::{Count, Cursor, Entries, Entry, InvalidCursor};
+use indices::{DUE, ENDED, Slice, read_ended, read_entry};
 use reads::{Key, Reads};
 
 /// Tasks in a page of the due index. Each is then read and written, so a page is a few hundred ms.
 const DUE_PAGE: i32 = 100;
+
+/// Tasks in a page of the index of ended tasks, which are only counted: less than the 1 MB of an answer.
+const ENDED_PAGE: i32 = 4_000;
 
 /// The state store.
 #[derive(Debug, Clone)]
@@ -213,32 +220,43 @@ impl StateStore for DynamoStore {
         until: Timestamp,
         after: Option<&DueCursor>,
     ) -> Result<DuePage, PortError> {
-        let shard = number(i64::from(shard));
-        let start = after.map(|cursor| {
-            HashMap::from([
-                ("shard".to_owned(), shard.clone()),
-                ("due".to_owned(), number(cursor.due.as_millisecond())),
-                ("task_id".to_owned(), text(cursor.task_id.as_str())),
-            ])
-        });
-        let request = self
-            .client
-            .query()
-            .table_name(&self.tasks)
-            .index_name("due")
-            .key_condition_expression("#shard = :shard AND due <= :until")
-            .expression_attribute_names("#shard", "shard")
-            .expression_attribute_values(":shard", shard)
-            .expression_attribute_values(":until", number(until.as_millisecond()))
-            .limit(DUE_PAGE)
-            .set_exclusive_start_key(start);
-        let answer = request.send().await.map_err(failed("query the due index"))?;
-        let read = |item: &Item| read_cursor(item).map_err(corrupt("read the due index"));
-        let next = answer.last_evaluated_key.as_ref().map(read).transpose()?;
-        let items = answer.items.unwrap_or_default();
+        let slice = Slice {
+            index: DUE,
+            partition: number(i64::from(shard)),
+            from: Timestamp::MIN.as_millisecond(),
+            to: until.as_millisecond(),
+            after: after.map(|cursor| (cursor.due, cursor.task_id.clone())),
+            newest_first: false,
+        };
+        let (items, last) = self.page(slice, DUE_PAGE).await?;
+        let read = |item: &Item| read_entry(item, DUE).map_err(corrupt("read the due index"));
+        let next = last.as_ref().map(read).transpose()?;
+        let next = next.map(|Entry { at, task_id, .. }| DueCursor { due: at, task_id });
         let task_ids =
             items.iter().map(|item| Ok(read(item)?.task_id)).collect::<Result<_, _>>()?;
         Ok(DuePage { task_ids, next })
+    }
+
+    async fn ended(
+        &self,
+        state: ProcessState,
+        part: u32,
+        within: Range<Timestamp>,
+        after: Option<&Ended>,
+    ) -> Result<EndedPage, PortError> {
+        let slice = Slice {
+            index: ENDED,
+            partition: items::ended(state, part),
+            from: within.start.as_millisecond(),
+            to: within.end.as_millisecond() - 1,
+            after: after.map(|last| (last.at, last.task_id.clone())),
+            newest_first: false,
+        };
+        let (items, last) = self.page(slice, ENDED_PAGE).await?;
+        let read = |item: &Item| read_ended(item).map_err(corrupt("read the index of ended tasks"));
+        let ended: Vec<_> = items.iter().map(read).collect::<Result<_, _>>()?;
+        let next = ended.last().filter(|_| last.is_some()).cloned();
+        Ok(EndedPage { ended, next })
     }
 
     fn shards(&self) -> u32 {
@@ -264,6 +282,9 @@ impl StateStore for DynamoStore {
         let mut item = shared_id(key);
         item.insert("revision".to_owned(), AttributeValue::N(shared.revision.to_string()));
         item.insert("body".to_owned(), text(&shared.body.to_string()));
+        if let Some(at) = shared.expires_at {
+            item.insert("expires_at".to_owned(), number(at.as_second()));
+        }
         let before = shared.revision.saturating_sub(1);
         let request = self.client.put_item().table_name(&self.documents).set_item(Some(item));
         let request = if before == 0 {
@@ -356,11 +377,8 @@ fn read_shared(kind: SharedKind, item: &Item) -> Result<Shared, Unreadable> {
         key: SharedKey { kind, name: as_text(item, "document")?.to_owned() },
         revision: revision.ok_or("no number `revision`")?.parse()?,
         body: serde_json::from_str(as_text(item, "body")?)?,
+        expires_at: as_number(item, "expires_at").map(Timestamp::from_second).transpose()?,
     })
-}
-
-fn read_cursor(item: &Item) -> Result<DueCursor, Unreadable> {
-    Ok(DueCursor { due: as_time(item, "due")?, task_id: as_text(item, "task_id")?.parse()? })
 }
 
 fn as_text<'a>(item: &'a Item, name: &str) -> Result<&'a str, Unreadable> {
@@ -368,8 +386,11 @@ fn as_text<'a>(item: &'a Item, name: &str) -> Result<&'a str, Unreadable> {
     value.map(String::as_str).ok_or_else(|| format!("no text `{name}`").into())
 }
 
+fn as_number(item: &Item, name: &str) -> Option<i64> {
+    item.get(name)?.as_n().ok()?.parse().ok()
+}
+
 fn as_time(item: &Item, name: &str) -> Result<Timestamp, Unreadable> {
-    let value = item.get(name).and_then(|value| value.as_n().ok());
-    let millis = value.ok_or_else(|| format!("no number `{name}`"))?.parse()?;
+    let millis = as_number(item, name).ok_or_else(|| format!("no number `{name}`"))?;
     Ok(Timestamp::from_millisecond(millis)?)
 }

@@ -25,6 +25,7 @@ pub mod events;
 mod expression;
 mod forward;
 pub mod hint;
+pub mod history;
 pub mod limits;
 pub mod messages;
 pub mod metrics;
