@@ -275,6 +275,8 @@ pub enum SharedKind {
     Breaker,
     /// How many dead letters have been alerted, by queue.
     DeadLetters,
+    /// Operators' runs over many tasks, by the run's id.
+    Bulk,
 }
 
 impl SharedKind {
@@ -284,6 +286,7 @@ impl SharedKind {
         match self {
             Self::Breaker => "#breaker",
             Self::DeadLetters => "#dead-letters",
+            Self::Bulk => "#bulk",
         }
     }
 }
@@ -306,6 +309,8 @@ pub struct Shared {
     pub revision: u64,
     /// Its content.
     pub body: Value,
+    /// From when on it may go, to the second; never if absent.
+    pub expires_at: Option<Timestamp>,
 }
 
 /// What came of saving a shared record.
