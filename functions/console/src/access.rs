@@ -16,10 +16,8 @@ use axum::{
 
 use crate::page::Failure;
 
-/// Headers by which proxies say who someone is (oauth2-proxy, Pomerium and others).
-const FORWARDED_EMAIL: &str = "x-forwarded-email";
-const FORWARDED_USER: &str = "x-forwarded-user";
-const FORWARDED_GROUPS: &str = "x-forwarded-groups";
+/// Headers by which proxies say who someone is, as oauth2-proxy has them: email, user, groups.
+pub const FORWARDED: [&str; 3] = ["x-forwarded-email", "x-forwarded-user", "x-forwarded-groups"];
 
 /// Nothing from elsewhere, nothing inline, in nobody's frame.
 const POLICY: &str = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; \
