@@ -310,6 +310,8 @@ pub enum SharedKind {
     History,
     /// The supervisor's last run.
     Supervisor,
+    /// Operators' runs over many tasks, by the run's id.
+    Bulk,
 }
 
 impl SharedKind {
@@ -321,6 +323,7 @@ impl SharedKind {
             Self::DeadLetters => "#dead-letters",
             Self::History => "#history",
             Self::Supervisor => "#supervisor",
+            Self::Bulk => "#bulk",
         }
     }
 }

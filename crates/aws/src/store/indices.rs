@@ -73,7 +73,7 @@ impl Slice {
     }
 }
 
-/// One task in an index.
+/// One task in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// When it is due, or when it ended.
@@ -82,15 +82,24 @@ pub struct Entry {
     pub task_id: TaskId,
     /// What it runs, if the index knows: that of ended tasks does.
     pub workflow: Option<WorkflowName>,
+    lane: usize,
 }
 
-/// Some of a list, and where it goes on.
+impl Entry {
+    /// Its place in the list.
+    #[must_use]
+    pub fn cursor(&self) -> Cursor {
+        Cursor { at: self.at, lane: self.lane, task_id: self.task_id.clone() }
+    }
+}
+
+/// Some of a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Entries {
     /// In the list's order.
     pub entries: Vec<Entry>,
-    /// Where the rest starts, if there may be some.
-    pub next: Option<Cursor>,
+    /// Whether there may be more.
+    pub more: bool,
 }
 
 /// A place in a list: after this task.
@@ -226,28 +235,22 @@ impl DynamoStore {
                 None => slice,
             };
             let (items, last) = self.page(slice.clone(), size).await?;
-            let entry = |item| read_entry(item, slice.index).map(|entry| (lane, entry));
+            let entry = |item| read_entry(item, slice.index).map(|entry| Entry { lane, ..entry });
             let entries: Result<Vec<_>, _> = items.iter().map(entry).collect();
             let entries = entries.map_err(corrupt(format!("read index {}", slice.index.name)))?;
-            Ok::<_, PortError>((entries, last.is_some()))
+            Ok::<_, PortError>(Entries { entries, more: last.is_some() })
         });
         let pages: Vec<_> = stream::iter(pages).buffered(LANES_AT_ONCE).try_collect().await?;
-        let mut more = pages.iter().any(|(_, more)| *more);
-        let mut entries: Vec<_> = pages.into_iter().flat_map(|(entries, _)| entries).collect();
+        let more = pages.iter().any(|page| page.more);
+        let mut entries: Vec<_> = pages.into_iter().flat_map(|page| page.entries).collect();
         // What is of one moment stays in the order of lanes.
-        entries.sort_by_key(|(_, entry)| {
+        entries.sort_by_key(|entry| {
             let at = entry.at.as_millisecond();
             if newest_first { -at } else { at }
         });
-        more |= entries.len() > limit;
+        let more = more || entries.len() > limit;
         entries.truncate(limit);
-        let last = entries.last().filter(|_| more);
-        let next = last.map(|(lane, Entry { at, task_id, .. })| Cursor {
-            at: *at,
-            lane: *lane,
-            task_id: task_id.clone(),
-        });
-        Ok(Entries { entries: entries.into_iter().map(|(_, entry)| entry).collect(), next })
+        Ok(Entries { entries, more })
     }
 
     /// Ids are spread evenly, so each partition may count its share and as much again.
@@ -323,6 +326,7 @@ pub(super) fn read_entry(item: &Item, index: Index) -> Result<Entry, Unreadable>
         at: as_time(item, index.sort)?,
         task_id: as_text(item, "task_id")?.parse()?,
         workflow: workflow.map(|name| name.parse()).transpose()?,
+        lane: 0,
     })
 }
 
