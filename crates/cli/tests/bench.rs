@@ -28,6 +28,9 @@ fn sagas_run_on_file_beside_tasks_that_are_stored() {
         "on_file": true, "data": folder.path(),
     } }));
     assert!(figures["tasks/s"] > 0.0 && figures["p99 ms"] >= figures["p50 ms"], "{figures:?}");
+    // Two puts for each step, and the submission's transaction for two.
+    assert!(figures["requests/step, DynamoDB"] >= 2.5, "{figures:?}");
+    assert!(figures["requests/step, SQS"] > 0.0, "{figures:?}");
     for who in ["scheduler", "submission", "agent", "DynamoDB", "SQS", "event source"] {
         assert!(figures[&format!("CPU µs/step, {who}")] > 0.0, "{who}: {figures:?}");
     }
