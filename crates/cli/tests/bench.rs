@@ -50,3 +50,11 @@ fn a_step_is_called_again_after_its_agent_died() {
     let again = figures["called again after ms, longest"];
     assert!(again >= 900.0, "{again} ms: before its attempt was over");
 }
+
+#[test]
+fn the_consoles_pages_are_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let console = json!({ "stored": 120, "requests": 2, "data": folder.path() });
+    let figures = measured(&json!({ "console": console }));
+    assert!(figures["task, p99 ms"] >= figures["task, p50 ms"], "{figures:?}");
+}
