@@ -17,14 +17,18 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use clap::{Args, builder::NonEmptyStringValueParser};
-use console::{Console, access::Caller, config::Links};
+use console::{
+    Console,
+    access::{Caller, FORWARDED},
+    config::Links,
+};
 use jiff::Timestamp;
 use reqwest::{Client, Url, redirect::Policy};
 use tokio::net::TcpListener;
 
 use crate::client::{Deployment, sdk_config};
 
-/// What of a browser's request goes on to the function. Above all nothing by which a proxy says who someone is.
+/// What of a browser's request goes on to the function.
 const PASSED_ON: [&str; 5] = ["accept", "content-type", "hx-request", "origin", "sec-fetch-site"];
 
 /// Bytes of a form, at most: a task's whole input may be in it.
@@ -39,6 +43,10 @@ pub(crate) struct ConsoleArgs {
     /// Where to serve it. Whoever reaches it has your rights: keep it on the loopback interface.
     #[arg(long, default_value = "127.0.0.1:8008")]
     listen: SocketAddr,
+    /// An identity-aware proxy is the only one who reaches this: with --url, its word on who is calling goes on to
+    /// the function (x-forwarded-email, -user and -groups).
+    #[arg(long, requires = "url")]
+    behind_proxy: bool,
     /// Show no buttons, and refuse what would act.
     #[arg(long)]
     read_only: bool,
@@ -62,7 +70,7 @@ pub(crate) async fn run(args: ConsoleArgs) -> Result<()> {
     let listener = listener.with_context(|| format!("listen on {}", args.listen))?;
     println!("console http://{}{}", listener.local_addr()?, console::ROOT);
     let routes = match args.url {
-        Some(url) => forwarding(Function::new(url).await?),
+        Some(url) => forwarding(Function::new(url, args.behind_proxy).await?),
         None => {
             let ports = args.deployment.ports("console").await?.into();
             let links = Links { logs: args.logs_url, trace: args.trace_url, dashboard: None };
@@ -82,11 +90,14 @@ struct Function {
     url: Url,
     client: Client,
     sdk: SdkConfig,
+    is_behind_proxy: bool,
 }
 
 fn forwarding(function: Function) -> Router {
+    let is_behind_proxy = function.is_behind_proxy;
     let routes = Router::new().fallback(forward).with_state(function);
-    console::by_address_only(routes.layer(DefaultBodyLimit::max(FORM_BYTES_MAX)))
+    let routes = routes.layer(DefaultBodyLimit::max(FORM_BYTES_MAX));
+    if is_behind_proxy { routes } else { console::by_address_only(routes) }
 }
 
 async fn forward(
@@ -103,9 +114,9 @@ async fn forward(
 }
 
 impl Function {
-    async fn new(url: Url) -> Result<Self> {
+    async fn new(url: Url, is_behind_proxy: bool) -> Result<Self> {
         let client = Client::builder().redirect(Policy::none()).build()?;
-        Ok(Self { url, client, sdk: sdk_config().await })
+        Ok(Self { url, client, sdk: sdk_config().await, is_behind_proxy })
     }
 
     async fn forward(
@@ -119,7 +130,9 @@ impl Function {
         url.set_path(&format!("{}{}", url.path().trim_end_matches('/'), uri.path()));
         url.set_query(uri.query());
         let said = |name| Some((name, headers.get(name)?.to_str().ok()?));
-        let passed: Vec<_> = PASSED_ON.into_iter().filter_map(said).collect();
+        let who = if self.is_behind_proxy { &FORWARDED[..] } else { &[] };
+        let names = PASSED_ON.into_iter().chain(who.iter().copied());
+        let passed: Vec<_> = names.filter_map(said).collect();
         let signature = self.sign(&method, &url, &passed, &body).await?;
         let mut request = self.client.request(method, url).body(body);
         for (name, value) in passed.into_iter().chain(signature.headers()) {
