@@ -26,6 +26,7 @@ mod expression;
 mod forward;
 pub mod hint;
 pub mod limits;
+pub mod mask;
 pub mod messages;
 pub mod metrics;
 pub mod names;
