@@ -75,6 +75,7 @@ contract! {
         a_shared_record_is_saved_revision_after_revision,
         of_sixteen_saves_of_one_shared_revision_one_wins,
         shared_records_are_listed_by_their_kind,
+        a_shared_record_may_go_at_its_time_to_the_second,
         a_shared_record_is_no_task;
     due:
         a_task_is_found_when_it_is_due_and_not_before,

@@ -1,14 +1,19 @@
 //! Records that instances share beside the tasks: each write is conditional on the one before it.
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use steward_core::ports::{Ports, Shared, SharedKey, SharedKind, SharedSaved, StateStore};
 
-use super::{samples::id, tasks::race, worlds::World};
+use super::{
+    samples::id,
+    tasks::race,
+    worlds::{Embedded, World},
+};
 
-const KINDS: [SharedKind; 2] = [SharedKind::Breaker, SharedKind::DeadLetters];
+const KINDS: [SharedKind; 3] = [SharedKind::Breaker, SharedKind::DeadLetters, SharedKind::Bulk];
 
 fn record(kind: SharedKind, name: &str, revision: u64, body: Value) -> Shared {
-    Shared { key: SharedKey { kind, name: name.to_owned() }, revision, body }
+    Shared { key: SharedKey { kind, name: name.to_owned() }, revision, body, expires_at: None }
 }
 
 fn breaker(revision: u64, body: Value) -> Shared {
@@ -66,7 +71,7 @@ pub(super) async fn shared_records_are_listed_by_their_kind(world: impl World) {
     }
     let names = ["inventory", "payment", "shipping"];
     for name in names {
-        for (kind, body) in KINDS.into_iter().zip([json!(name), json!(1)]) {
+        for (kind, body) in KINDS.into_iter().zip([json!(name), json!(1), json!([])]) {
             assert_eq!(save(ports, &record(kind, name, 1, body)).await, SharedSaved::Saved);
         }
     }
@@ -74,6 +79,39 @@ pub(super) async fn shared_records_are_listed_by_their_kind(world: impl World) {
     breakers.sort_by(|a, b| a.key.cmp(&b.key));
     let expected = names.map(|name| record(SharedKind::Breaker, name, 1, json!(name)));
     assert_eq!(breakers, expected);
+}
+
+pub(super) async fn a_shared_record_may_go_at_its_time_to_the_second(world: impl World) {
+    let at = |second| Some(Timestamp::from_second(second).unwrap());
+    let run = |revision, expires_at| Shared {
+        expires_at,
+        ..record(SharedKind::Bulk, "run", revision, json!([]))
+    };
+    let later = Some(Timestamp::from_millisecond(4_000_000_000_999).unwrap());
+    assert_eq!(save(world.ports(), &run(1, later)).await, SharedSaved::Saved);
+    let now = run(1, at(4_000_000_000));
+    assert_eq!(read(&world.another(), &now).await, Some(now.clone()));
+    assert_eq!(world.ports().store().all_shared(SharedKind::Bulk).await.unwrap(), [now.clone()]);
+    assert_eq!(save(world.ports(), &now).await, SharedSaved::Conflict(Some(now)));
+    // A record that is saved without one is kept for ever.
+    assert_eq!(save(world.ports(), &run(2, None)).await, SharedSaved::Saved);
+    assert_eq!(read(world.ports(), &run(2, None)).await, Some(run(2, None)));
+}
+
+/// What DynamoDB does by itself; the ports in memory keep everything.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dynamodb_deletes_a_shared_record_that_has_expired() {
+    let world = Embedded::open().await;
+    let records =
+        [("past", Some(Timestamp::UNIX_EPOCH)), ("later", Some(Timestamp::MAX)), ("never", None)];
+    for (name, expires_at) in records {
+        let record = Shared { expires_at, ..record(SharedKind::Bulk, name, 1, json!([])) };
+        assert_eq!(save(world.ports(), &record).await, SharedSaved::Saved);
+    }
+    assert_eq!(world.aws.sweep_ttl().unwrap(), 1);
+    let left = world.ports().store().all_shared(SharedKind::Bulk).await.unwrap();
+    let names: Vec<_> = left.into_iter().map(|record| record.key.name).collect();
+    assert_eq!(names, ["later", "never"]);
 }
 
 pub(super) async fn a_shared_record_is_no_task(world: impl World) {

@@ -265,6 +265,9 @@ impl StateStore for DynamoStore {
         let mut item = shared_id(key);
         item.insert("revision".to_owned(), AttributeValue::N(shared.revision.to_string()));
         item.insert("body".to_owned(), text(&shared.body.to_string()));
+        if let Some(at) = shared.expires_at {
+            item.insert("expires_at".to_owned(), number(at.as_second()));
+        }
         let before = shared.revision.saturating_sub(1);
         let request = self.client.put_item().table_name(&self.documents).set_item(Some(item));
         let request = if before == 0 {
@@ -363,7 +366,15 @@ fn read_shared(kind: SharedKind, item: &Item) -> Result<Shared, Unreadable> {
         key: SharedKey { kind, name: as_text(item, "document")?.to_owned() },
         revision: revision.ok_or("no number `revision`")?.parse()?,
         body: serde_json::from_str(as_text(item, "body")?)?,
+        expires_at: item.contains_key("expires_at").then(|| as_second(item)).transpose()?,
     })
+}
+
+/// When an item may go.
+fn as_second(item: &Item) -> Result<Timestamp, Unreadable> {
+    let value = item.get("expires_at").and_then(|value| value.as_n().ok());
+    let second = value.ok_or("no number `expires_at`")?.parse()?;
+    Ok(Timestamp::from_second(second)?)
 }
 
 fn read_cursor(item: &Item) -> Result<DueCursor, Unreadable> {

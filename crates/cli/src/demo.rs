@@ -11,6 +11,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    net::SocketAddr,
     num::NonZeroU32,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
@@ -84,6 +85,13 @@ pub(crate) struct DemoArgs {
     /// while, and refuse more for good, undos too.
     #[arg(long)]
     chaos: bool,
+    /// Where to serve the console, beside the AWS-compatible endpoint and `POST /tasks`.
+    #[arg(long, default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+    /// Stay until Ctrl-C when all tasks have ended, with services that behave from then on: what is in Error
+    /// can be made good in the console.
+    #[arg(long)]
+    stay: bool,
     /// One JSON object on standard output instead of the table.
     #[arg(long)]
     json: bool,
@@ -95,6 +103,7 @@ fn shipped() -> impl clap::builder::TypedValueParser<Value = Shipped> {
 }
 
 /// Runs the demo; fails if the audit does.
+#[expect(clippy::print_stderr, reason = "standard output is the report's alone")]
 pub(crate) async fn run(args: DemoArgs) -> Result<()> {
     let recorder = DebuggingRecorder::new();
     let counters = recorder.snapshotter();
@@ -103,6 +112,9 @@ pub(crate) async fn run(args: DemoArgs) -> Result<()> {
     let scenario = args.workflow.scenario();
     let services = MockServices::start(scenario.services(), plan).await?;
     let host = start_host(scenario, &services, &args).await?;
+    if let Some(address) = host.address {
+        eprintln!("console http://{address}{}", console::ROOT);
+    }
     let client = Client::start(scenario, &host, args.in_flight as usize).await?;
     let started = Instant::now();
     let chaos = Chaos::new(args.seed);
@@ -118,6 +130,11 @@ pub(crate) async fn run(args: DemoArgs) -> Result<()> {
     if !report.audit.passed() {
         bail!("the audit failed");
     }
+    if args.stay {
+        services.heal();
+        eprintln!("until Ctrl-C");
+        tokio::signal::ctrl_c().await.context("wait for Ctrl-C")?;
+    }
     Ok(())
 }
 
@@ -130,6 +147,7 @@ async fn start_host(
         Ok::<_, anyhow::Error>((service.name().parse()?, services.base_url(service).parse()?))
     };
     let host = Host::start(HostOptions {
+        listen: Some(args.listen),
         workflows: vec![scenario.workflow()?],
         agents: scenario.services().iter().map(agent).collect::<Result<_, _>>()?,
         supervise_every: Some(SUPERVISE_EVERY),

@@ -25,7 +25,7 @@ pub(crate) struct LocalArgs {
     /// Where to keep state; without it, in memory.
     #[arg(long)]
     data: Option<PathBuf>,
-    /// Where to serve the AWS-compatible endpoint and `POST /tasks`. Anyone who reaches it can do
+    /// Where to serve the AWS-compatible endpoint, `POST /tasks` and the console. Anyone who reaches it can do
     /// anything: keep it on the loopback interface.
     #[arg(long, default_value = "127.0.0.1:4566")]
     listen: SocketAddr,
@@ -69,6 +69,7 @@ pub(crate) async fn run(args: LocalArgs) -> Result<()> {
             host.queue_url(resources::SUBMISSIONS_QUEUE)
         ),
         format!("status       GET {base}/tasks/{{id}}"),
+        format!("console      {base}{}", console::ROOT),
         format!("alerts       queue {}", host.queue_url(resources::ALERTS_QUEUE)),
         format!("reply queues {}", host.config.reply_queues),
         format!("look inside  AWS_ENDPOINT_URL={base} steward list"),

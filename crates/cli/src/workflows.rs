@@ -10,7 +10,6 @@ use steward_local::definitions::{DefinitionError, Found, read_file};
 
 use crate::client::Deployment;
 
-mod changes;
 mod diff;
 pub(crate) mod forecast;
 mod graph;

@@ -285,6 +285,8 @@ pub enum SharedKind {
     Breaker,
     /// How many dead letters have been alerted, by queue.
     DeadLetters,
+    /// Operators' runs over many tasks, by the run's id.
+    Bulk,
 }
 
 impl SharedKind {
@@ -294,6 +296,7 @@ impl SharedKind {
         match self {
             Self::Breaker => "#breaker",
             Self::DeadLetters => "#dead-letters",
+            Self::Bulk => "#bulk",
         }
     }
 }
@@ -316,6 +319,8 @@ pub struct Shared {
     pub revision: u64,
     /// Its content.
     pub body: Value,
+    /// From when on it may go, to the second; never if absent.
+    pub expires_at: Option<Timestamp>,
 }
 
 /// What came of saving a shared record.

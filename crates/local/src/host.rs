@@ -25,6 +25,7 @@ use axum::{
     extract::Request,
     middleware::{Next, from_fn},
 };
+use console::{Console, access::Caller};
 use jiff::Timestamp;
 use steward_aws::{AwsPorts, Config, publisher::Publisher, rules::TriggerRules};
 use steward_core::{
@@ -67,7 +68,7 @@ const BREAKER_OPEN_FOR: Duration = Duration::from_secs(1);
 pub struct HostOptions {
     /// Where state is kept; in memory without it.
     pub data: Option<PathBuf>,
-    /// Where to serve the AWS-compatible endpoint and `POST /tasks`; nowhere without it.
+    /// Where to serve the AWS-compatible endpoint, `POST /tasks` and the console; nowhere without it.
     pub listen: Option<SocketAddr>,
     /// Definitions to publish at the start.
     pub workflows: Vec<Workflow>,
@@ -300,13 +301,16 @@ impl Host {
         });
     }
 
-    /// `POST /tasks` and `GET /tasks/{id}`; everything else is the AWS-compatible endpoint.
+    /// `POST /tasks`, `GET /tasks/{id}` and the console; everything else is the AWS-compatible endpoint.
     fn serve(&mut self, listener: TcpListener) {
         let reply_queues = Arc::new(self.config.reply_queues.clone());
         let charging =
             from_fn(|request: Request, next: Next| charged(Account::Submission, next.run(request)));
         let tasks = submission::http::routes(self.ports.clone(), reply_queues).layer(charging);
-        let routes = tasks.merge(self.aws.router());
+        let console = Console { ports: self.ports.clone(), links: Arc::default() };
+        let name = std::env::var("USER").unwrap_or_else(|_| "local".to_owned());
+        let console = console::routes_for(Caller { name, may_act: true }, console);
+        let routes = tasks.merge(console).merge(self.aws.router());
         self.tasks.spawn(async move {
             if let Err(error) = axum::serve(listener, routes).await {
                 tracing::error!(%error, "no longer listening");

@@ -68,7 +68,8 @@ impl Seen {
     async fn record<P: Ports>(&self, ports: &P) -> Result<(), PortError> {
         let key = SharedKey { kind: KIND, name: self.queue.clone() };
         let revision = self.revision + 1;
-        let told = Shared { key, revision, body: json!({ "told": self.messages }) };
+        let body = json!({ "told": self.messages });
+        let told = Shared { key, revision, body, expires_at: None };
         // Another supervisor was quicker: what it saw is as good.
         let (SharedSaved::Saved | SharedSaved::Conflict(_)) =
             ports.store().save_shared(&told).await?;

@@ -7,11 +7,9 @@ use clap::Args;
 use serde_json::json;
 use steward_core::workflow::Workflow;
 use steward_local::definitions::read_file;
+use steward_view::changes::{Change, changes};
 
-use super::{
-    changes::{Change, changes},
-    stored,
-};
+use super::stored;
 use crate::{client::Deployment, table::table};
 
 /// What to compare.

@@ -5,15 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use steward_local::definitions::read_file;
-
-use drawing::Drawing;
-
-mod drawing;
-mod layout;
-mod mermaid;
-mod svg;
-#[cfg(test)]
-mod tests;
+use steward_view::graph;
 
 /// What to draw, and how.
 #[derive(Debug, Args)]
@@ -39,10 +31,10 @@ enum Format {
 /// Draws a definition that can run.
 #[expect(clippy::print_stdout, reason = "a command's output")]
 pub(super) fn run(args: &GraphArgs) -> Result<()> {
-    let drawing = Drawing::of(&read_file(&args.file)?);
+    let workflow = read_file(&args.file)?;
     let text = match args.format {
-        Format::Mermaid => mermaid::draw(&drawing),
-        Format::Svg => svg::draw(&drawing),
+        Format::Mermaid => graph::mermaid(&workflow),
+        Format::Svg => graph::svg(&workflow),
     };
     match &args.output {
         Some(path) => std::fs::write(path, text).with_context(|| path.display().to_string())?,

@@ -68,7 +68,8 @@ impl Stored {
         let body = serde_json::to_value(&breaker).unwrap_or_default();
         let (key, revision) = (key(&self.agent), self.revision + 1);
         let agent = self.agent.clone();
-        Ok(match ports.store().save_shared(&Shared { key, revision, body }).await? {
+        let shared = Shared { key, revision, body, expires_at: None };
+        Ok(match ports.store().save_shared(&shared).await? {
             SharedSaved::Saved => StoredSaved::Saved(Self { agent, revision, breaker }),
             SharedSaved::Conflict(now) => StoredSaved::Conflict(Self::of(agent, now)),
         })

@@ -164,7 +164,7 @@ impl StateStore for MemoryStore {
         if now.map_or(0, |now| now.revision) != shared.revision.saturating_sub(1) {
             return Ok(SharedSaved::Conflict(now.cloned()));
         }
-        tables.shared.insert(shared.key.clone(), shared.clone());
+        tables.shared.insert(shared.key.clone(), to_the_second(shared)?);
         Ok(SharedSaved::Saved)
     }
 
@@ -172,6 +172,14 @@ impl StateStore for MemoryStore {
         let tables = lock(&self.tables);
         Ok(tables.shared.values().filter(|shared| shared.key.kind == kind).cloned().collect())
     }
+}
+
+/// `shared` as it reads once it was stored.
+fn to_the_second(shared: &Shared) -> Result<Shared, PortError> {
+    let operation = || format!("save {} {}", shared.key.kind.name(), shared.key.name);
+    let expires_at = shared.expires_at.map(|at| Timestamp::from_second(at.as_second()));
+    let expires_at = expires_at.transpose().map_err(|error| corrupt(operation, error))?;
+    Ok(Shared { expires_at, ..shared.clone() })
 }
 
 /// `document` as it reads once it was stored.

@@ -33,6 +33,7 @@ pub(super) struct Desk {
     plan: FaultPlan,
     /// Whether it answers every call with 503, for now.
     is_down: AtomicBool,
+    is_healed: AtomicBool,
     /// Changes, with an error, when the services are stopped.
     stopped: watch::Receiver<()>,
     book: Mutex<Book>,
@@ -90,11 +91,22 @@ enum Fate {
 
 impl Desk {
     pub(super) fn new(service: Service, plan: FaultPlan, stopped: watch::Receiver<()>) -> Self {
-        Self { service, plan, is_down: AtomicBool::new(false), stopped, book: Mutex::default() }
+        Self {
+            service,
+            plan,
+            is_down: AtomicBool::new(false),
+            is_healed: AtomicBool::new(false),
+            stopped,
+            book: Mutex::default(),
+        }
     }
 
     pub(super) fn set_down(&self, is_down: bool) {
         self.is_down.store(is_down, Ordering::SeqCst);
+    }
+
+    pub(super) fn heal(&self) {
+        self.is_healed.store(true, Ordering::SeqCst);
     }
 
     pub(super) const fn service(&self) -> Service {
@@ -146,6 +158,7 @@ impl Desk {
     /// Counts the call, and says what becomes of it.
     fn arrive(&self, call: Arrival<'_>) -> Fate {
         let fault = match call.operation {
+            _ if self.is_healed.load(Ordering::SeqCst) => Fault::Healthy,
             Operation::Do => self.plan.fault(call.key),
             Operation::Undo => self.plan.fault_of_undo(call.key),
         };

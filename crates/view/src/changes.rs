@@ -22,19 +22,20 @@ const DAY: u64 = 24 * 3600;
 
 /// One difference.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Change {
+pub struct Change {
     /// The key, as `steps.charge.undo`.
-    pub(crate) at: String,
+    pub at: String,
     /// What is different.
-    pub(crate) what: String,
+    pub what: String,
     /// Whether nobody has to look at it.
-    pub(crate) safe: bool,
+    pub safe: bool,
     /// Why, or why not.
-    pub(crate) why: String,
+    pub why: String,
 }
 
 /// Everything that is different, in the order in which definitions are written.
-pub(crate) fn changes(old: &Workflow, new: &Workflow) -> Vec<Change> {
+#[must_use]
+pub fn changes(old: &Workflow, new: &Workflow) -> Vec<Change> {
     let mut found = Changes::default();
     found.head(old, new);
     if let Some((schema_old, schema_new)) = differing(&old.input, &new.input) {

@@ -1,0 +1,8 @@
+//! What people see of definitions and tasks, wherever they look: the `steward` command and the
+//! operator's console draw and compare with this. Pure: no clock, no I/O, no terminal and no page.
+//!
+//! - [`graph`]: a workflow as a picture.
+//! - [`changes`]: what is different between two definitions, and what of it needs a look.
+
+pub mod changes;
+pub mod graph;

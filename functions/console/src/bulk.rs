@@ -1,0 +1,20 @@
+//! Not written yet.
+
+use axum::{Extension, response::Response};
+
+use crate::{
+    access::Caller,
+    page::{Blank, Failure, Frame, page},
+};
+
+pub(crate) async fn confirm(Extension(caller): Extension<Caller>) -> Result<Response, Failure> {
+    Ok(page(&Blank { frame: Frame::new("bulk", "bulk", &caller) }))
+}
+
+pub(crate) async fn act(Extension(caller): Extension<Caller>) -> Result<Response, Failure> {
+    Ok(page(&Blank { frame: Frame::new("bulk", "bulk", &caller) }))
+}
+
+pub(crate) async fn progress(Extension(caller): Extension<Caller>) -> Result<Response, Failure> {
+    Ok(page(&Blank { frame: Frame::new("bulk", "bulk", &caller) }))
+}

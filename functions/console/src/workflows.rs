@@ -1,0 +1,16 @@
+//! Not written yet.
+
+use axum::{Extension, response::Response};
+
+use crate::{
+    access::Caller,
+    page::{Blank, Failure, Frame, page},
+};
+
+pub(crate) async fn list(Extension(caller): Extension<Caller>) -> Result<Response, Failure> {
+    Ok(page(&Blank { frame: Frame::new("workflows", "workflows", &caller) }))
+}
+
+pub(crate) async fn show(Extension(caller): Extension<Caller>) -> Result<Response, Failure> {
+    Ok(page(&Blank { frame: Frame::new("workflows", "workflows", &caller) }))
+}
