@@ -32,6 +32,7 @@ pub mod metrics;
 pub mod names;
 mod operate;
 pub mod ports;
+pub mod preview;
 pub mod recovery;
 mod request;
 pub mod schema;
