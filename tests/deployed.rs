@@ -10,6 +10,7 @@ use std::{collections::HashMap, rc::Rc};
 
 use tokio::task::{Id, JoinError, JoinSet, LocalSet};
 
+mod console;
 mod emulator;
 mod events;
 mod functions;
@@ -36,6 +37,7 @@ async fn whole() {
     chapters.begin("events", events::an_event_submits_a_task(stack.clone()));
     chapters.begin("schedule", events::a_schedule_submits_a_task(stack.clone()));
     chapters.begin("http", http::single_submissions_over_a_function_url(stack.clone()));
+    chapters.begin("console", console::an_operator_opens_the_console(stack.clone()));
     chapters.end().await;
     // Every function has run by now, so each has credentials that can be borrowed.
     chapters.begin("roles", roles::each_role_may_do_what_it_must_and_no_more(stack.clone()));

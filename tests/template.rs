@@ -11,8 +11,13 @@ use steward_core::submission;
 use steward_local::{embedded::EmbeddedAws, resources};
 
 /// The functions of `template.yaml`; each agent has another, in a template of its own.
-const FUNCTIONS: [&str; 4] =
-    ["SubmissionFunction", "SubmissionHttpFunction", "SchedulerFunction", "SupervisorFunction"];
+const FUNCTIONS: [&str; 5] = [
+    "SubmissionFunction",
+    "SubmissionHttpFunction",
+    "SchedulerFunction",
+    "SupervisorFunction",
+    "ConsoleFunction",
+];
 
 /// Tags are left out: `!Ref Shards` reads as `Shards`.
 fn parsed(text: &str) -> Value {
@@ -74,6 +79,21 @@ fn every_function_gets_the_variables_that_it_reads() {
         Config::init_from_hashmap(&variables).unwrap();
         assert_eq!(variables["STEWARD_DEPLOYMENT"], "AWS::StackName", "{function}");
     }
+    let console = variables(&template, "ConsoleFunction");
+    let console = console::config::ConsoleConfig::init_from_hashmap(&console).unwrap();
+    assert_eq!(
+        console.operators,
+        console::access::Operators::default(),
+        "nobody may act unless said"
+    );
+    let links = console.links();
+    for (link, part) in [
+        (links.logs, "{task_id}"),
+        (links.trace, "{xray_trace_id}"),
+        (links.dashboard, "StackName"),
+    ] {
+        assert!(link.is_some_and(|link| link.contains(part)), "{part}");
+    }
     let mut agent = variables(&agent_template(), "AgentFunction");
     assert_eq!(agent["STEWARD_DEPLOYMENT"], "Steward");
     Config::init_from_hashmap(&agent).unwrap();
@@ -91,8 +111,10 @@ fn functions_are_for_arm_and_traced() {
     }
     let functions = all(&template, "AWS::Serverless::Function").map(|(name, _)| name.as_str());
     assert_eq!(functions.collect::<BTreeSet<_>>(), BTreeSet::from(FUNCTIONS));
-    let url = &properties(&template, "SubmissionHttpFunction")["FunctionUrlConfig"];
-    assert_eq!(url["AuthType"], "AWS_IAM");
+    for function in ["SubmissionHttpFunction", "ConsoleFunction"] {
+        let url = &properties(&template, function)["FunctionUrlConfig"];
+        assert_eq!(url["AuthType"], "AWS_IAM", "{function}");
+    }
 }
 
 #[test]

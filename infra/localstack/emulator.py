@@ -1,9 +1,10 @@
-"""Starts the emulator with three things mended; called by `emulator`."""
+"""Starts the emulator with four things mended; called by `emulator`."""
 
 import socketserver
 
 from ministack.app import main
-from ministack.core import iam_actions
+from ministack.core import iam_actions, iam_evaluator
+from ministack.services import lambda_svc
 from ministack.services.cloudformation import engine, provisioners
 
 # The server of the functions' runtime API answers in two small writes, and with Nagle's algorithm on
@@ -42,5 +43,19 @@ def extract_without_batch(*request):
 
 
 iam_actions.extract_iam_action = extract_without_batch
+
+# A function URL that IAM guards tells the function who is calling.
+build_event = lambda_svc._build_function_url_event
+
+
+def build_event_with_caller(*arguments, **options):
+    event = build_event(*arguments, **options)
+    if not options.get("anonymous"):
+        caller = iam_evaluator.request_caller_arn(event["headers"])
+        event["requestContext"]["authorizer"] = {"iam": {"userArn": caller}}
+    return event
+
+
+lambda_svc._build_function_url_event = build_event_with_caller
 
 main()

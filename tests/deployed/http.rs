@@ -13,7 +13,7 @@ use super::{
 };
 
 pub(super) async fn single_submissions_over_a_function_url(stack: Rc<Stack>) {
-    let url = base_url(&stack);
+    let url = base_url(&stack, "STEWARD_FUNCTION_URL");
     let id = stack.order_with("http", "reserve", |fault| fault == Fault::Healthy);
     let order = Shipped::Order.scenario();
     let submission = json!({ "task_id": id, "workflow": order.name(), "input": order.input(1) });
@@ -44,9 +44,9 @@ pub(super) async fn single_submissions_over_a_function_url(stack: Rc<Stack>) {
     assert_eq!(reqwest::get(&url).await.unwrap().status(), 403);
 }
 
-/// The function URL, as the emulator serves it.
-fn base_url(stack: &Stack) -> String {
-    let host = stack.variable("STEWARD_FUNCTION_URL").trim_start_matches("https://");
+/// A function URL, as the emulator serves it.
+pub(super) fn base_url(stack: &Stack, variable: &str) -> String {
+    let host = stack.variable(variable).trim_start_matches("https://");
     let (id, _) = host.split_once('.').unwrap();
     format!("{}/_aws/lambda-url/{id}/", endpoint())
 }

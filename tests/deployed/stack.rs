@@ -31,6 +31,9 @@ pub(super) const NAME: &str = "steward-e2e";
 /// Decides which call meets which fault. With it some tasks are undone, and some cannot even be undone.
 const SEED: u64 = 7;
 
+/// Who may act in the console: the account's root, as whom `steward console` signs.
+pub(super) const OPERATOR: &str = "arn:aws:iam::000000000000:root";
+
 /// What the agents say to the services; in no log, and no other role's to read.
 pub(super) const SECRET: &str = "token-that-nobody-else-may-read";
 
@@ -67,6 +70,7 @@ impl Stack {
                 NAME,
                 "PlainHttp=true",
                 "Size=medium",
+                &format!("ConsoleOperators={OPERATOR}"),
                 &format!("ServicesUrl={url}"),
                 &format!("AgentSecretArn={secret}"),
                 &format!("OtlpEndpoint={}", spans.url),

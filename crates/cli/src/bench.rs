@@ -13,6 +13,7 @@ use tokio::process::Command;
 
 use crate::table::table;
 
+mod console;
 mod ingest;
 mod load;
 mod mock;
@@ -20,6 +21,7 @@ mod recovery;
 mod saga;
 mod thread;
 
+use self::console::Console;
 use ingest::Ingest;
 use recovery::Recovery;
 use saga::Saga;
@@ -51,6 +53,8 @@ enum Suite {
     Recovery,
     /// Steps of a task, and tasks in the store: what a step costs then.
     Growth,
+    /// The console's pages, with many tasks in the store.
+    Console,
     /// What takes long: 10,000 sagas of each kind, 10,000 submissions a second for a minute, a million
     /// tasks in the store.
     Full,
@@ -63,6 +67,7 @@ enum Case {
     Saga(Saga),
     Ingest(Ingest),
     Recovery(Recovery),
+    Console(Console),
 }
 
 /// What was measured, by name with its unit.
@@ -97,13 +102,14 @@ pub(crate) async fn run(args: BenchArgs) -> Result<()> {
 }
 
 fn cases(suites: &[Suite]) -> Vec<Case> {
-    let all = [Suite::Saga, Suite::Ingest, Suite::Recovery, Suite::Growth];
+    let all = [Suite::Saga, Suite::Ingest, Suite::Recovery, Suite::Growth, Suite::Console];
     let suites = if suites.is_empty() { &all } else { suites };
     let cases = suites.iter().flat_map(|suite| match suite {
         Suite::Saga => saga::grid(2_000).into_iter().map(Case::Saga).collect(),
         Suite::Ingest => vec![Case::Ingest(Ingest::short())],
         Suite::Recovery => vec![Case::Recovery(Recovery::default())],
         Suite::Growth => saga::growth(100_000).into_iter().map(Case::Saga).collect::<Vec<_>>(),
+        Suite::Console => vec![Case::Console(Console::default())],
         Suite::Full => {
             let sagas = saga::grid(10_000).into_iter().chain(saga::growth(1_000_000));
             sagas.map(Case::Saga).chain(Ingest::full().map(Case::Ingest)).collect()
@@ -117,6 +123,7 @@ async fn measure(case: Case) -> Result<Figures> {
         Case::Saga(saga) => saga::run(&saga).await,
         Case::Ingest(ingest) => ingest::run(&ingest).await,
         Case::Recovery(recovery) => recovery::run(&recovery).await,
+        Case::Console(console) => console::run(&console).await,
     }
 }
 
@@ -137,6 +144,7 @@ impl Case {
             Self::Saga(saga) => saga.name(),
             Self::Ingest(ingest) => ingest.name(),
             Self::Recovery(recovery) => recovery.name(),
+            Self::Console(console) => console.name(),
         }
     }
 
@@ -146,6 +154,7 @@ impl Case {
         match &mut case {
             Self::Saga(saga) => saga.data = saga.on_file.then(|| folder.to_owned()),
             Self::Ingest(ingest) => ingest.data = Some(folder.to_owned()),
+            Self::Console(console) => console.data = Some(folder.to_owned()),
             Self::Recovery(_) => {}
         }
         case

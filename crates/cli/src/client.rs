@@ -1,12 +1,20 @@
 //! A client of a deployment: on AWS, or wherever `AWS_ENDPOINT_URL` points.
 
+use std::{num::NonZeroU32, time::Duration};
+
 use anyhow::{Context, Result, bail};
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_sdk_sqs::{Client, types::SendMessageBatchRequestEntry};
 use clap::Args;
 use steward_aws::{
-    definitions::DynamoDefinitions, publisher::Publisher, rules::TriggerRules, store::DynamoStore,
+    AwsPorts, Config,
+    config::{HumanDuration, QueueUrls},
+    definitions::DynamoDefinitions,
+    publisher::Publisher,
+    rules::TriggerRules,
+    store::DynamoStore,
 };
+use steward_core::submission::ReplyQueues;
 use steward_local::resources;
 
 /// Messages in one request, by SQS's limit.
@@ -34,6 +42,18 @@ pub(crate) struct Deployment {
     /// The event bus: the rules of workflows' triggers are made there.
     #[arg(long, env = "STEWARD_EVENT_BUS", default_value = resources::EVENT_BUS)]
     event_bus: String,
+    /// Where refused submissions are kept, by name or URL.
+    #[arg(long, env = "STEWARD_REJECTED_QUEUE_URL", default_value = resources::REJECTED_QUEUE)]
+    rejected_queue: String,
+    /// The agents' queues, by name or URL, with {agent} for an agent's name.
+    #[arg(long, env = "STEWARD_AGENT_QUEUE_URL", default_value = resources::AGENT_QUEUE)]
+    agent_queue: String,
+    /// Shards of the due index: as many as the deployment has, or more.
+    #[arg(long, env = "STEWARD_SHARDS", default_value_t = resources::SHARDS)]
+    shards: NonZeroU32,
+    /// The queues of dead letters: URLs, separated by commas; those of the deployment's queues if absent.
+    #[arg(long, env = "STEWARD_DEAD_LETTER_QUEUES")]
+    dead_letter_queues: Option<QueueUrls>,
 }
 
 impl Deployment {
@@ -44,6 +64,38 @@ impl Deployment {
         let (shards, retention) = (std::num::NonZeroU32::MIN, std::time::Duration::ZERO);
         let (tasks, documents) = (self.tasks_table.clone(), self.documents_table.clone());
         DynamoStore::new(client, tasks, documents, shards, retention)
+    }
+
+    /// All ports, as a function has them.
+    pub(crate) async fn ports(&self, role: &str) -> Result<AwsPorts> {
+        let (sdk, sqs) = (sdk_config().await, sqs().await);
+        let scheduler_queue_url = queue_url(&sqs, &self.scheduler_queue).await?;
+        let base = scheduler_queue_url.rsplit_once('/').map_or("", |(base, _)| base);
+        let agent_queue_url = match self.agent_queue.contains("://") {
+            true => self.agent_queue.parse()?,
+            false => format!("{base}/{}", self.agent_queue).parse()?,
+        };
+        let config = Config {
+            tasks_table: self.tasks_table.clone(),
+            documents_table: self.documents_table.clone(),
+            workflows_table: self.workflows_table.clone(),
+            submissions_queue_url: queue_url(&sqs, &self.submissions_queue).await?,
+            rejected_queue_url: queue_url(&sqs, &self.rejected_queue).await?,
+            scheduler_queue_url,
+            agent_queue_url,
+            dead_letter_queues: match &self.dead_letter_queues {
+                Some(urls) => urls.clone(),
+                None => dead_letter_queues(&sqs).await?,
+            },
+            reply_queues: ReplyQueues::default(),
+            event_bus: self.event_bus.clone(),
+            shards: self.shards,
+            // These are those of functions that write tasks.
+            retention: HumanDuration(Duration::ZERO),
+            clock_skew: HumanDuration(Duration::ZERO),
+            pickup_within: HumanDuration(Duration::ZERO),
+        };
+        Ok(AwsPorts::new(&sdk, &config, role))
     }
 
     /// The published definitions.
@@ -75,6 +127,15 @@ impl Deployment {
 /// A client for queues.
 pub(crate) async fn sqs() -> Client {
     Client::new(&sdk_config().await)
+}
+
+/// The queues of dead letters that are called as `steward local` calls them.
+async fn dead_letter_queues(client: &Client) -> Result<QueueUrls> {
+    let found = client.list_queues().queue_name_prefix("steward-").max_results(1_000);
+    let urls = found.into_paginator().items().send().try_collect().await;
+    let urls: Vec<String> = urls.context("list queues")?;
+    let are_dead_letters = |url: &String| url.ends_with(resources::DEAD_LETTERS);
+    Ok(QueueUrls(urls.into_iter().filter(are_dead_letters).collect()))
 }
 
 /// The URL of a queue, given by name or URL.
@@ -131,7 +192,7 @@ fn aws_sdk_dynamodb_client(sdk: &SdkConfig) -> steward_aws::store::Client {
 }
 
 /// The AWS environment. At another endpoint than AWS, region and credentials are formalities.
-async fn sdk_config() -> SdkConfig {
+pub(crate) async fn sdk_config() -> SdkConfig {
     let set = |name| std::env::var_os(name).is_some();
     let mut loader = aws_config::defaults(BehaviorVersion::latest());
     if set("AWS_ENDPOINT_URL") {

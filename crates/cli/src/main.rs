@@ -12,6 +12,7 @@ mod bench;
 mod callback;
 mod chaos;
 mod client;
+mod console_server;
 mod cost;
 mod dead_letters;
 mod demo;
@@ -90,6 +91,8 @@ enum Command {
     Callback(callback::CallbackCommand),
     /// Resubmit every task of a workflow that ended in Error. Reads the whole table.
     RetryAll(retry_all::RetryAllArgs),
+    /// Serve the operator's console on this machine, of a deployment, or of its function behind IAM.
+    Console(Box<console_server::ConsoleArgs>),
     /// List dead-letter queues, show what is in one, or send it back.
     #[command(subcommand)]
     Dlq(dead_letters::DlqCommand),
@@ -145,6 +148,7 @@ async fn run() -> Result<()> {
         Command::Resume(target) => operate::command(target, Order::Resume).await,
         Command::Callback(command) => callback::run(command).await,
         Command::RetryAll(args) => retry_all::run(args).await,
+        Command::Console(args) => console_server::run(*args).await,
         Command::Dlq(command) => dead_letters::run(command).await,
         Command::Scale(args) => scale::run(*args).await,
         Command::Workflow(command) => workflows::run(command).await,

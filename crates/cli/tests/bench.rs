@@ -28,6 +28,9 @@ fn sagas_run_on_file_beside_tasks_that_are_stored() {
         "on_file": true, "data": folder.path(),
     } }));
     assert!(figures["tasks/s"] > 0.0 && figures["p99 ms"] >= figures["p50 ms"], "{figures:?}");
+    // Two puts for each step, and the submission's transaction for two.
+    assert!(figures["requests/step, DynamoDB"] >= 2.5, "{figures:?}");
+    assert!(figures["requests/step, SQS"] > 0.0, "{figures:?}");
     for who in ["scheduler", "submission", "agent", "DynamoDB", "SQS", "event source"] {
         assert!(figures[&format!("CPU µs/step, {who}")] > 0.0, "{who}: {figures:?}");
     }
@@ -46,4 +49,12 @@ fn a_step_is_called_again_after_its_agent_died() {
     let figures = measured(&json!({ "recovery": recovery }));
     let again = figures["called again after ms, longest"];
     assert!(again >= 900.0, "{again} ms: before its attempt was over");
+}
+
+#[test]
+fn the_consoles_pages_are_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let console = json!({ "stored": 120, "requests": 2, "data": folder.path() });
+    let figures = measured(&json!({ "console": console }));
+    assert!(figures["task, p99 ms"] >= figures["task, p50 ms"], "{figures:?}");
 }

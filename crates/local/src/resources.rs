@@ -1,6 +1,8 @@
 //! The tables, queues and rules of `template.yaml`, made on the embedded AWS; a test compares the
 //! two. Making what exists already is harmless, so a data directory can be opened again.
 
+use std::num::NonZeroU32;
+
 use anyhow::{Context, Result};
 use aws_config::SdkConfig;
 use aws_sdk_dynamodb::types::{
@@ -28,6 +30,8 @@ pub const EVENT_BUS: &str = "steward";
 pub const SUBMISSIONS_QUEUE: &str = "steward-submissions";
 /// The scheduler's queue.
 pub const SCHEDULER_QUEUE: &str = "steward-scheduler";
+/// An agent's queue, with `{agent}` for its name.
+pub const AGENT_QUEUE: &str = "steward-agent-{agent}";
 /// Where refused submissions are kept.
 pub const REJECTED_QUEUE: &str = "steward-rejected";
 /// Where a rule puts every event of the bus, so that alerts can be looked at.
@@ -36,6 +40,9 @@ pub const ALERTS_QUEUE: &str = "steward-alerts";
 pub const DEAD_LETTERS: &str = "-dead-letters";
 /// What the names of clients' own queues start with.
 pub const CLIENT_QUEUES: &str = "client-";
+
+/// Shards of the due index.
+pub const SHARDS: NonZeroU32 = NonZeroU32::MIN.saturating_add(3);
 
 /// The longest visibility timeout would make a failed message wait for minutes; a local run waits
 /// for seconds. Six times what its handlers take, nonetheless.
@@ -52,7 +59,7 @@ pub async fn create(aws: &EmbeddedAws, agents: &[AgentName]) -> Result<Config> {
     let sdk = aws.sdk_config();
     create_tables(&aws_sdk_dynamodb::Client::new(&sdk)).await?;
     let agent_queues: Vec<_> =
-        agents.iter().map(|agent| format!("steward-agent-{agent}")).collect();
+        agents.iter().map(|agent| AGENT_QUEUE.replace("{agent}", agent.as_str())).collect();
     for queue in &agent_queues {
         create_queue(&sdk, queue, true).await?;
     }
@@ -78,11 +85,11 @@ pub async fn create(aws: &EmbeddedAws, agents: &[AgentName]) -> Result<Config> {
         tasks_table: TASKS_TABLE.to_owned(),
         documents_table: DOCUMENTS_TABLE.to_owned(),
         workflows_table: WORKFLOWS_TABLE.to_owned(),
-        agent_queue_url: format!("{base}steward-agent-{{agent}}").parse()?,
+        agent_queue_url: format!("{base}{AGENT_QUEUE}").parse()?,
         dead_letter_queues: QueueUrls(dead_letters),
         reply_queues: ReplyQueues::parse(&format!("{base}{CLIENT_QUEUES}*")),
         event_bus: EVENT_BUS.to_owned(),
-        shards: std::num::NonZeroU32::MIN.saturating_add(3),
+        shards: SHARDS,
         retention: "30d".parse::<HumanDuration>()?,
         clock_skew: "0s".parse()?,
         pickup_within: "10s".parse()?,

@@ -16,10 +16,8 @@ use axum::{
 
 use crate::page::Failure;
 
-/// Headers by which proxies say who someone is (oauth2-proxy, Pomerium and others).
-const FORWARDED_EMAIL: &str = "x-forwarded-email";
-const FORWARDED_USER: &str = "x-forwarded-user";
-const FORWARDED_GROUPS: &str = "x-forwarded-groups";
+/// Headers by which proxies say who someone is, as oauth2-proxy has them: email, user, groups.
+pub const FORWARDED: [&str; 3] = ["x-forwarded-email", "x-forwarded-user", "x-forwarded-groups"];
 
 /// Nothing from elsewhere, nothing inline, in nobody's frame.
 const POLICY: &str = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; \
@@ -70,10 +68,10 @@ impl Caller {
             return Some(Self { name: arn.to_owned(), may_act: operators.include(arn) });
         }
         let said = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let [email, user, groups] = FORWARDED.map(said);
         // A proxy that names nobody vouches for nobody.
-        let name =
-            said(FORWARDED_EMAIL).or(said(FORWARDED_USER)).filter(|name| !name.is_empty())?;
-        let groups = said(FORWARDED_GROUPS).unwrap_or_default().split(',').map(str::trim);
+        let name = email.or(user).filter(|name| !name.is_empty())?;
+        let groups = groups.unwrap_or_default().split(',').map(str::trim);
         let mut identities = groups.map(|group| format!("group:{group}"));
         let may_act = operators.include(&format!("user:{name}"))
             || identities.any(|identity| operators.include(&identity));

@@ -20,13 +20,29 @@ pub struct ConsoleConfig {
     /// Where a trace is.
     #[envconfig(from = "STEWARD_CONSOLE_TRACE_URL")]
     pub trace_url: Option<String>,
+    /// Where the deployment's dashboard is.
+    #[envconfig(from = "STEWARD_CONSOLE_DASHBOARD_URL")]
+    pub dashboard_url: Option<String>,
 }
 
-/// Addresses elsewhere, with `{task_id}` and `{trace_id}` in them.
+impl ConsoleConfig {
+    /// The addresses elsewhere.
+    #[must_use]
+    pub fn links(&self) -> Links {
+        let Self { logs_url, trace_url, dashboard_url, .. } = self;
+        let (logs, trace) = (logs_url.clone(), trace_url.clone());
+        Links { logs, trace, dashboard: dashboard_url.clone() }
+    }
+}
+
+/// Addresses elsewhere. `{task_id}` stands for a task's id, `{trace_id}` for a trace's as W3C writes it,
+/// `{xray_trace_id}` as X-Ray does.
 #[derive(Debug, Default)]
 pub struct Links {
     /// A task's logs.
     pub logs: Option<String>,
     /// A trace.
     pub trace: Option<String>,
+    /// The deployment's dashboard.
+    pub dashboard: Option<String>,
 }

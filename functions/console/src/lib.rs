@@ -75,8 +75,13 @@ pub fn routes(console: Console) -> Router {
     pages.merge(assets::routes())
 }
 
-/// The routes on this machine, where whoever reaches them is `caller`. What reaches them by a name of its
-/// own choice is another site's page, and is refused.
+/// The routes on this machine, where whoever reaches them is `caller`.
 pub fn routes_for(caller: Caller, console: Console) -> Router {
-    routes(console).layer(Extension(caller)).layer(from_fn(access::by_address))
+    by_address_only(routes(console).layer(Extension(caller)))
+}
+
+/// What reaches these routes by a name, and not by this machine's address, is another site's page, and is
+/// refused.
+pub fn by_address_only(routes: Router) -> Router {
+    routes.layer(from_fn(access::by_address))
 }

@@ -2,12 +2,7 @@
 
 use std::sync::Arc;
 
-use console::{
-    Console,
-    access::Caller,
-    config::{ConsoleConfig, Links},
-    service,
-};
+use console::{Console, access::Caller, config::ConsoleConfig, service};
 use lambda_http::{
     Error, Request, RequestExt, request::RequestContext, run, service_fn, tower::ServiceExt,
 };
@@ -19,7 +14,7 @@ async fn main() -> Result<(), Error> {
     let config: Config = function::configuration()?;
     let own: ConsoleConfig = function::configuration()?;
     let ports = Arc::new(AwsPorts::new(&function::sdk_config(), &config, "console"));
-    let links = Arc::new(Links { logs: own.logs_url.clone(), trace: own.trace_url.clone() });
+    let links = Arc::new(own.links());
     let (own, service) = (&own, &service(Console { ports, links }));
     run(service_fn(|mut request: Request| {
         if let Some(caller) = caller(&request, own) {

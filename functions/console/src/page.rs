@@ -14,6 +14,8 @@ use steward_core::{
     task::ProcessState,
 };
 
+pub(crate) use steward_view::state::{class, glyph};
+
 use crate::access::Caller;
 
 /// How often a page refreshes itself, in seconds.
@@ -177,26 +179,6 @@ impl fmt::Display for Span {
 pub(crate) fn clock(at: &Timestamp, now: &Timestamp) -> String {
     let same_day = at.strftime("%F").to_string() == now.strftime("%F").to_string();
     at.strftime(if same_day { "%T UTC" } else { "%F %T UTC" }).to_string()
-}
-
-/// A state's shape: told apart without colour.
-pub(crate) fn glyph(state: &str) -> &'static str {
-    match state {
-        "Pending" | "waiting" | "undo waiting" | "not started" => "○",
-        "Processing" | "running" => "◐",
-        "handed out" => "◇",
-        "Processed" | "completed" => "✓",
-        "Error" | "failed" | "undo failed" => "✕",
-        "Undoing" | "undoing" => "↶",
-        "Undone" | "undone" => "↺",
-        "skipped" | "undo skipped" => "–",
-        _ => "•",
-    }
-}
-
-/// A state's name among the classes of the stylesheet.
-pub(crate) fn class(state: &str) -> String {
-    format!("state-{}", state.to_lowercase().replace(' ', "-"))
 }
 
 /// The parts of the console: name, address, what people call it.

@@ -101,18 +101,23 @@ pub(super) async fn run(saga: &Saga) -> Result<Figures> {
     let client = Client::new(&host, "saga", saga.in_flight).await?;
     let (measured, is_measured) = oneshot::channel();
     let (go, may_go) = oneshot::channel();
-    let tasks = saga.tasks;
+    let (tasks, aws) = (saga.tasks, host.aws.clone());
     let (client, done) = on_a_thread("client", async move {
         let mut listeners = JoinSet::new();
         client.listen(&mut listeners);
         client.run("warm-up", WARM_UP).await?;
-        let (begun, all) = (Instant::now(), cpu::process());
+        let (begun, all, asked) = (Instant::now(), cpu::process(), aws.requests());
         let latencies = client.run("saga", tasks).await?;
         let (time, all) = (begun.elapsed(), cpu::process() - all);
+        let asked = aws
+            .requests()
+            .into_iter()
+            .map(|(name, now)| (name, now - asked.get(name).unwrap_or(&0)));
+        let asked: BTreeMap<_, _> = asked.collect();
         let _ = measured.send(());
         may_go.await?;
         client.run("accounted", tasks).await?;
-        Ok((time, all, latencies))
+        Ok((time, all, latencies, asked))
     });
     is_measured.await.context("the run failed")?;
     let used = || {
@@ -126,12 +131,17 @@ pub(super) async fn run(saga: &Saga) -> Result<Figures> {
     let before = used();
     cpu::start();
     let _ = go.send(());
-    let (time, all, latencies) = done.await.context("the client's thread")??;
+    let (time, all, latencies, asked) = done.await.context("the client's thread")??;
     let after = used();
     let mut figures = speeds(saga, time, &latencies);
     let steps = saga.tasks as f64 * f64::from(saga.steps);
     let each = |time: Duration| time.as_secs_f64() * 1e6 / steps;
     figures.insert("CPU µs/step".to_owned(), each(all));
+    figures.extend(
+        asked.into_iter().map(|(service, requests)| {
+            (format!("requests/step, {service}"), requests as f64 / steps)
+        }),
+    );
     figures.extend(after.into_iter().map(|(account, after)| {
         let spent = after.saturating_sub(before.get(account).copied().unwrap_or_default());
         (format!("CPU µs/step, {account}"), each(spent))

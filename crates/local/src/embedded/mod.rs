@@ -23,9 +23,15 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use aws_config::{
     BehaviorVersion, Region, SdkConfig, identity::IdentityCache,
@@ -69,6 +75,15 @@ struct Services {
     tables: Tables,
     queues: Queues,
     events: Events,
+    requests: Requests,
+}
+
+/// How many requests each service was asked, since the start.
+#[derive(Debug, Default)]
+struct Requests {
+    dynamodb: AtomicU64,
+    sqs: AtomicU64,
+    eventbridge: AtomicU64,
 }
 
 /// Which door a request came through.
@@ -199,9 +214,19 @@ impl EmbeddedAws {
         self.services.tables.sweep_ttl().map_err(EmbeddedError::SweepTtl)
     }
 
+    /// How many requests each service was asked since the start, by its name; those that Lambda's poller makes
+    /// among them.
+    #[must_use]
+    pub fn requests(&self) -> BTreeMap<&'static str, u64> {
+        let Requests { dynamodb, sqs, eventbridge } = &self.services.requests;
+        let counts = [("DynamoDB", dynamodb), ("SQS", sqs), ("EventBridge", eventbridge)];
+        counts.map(|(name, count)| (name, count.load(Ordering::Relaxed))).into()
+    }
+
     /// Up to ten messages of a queue, waiting twenty seconds for the first: what Lambda's own poller does.
     pub(crate) async fn receive(&self, queue_url: &str) -> Result<Vec<SqsMessage>, String> {
         tokio::task::yield_now().await;
+        count(&self.services.requests.sqs);
         charged(Account::Sqs, self.services.queues.receive(queue_url)).await
     }
 
@@ -211,6 +236,7 @@ impl EmbeddedAws {
         queue_url: &str,
         receipts: Vec<String>,
     ) -> Result<(), String> {
+        count(&self.services.requests.sqs);
         charged(Account::Sqs, self.services.queues.delete(queue_url, receipts)).await
     }
 
@@ -222,18 +248,27 @@ impl EmbeddedAws {
         if body.len() > REQUEST_BYTES_MAX {
             return Answer::too_large();
         }
-        let Services { tables, queues, events } = self.services.as_ref();
+        let Services { tables, queues, events, requests } = self.services.as_ref();
         match target.split_once('.') {
             Some(("DynamoDB_20120810", operation)) => {
+                count(&requests.dynamodb);
                 charged(Account::DynamoDb, tables.answer(operation, &body, door)).await
             }
-            Some(("AmazonSQS", _)) => charged(Account::Sqs, queues.answer(target, body)).await,
+            Some(("AmazonSQS", _)) => {
+                count(&requests.sqs);
+                charged(Account::Sqs, queues.answer(target, body)).await
+            }
             Some(("AWSEvents", operation)) => {
+                count(&requests.eventbridge);
                 charged(Account::EventBridge, events.answer(operation, &body, queues)).await
             }
             Some(_) | None => Answer::unknown_operation(target),
         }
     }
+}
+
+fn count(requests: &AtomicU64) {
+    requests.fetch_add(1, Ordering::Relaxed);
 }
 
 impl fmt::Debug for EmbeddedAws {
@@ -268,7 +303,8 @@ impl EmbeddedAwsBuilder {
             None => Tables::in_memory()?,
         };
         let queues = Queues::new(self.host, self.port);
-        let services = Services { tables, queues, events: Events::new() };
+        let services =
+            Services { tables, queues, events: Events::new(), requests: Requests::default() };
         Ok(EmbeddedAws { services: Arc::new(services) })
     }
 }

@@ -25,8 +25,8 @@ pub(super) struct Drawing {
 /// A step, or the condition in front of one.
 #[derive(Debug)]
 pub(super) struct Node {
-    /// Unique; letters, digits and `_`.
-    pub(super) id: String,
+    /// The step that it is, or whose condition.
+    pub(super) step: StepName,
     pub(super) kind: Kind,
     /// The name first.
     pub(super) lines: Vec<String>,
@@ -34,6 +34,25 @@ pub(super) struct Node {
     pub(super) is_many: bool,
     /// Whether nothing is undone once it is done.
     pub(super) is_point_of_no_return: bool,
+    /// How it stands in one task.
+    pub(super) standing: Option<Standing>,
+}
+
+impl Node {
+    /// Unique in the picture: `step-NAME` or `when-NAME`, with this character in place of the `-`.
+    pub(super) fn id(&self, joint: char) -> String {
+        let of = if self.kind == Kind::Condition { "when" } else { "step" };
+        format!("{of}{joint}{}", self.step)
+    }
+}
+
+/// How a step stands in a task.
+#[derive(Debug)]
+pub(super) struct Standing {
+    /// Its state, as people say it.
+    pub(super) state: String,
+    /// The same, with what more there is to say.
+    pub(super) said: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,15 +88,16 @@ impl Drawing {
                 let (from, to) = (nodes.len(), nodes.len() + 1);
                 edges.push(Edge { from, to, label: "true" });
                 nodes.push(Node {
-                    id: format!("when_{name}"),
+                    step: name.clone(),
                     kind: Kind::Condition,
                     lines: vec![format!("when {}", said(when))],
                     is_many: false,
                     is_point_of_no_return: false,
+                    standing: None,
                 });
             }
             exits.insert(name, nodes.len());
-            nodes.push(node(name.as_str(), step));
+            nodes.push(node(name, step));
         }
         let ancestors = workflow.ancestors();
         for (name, step) in &workflow.steps {
@@ -100,8 +120,8 @@ impl Drawing {
     }
 }
 
-fn node(name: &str, step: &StepDefinition) -> Node {
-    let mut lines = vec![name.to_owned()];
+fn node(name: &StepName, step: &StepDefinition) -> Node {
+    let mut lines = vec![name.to_string()];
     let kind = match step.work() {
         Some(Work::Call { agent, request, callback }) => {
             lines.push(format!("{agent}: {}", call(request)));
@@ -135,11 +155,12 @@ fn node(name: &str, step: &StepDefinition) -> Node {
         lines.push("point of no return".to_owned());
     }
     Node {
-        id: format!("step_{name}"),
+        step: name.clone(),
         kind,
         lines,
         is_many: step.for_each.is_some(),
         is_point_of_no_return: step.point_of_no_return,
+        standing: None,
     }
 }
 

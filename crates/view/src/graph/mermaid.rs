@@ -9,7 +9,7 @@ pub(super) fn draw(drawing: &Drawing) -> String {
         text.push_str(&format!("    {}\n", shape(node)));
     }
     for Edge { from, to, label } in &drawing.edges {
-        let id = |place: &usize| drawing.nodes.get(*place).map(|node| node.id.as_str());
+        let id = |place: &usize| drawing.nodes.get(*place).map(|node| node.id('_'));
         let Some((from, to)) = id(from).zip(id(to)) else { continue };
         let arrow = if label.is_empty() { "-->".to_owned() } else { format!("-->|{label}|") };
         text.push_str(&format!("    {from} {arrow} {to}\n"));
@@ -28,8 +28,8 @@ fn marked(
     style: &str,
     is_marked: impl Fn(&Node) -> bool,
 ) -> String {
-    let marked: Vec<_> =
-        drawing.nodes.iter().filter(|node| is_marked(node)).map(|node| node.id.as_str()).collect();
+    let marked = drawing.nodes.iter().filter(|node| is_marked(node));
+    let marked: Vec<_> = marked.map(|node| node.id('_')).collect();
     if marked.is_empty() {
         return String::new();
     }
@@ -45,7 +45,7 @@ fn shape(node: &Node) -> String {
         Kind::Condition => ("{", "}"),
     };
     let lines: Vec<_> = node.lines.iter().map(|line| escaped(line)).collect();
-    format!("{}{open}\"{}\"{close}", node.id, lines.join("<br/>"))
+    format!("{}{open}\"{}\"{close}", node.id('_'), lines.join("<br/>"))
 }
 
 /// A text within quotes: everything that Mermaid, Markdown or HTML would read is a character code.

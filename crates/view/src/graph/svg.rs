@@ -1,9 +1,10 @@
-//! A picture as SVG.
+//! A picture as SVG: a file with a style of its own, or an element of a page that has one.
 
 use super::{
     drawing::{Drawing, Edge, Kind, Node},
     layout::{Point, layout},
 };
+use crate::state;
 
 /// Pixels of a line of text, and of a character's width on average.
 const LINE: f64 = 18.0;
@@ -16,18 +17,36 @@ const PADDING: f64 = 12.0;
 const SHEET: f64 = 5.0;
 
 const STYLE: &str = "<style>\n\
-    text { font: 13px ui-sans-serif, system-ui, sans-serif; fill: #1c2733; text-anchor: middle; }\n\
+    text { font-family: ui-sans-serif, system-ui, sans-serif; fill: #1c2733; }\n\
     .name { font-weight: 600; }\n\
     .node { fill: #fff; stroke: #48617a; stroke-width: 1.5; }\n\
     .wait { fill: #f3f0fa; } .child { fill: #eef6ee; } .condition { fill: #fff8e1; }\n\
     .callback { fill: #eaf3fb; } .no-return { stroke: #a33; stroke-width: 4; }\n\
-    .edge { fill: none; stroke: #48617a; stroke-width: 1.5; }\n\
+    .edge { fill: none; stroke: #48617a; stroke-width: 1.5; } .arrow { fill: #48617a; }\n\
     </style>\n\
-    <defs><marker id=\"arrow\" markerWidth=\"10\" markerHeight=\"8\" refX=\"9\" refY=\"4\" orient=\"auto\">\
-    <path d=\"M 0 0 L 10 4 L 0 8 z\" fill=\"#48617a\"/></marker></defs>\n";
+    <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n";
 
-/// The text of the picture.
-pub(super) fn draw(drawing: &Drawing) -> String {
+const MARKER: &str = "<defs><marker id=\"arrow\" markerWidth=\"10\" markerHeight=\"8\" refX=\"9\" refY=\"4\" \
+    orient=\"auto\"><path class=\"arrow\" d=\"M 0 0 L 10 4 L 0 8 z\"/></marker></defs>\n";
+
+/// The text of a file.
+pub(super) fn file(drawing: &Drawing) -> String {
+    let title = format!("<title>{}</title>\n{STYLE}", escaped(&drawing.title));
+    svg(drawing, "xmlns=\"http://www.w3.org/2000/svg\"", &title)
+}
+
+/// The text of an element, which is described `in_words` as well.
+pub(super) fn element(drawing: &Drawing, in_words: &str) -> String {
+    let head = format!(
+        "<title id=\"graph-title\">{}</title>\n<desc id=\"graph-words\">{}</desc>\n",
+        escaped(&drawing.title),
+        escaped(in_words)
+    );
+    let named = "class=\"graph\" aria-labelledby=\"graph-title\" aria-describedby=\"graph-words\"";
+    svg(drawing, named, &head)
+}
+
+fn svg(drawing: &Drawing, attributes: &str, head: &str) -> String {
     let sizes: Vec<_> = drawing.nodes.iter().map(size).collect();
     let layout = layout(drawing, &sizes);
     let mut canvas = Canvas::default();
@@ -38,19 +57,30 @@ pub(super) fn draw(drawing: &Drawing) -> String {
         canvas.node(node, (at.0 - size.0 / 2.0, at.1 - size.1 / 2.0), *size);
     }
     let (width, height) = layout.size;
-    let title = escaped(&drawing.title);
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
-         viewBox=\"0 0 {width:.0} {height:.0}\" role=\"img\">\n<title>{title}</title>\n{STYLE}\
-         <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n{}</svg>\n",
+        "<svg {attributes} width=\"{width:.0}\" height=\"{height:.0}\" viewBox=\"0 0 {width:.0} {height:.0}\" \
+         role=\"img\" font-size=\"13\" text-anchor=\"middle\">\n{head}{MARKER}{}</svg>\n",
         canvas.content
     )
 }
 
+/// The lines in a node, each with its class: of a step of a task its name and how it stands.
+fn lines(node: &Node) -> Vec<(&'static str, String)> {
+    let name = node.lines.iter().take(1).map(|line| ("name", line.clone()));
+    match &node.standing {
+        Some(standing) => {
+            let stands = format!("{} {}", state::glyph(&standing.state), standing.said);
+            name.chain([("stands", stands)]).collect()
+        }
+        None => name.chain(node.lines.iter().skip(1).map(|line| ("", line.clone()))).collect(),
+    }
+}
+
 /// Width and height.
 fn size(node: &Node) -> Point {
-    let chars = node.lines.iter().map(|line| line.chars().count()).max().unwrap_or_default();
-    let (w, h) = (chars as f64 * CHAR, node.lines.len() as f64 * LINE);
+    let lines = lines(node);
+    let chars = lines.iter().map(|(_, line)| line.chars().count()).max().unwrap_or_default();
+    let (w, h) = (chars as f64 * CHAR, lines.len() as f64 * LINE);
     // What narrows to its sides needs more of them.
     let sides = match node.kind {
         Kind::Call | Kind::Child => 2.0 * PADDING,
@@ -99,18 +129,26 @@ impl Canvas {
             Kind::Condition => "node condition",
         };
         let last = if node.is_point_of_no_return { " no-return" } else { "" };
-        self.content.push_str(&format!("<g id=\"{}\">\n", escaped(&node.id)));
+        self.content.push_str(&format!("<g id=\"{}\"", node.id('-')));
+        match &node.standing {
+            // What it does is told to whoever points at it.
+            Some(standing) => self.content.push_str(&format!(
+                " class=\"{}\">\n<title>{}</title>\n",
+                state::class(&standing.state),
+                escaped(&node.lines.join(", "))
+            )),
+            None => self.content.push_str(">\n"),
+        }
         let sheets = if node.is_many { 2 } else { 0 };
         for sheet in (0..=sheets).rev() {
             let by = f64::from(sheet) * SHEET;
             let outline = outline(node.kind, (x + by, y + by), (w, h));
             self.content.push_str(&format!("<path class=\"{class}{last}\" d=\"{outline}\"/>\n"));
         }
-        for (n, line) in node.lines.iter().enumerate() {
-            let class = if n == 0 { " class=\"name\"" } else { "" };
+        for (n, (class, line)) in lines(node).iter().enumerate() {
             let (x, y) = (x + w / 2.0, y + PADDING / 2.0 + LINE * (n as f64 + 0.75));
             self.content.push_str(&format!(
-                "<text x=\"{x:.1}\" y=\"{y:.1}\"{class}>{}</text>\n",
+                "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\">{}</text>\n",
                 escaped(line)
             ));
         }

@@ -1,20 +1,25 @@
-//! The same workflow in both pictures, and any workflow in the one that needs a layout.
+//! The same workflow in both pictures, any workflow in the one that needs a layout, and a task.
 
+use roxmltree::Document;
 use serde_json::{Value, json};
-use steward_core::workflow::Workflow;
+use steward_core::{task::Task, view::TaskView, workflow::Workflow};
 
-use super::{drawing::Drawing, mermaid, svg};
+use super::{drawing::Drawing, element, mermaid, svg};
 
-fn drawing(steps: Value) -> Drawing {
+fn workflow(steps: Value) -> Workflow {
     let workflow = json!({ "name": "delivery", "version": 3, "steps": steps });
     let workflow: Workflow = serde_json::from_value(workflow).unwrap();
     assert_eq!(workflow.problems(), []);
-    Drawing::of(&workflow)
+    workflow
+}
+
+fn drawing(steps: Value) -> Drawing {
+    Drawing::of(&workflow(steps))
 }
 
 /// A step of every kind.
-fn every_kind() -> Drawing {
-    drawing(json!({
+fn every_kind() -> Workflow {
+    workflow(json!({
         "end": {
             "agent": "stock", "request": { "method": "PUT", "path": "/reservations/${ task.id }" },
             "undo": { "request": { "path": "/releases" } },
@@ -55,14 +60,14 @@ flowchart TD
     classDef noReturn stroke-width: 4px
     class step_express noReturn
 "##;
-    assert_eq!(mermaid::draw(&every_kind()), expected);
+    assert_eq!(mermaid::draw(&Drawing::of(&every_kind())), expected);
 }
 
 #[test]
 fn svg_is_xml_with_every_step_and_every_edge_in_it() {
-    let drawing = every_kind();
-    let text = svg::draw(&drawing);
-    let document = roxmltree::Document::parse(&text).unwrap();
+    let drawing = Drawing::of(&every_kind());
+    let text = svg::file(&drawing);
+    let document = Document::parse(&text).unwrap();
     let root = document.root_element();
     assert_eq!(root.tag_name().name(), "svg");
     let named =
@@ -93,8 +98,8 @@ fn svg_is_xml_with_every_step_and_every_edge_in_it() {
 #[test]
 fn what_xml_cannot_have_is_replaced() {
     let steps = json!({ "a": { "agent": "x", "request": { "path": "/a\u{1}\u{ffff}]]>" } } });
-    let text = svg::draw(&drawing(steps));
-    let document = roxmltree::Document::parse(&text).unwrap();
+    let text = svg::file(&drawing(steps));
+    let document = Document::parse(&text).unwrap();
     assert!(
         document.descendants().any(|node| node.text() == Some("x: POST /a\u{fffd}\u{fffd}]]>"))
     );
@@ -125,9 +130,94 @@ fn any_graph_can_be_drawn() {
             })
             .collect();
         let drawing = drawing(Value::Object(steps));
-        let text = svg::draw(&drawing);
-        let document = roxmltree::Document::parse(&text).unwrap();
+        let text = svg::file(&drawing);
+        let document = Document::parse(&text).unwrap();
         let ids = document.descendants().filter_map(|node| node.attribute("id"));
         assert_eq!(ids.filter(|id| *id != "arrow").count(), drawing.nodes.len());
+    }
+}
+
+/// A task of it that has these records.
+fn task(records: &Value) -> TaskView {
+    let task = json!({
+        "task_id": "42", "workflow": "delivery", "version": 3, "process_state": "Processing", "revision": 7,
+        "submitted_at": 0, "complete_by": 0, "steps": records,
+    });
+    TaskView::of(&serde_json::from_value::<Task>(task).unwrap())
+}
+
+/// The class and the texts of the group of each id.
+fn boxes(text: &str) -> Vec<(String, String, Vec<String>)> {
+    let document = Document::parse(text).unwrap();
+    let groups = document.descendants().filter(|node| node.tag_name().name() == "g");
+    let said =
+        |node: roxmltree::Node<'_, '_>, name| node.attribute(name).unwrap_or_default().to_owned();
+    let boxes = groups.map(|group| {
+        let texts = group.children().filter(|node| node.tag_name().name() == "text");
+        let texts = texts.filter_map(|node| node.text()).map(str::to_owned).collect();
+        (said(group, "id"), said(group, "class"), texts)
+    });
+    boxes.collect()
+}
+
+#[test]
+fn each_step_of_a_task_says_how_it_stands_by_a_shape_and_a_word() {
+    let records = json!({
+        "end": { "s": "c", "a": 1 },
+        "pack": { "s": "e", "p": { "n": 3, "l": [{ "s": "c", "a": 1 }, { "s": "k", "a": 0 }, { "s": "r", "a": 4, "b": 0 }] } },
+        "pause": { "s": "f", "a": 3, "x": { "s": "w", "a": 2, "u": 0 } },
+        "express": { "s": "k", "a": 0 },
+    });
+    let text = element(&every_kind(), Some(&task(&records)));
+    let found = boxes(&text);
+    let found: Vec<_> = found
+        .iter()
+        .map(|(id, class, texts)| (id.as_str(), class.as_str(), texts.join("|")))
+        .collect();
+    let expected = [
+        ("step-end", "state-completed", "end|✓ completed"),
+        ("step-pack", "state-running", "pack|◐ running, 2 of 3 done"),
+        ("step-pause", "state-undo-waiting", "pause|○ undo waiting, attempt 2"),
+        ("when-express", "", "when input.note == \"<&`#\""),
+        ("step-express", "state-skipped", "express|– skipped"),
+        ("step-tell", "state-not-started", "tell|○ not started"),
+    ];
+    assert_eq!(found, expected.map(|(id, class, text)| (id, class, text.to_owned())));
+}
+
+#[test]
+fn an_element_of_a_page_has_no_style_and_is_said_in_words() {
+    let records = json!({ "end": { "s": "c", "a": 1 }, "pack": { "s": "r", "a": 2, "b": 0 } });
+    let of_task = element(&every_kind(), Some(&task(&records)));
+    let of_workflow = element(&every_kind(), None);
+    for (text, title, begins) in [
+        (
+            &of_task,
+            "42, delivery version 3",
+            "end: completed. pack after end: running, attempt 2. pause after pack: not started. ",
+        ),
+        (&of_workflow, "delivery version 3", "end. pack after end. pause after pack. "),
+    ] {
+        let document = Document::parse(text).unwrap();
+        let root = document.root_element();
+        assert_eq!(root.attribute("role"), Some("img"));
+        for node in root.descendants() {
+            assert!(
+                node.tag_name().name() != "style" && node.attribute("style").is_none(),
+                "{node:?}"
+            );
+            assert!(node.attributes().all(|one| !one.name().starts_with("on")), "{node:?}");
+        }
+        let called = |by: &str| {
+            let id = root.attribute(by);
+            root.children().find(|node| node.attribute("id") == id).and_then(|node| node.text())
+        };
+        assert_eq!(called("aria-labelledby"), Some(title));
+        let words = called("aria-describedby").unwrap();
+        assert!(words.starts_with(begins), "{words}");
+    }
+    // What a step does is in its box, or told to whoever points at it.
+    for text in [of_task, of_workflow] {
+        assert!(text.contains("stock: PUT /reservations/{task.id}"), "{text}");
     }
 }

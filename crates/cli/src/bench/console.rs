@@ -1,0 +1,185 @@
+//! The console with many tasks in the store: how long each page takes, over HTTP, one request after the other.
+
+use std::{path::PathBuf, time::Instant};
+
+use anyhow::{Context, Result, ensure};
+use jiff::{SignedDuration, Timestamp};
+use reqwest::Client;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use steward_core::{
+    messages::Action,
+    ports::{Attempt, Created, Document, DocumentKey, Kept, Ports, Put, StateStore},
+    task::Task,
+};
+use steward_local::{
+    host::{Host, HostOptions},
+    scenario::{Scenario, Shipped},
+};
+use tokio::task::JoinSet;
+
+use super::{
+    Figures,
+    load::{latencies, micros, ms},
+};
+
+/// Tasks written at once while the store is filled.
+const FILLING: usize = 64;
+
+/// One case.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Console {
+    /// Tasks in the store: most are done, some were undone, some are in Error, some are under way.
+    stored: usize,
+    /// How often each page is asked for.
+    requests: usize,
+    /// Where the state is kept.
+    pub(super) data: Option<PathBuf>,
+}
+
+impl Default for Console {
+    fn default() -> Self {
+        Self { stored: 100_000, requests: 200, data: None }
+    }
+}
+
+impl Console {
+    pub(super) fn name(&self) -> String {
+        format!("the console's pages, {} tasks stored", self.stored)
+    }
+}
+
+/// The pages, each with what one would look for on it. The task is in Error.
+fn pages(task: &str) -> [(&'static str, String); 9] {
+    [
+        ("overview", String::new()),
+        ("tasks", "/tasks".to_owned()),
+        ("tasks in Error", "/tasks?state=Error".to_owned()),
+        ("tasks, by workflow and step", "/tasks?workflow=order&state=Error&step=ship".to_owned()),
+        ("tasks, an error that none has", "/tasks?error=no+such+error".to_owned()),
+        ("task", format!("/tasks/{task}")),
+        ("resubmit", format!("/tasks/{task}/resubmit")),
+        ("workflow", "/workflows/order".to_owned()),
+        ("bulk", "/bulk?state=Error&action=resubmit".to_owned()),
+    ]
+}
+
+/// Runs one case.
+pub(super) async fn run(console: &Console) -> Result<Figures> {
+    let order = Shipped::Order.scenario();
+    let host = Host::start(HostOptions {
+        data: console.data.clone(),
+        listen: Some(([127, 0, 0, 1], 0).into()),
+        workflows: vec![order.workflow()?],
+        ..HostOptions::default()
+    })
+    .await?;
+    fill(&host, order, console.stored).await?;
+    let address = host.address.context("the host does not listen")?;
+    let client = Client::new();
+    let mut figures = Figures::new();
+    let in_error = (0..console.stored).find(|n| Kind::of(*n) == Kind::Error).unwrap_or_default();
+    for (name, page) in pages(&order.task_id(in_error)) {
+        let url = format!("http://{address}{}{page}", ::console::ROOT);
+        let mut latencies = latencies()?;
+        for _ in 0..console.requests {
+            let begun = Instant::now();
+            let answer = client.get(&url).send().await?;
+            let status = answer.status();
+            let size = answer.bytes().await?.len();
+            latencies.saturating_record(micros(begun));
+            ensure!(status.is_success() && size > 1_000, "{page}: {status}, {size} bytes");
+        }
+        for (quantile, value) in [("p50", 0.5), ("p99", 0.99)] {
+            figures.insert(format!("{name}, {quantile} ms"), ms(&latencies, value));
+        }
+    }
+    Ok(figures)
+}
+
+/// How a task that is stored stands.
+#[derive(PartialEq, Eq)]
+enum Kind {
+    Processed,
+    Undone,
+    Error,
+    Processing,
+}
+
+impl Kind {
+    fn of(n: usize) -> Self {
+        match n % 100 {
+            7 | 57 => Self::Error,
+            3 | 33 | 63 => Self::Undone,
+            11 => Self::Processing,
+            _ => Self::Processed,
+        }
+    }
+}
+
+/// Stores tasks as the functions would have, each with its documents, over the day that was.
+async fn fill(host: &Host, order: &'static dyn Scenario, count: usize) -> Result<()> {
+    let now = Timestamp::now();
+    let mut filling = JoinSet::new();
+    for n in 0..count {
+        if filling.len() >= FILLING {
+            filling.join_next().await.transpose()?.transpose()?;
+        }
+        let ports = host.ports.clone();
+        filling.spawn(async move {
+            let back = i64::try_from((count - n) * 86_000 / count)?;
+            let submitted_at = now - SignedDuration::from_secs(back);
+            let task = task(order, n, submitted_at)?;
+            let submission =
+                json!({ "task_id": task.task_id, "workflow": "order", "input": order.input(n) });
+            let submitted = document(DocumentKey::Submission, submitted_at, submission);
+            let created = ports.store().create(&task, &submitted).await?;
+            ensure!(created == Created::Created, "{} is there already", task.task_id);
+            for (at, step) in ["reserve", "charge", "ship"].into_iter().enumerate() {
+                let of = Attempt { step: step.parse()?, action: Action::Do, number: 1 };
+                let body = json!({ "id": format!("{step}-{n}"), "status": "ok" });
+                let at = submitted_at + SignedDuration::from_millis(50 * (i64::try_from(at)? + 1));
+                let (kept, output) =
+                    (Kept::with(&task), document(DocumentKey::Output(of), at, body));
+                let put = ports.store().put_document(&task.task_id, kept, &output).await?;
+                ensure!(put == Put::Stored, "{} has been written", output.key);
+            }
+            Ok::<_, anyhow::Error>(())
+        });
+    }
+    while let Some(filled) = filling.join_next().await {
+        filled??;
+    }
+    Ok(())
+}
+
+fn document(key: DocumentKey, at: Timestamp, body: Value) -> Document {
+    Document { key, at, body }
+}
+
+fn task(order: &dyn Scenario, n: usize, submitted_at: Timestamp) -> Result<Task> {
+    let millis = submitted_at.as_millisecond();
+    let done = json!({ "s": "c", "a": 1 });
+    let (state, ship) = match Kind::of(n) {
+        Kind::Processed => ("Processed", done.clone()),
+        Kind::Undone => ("Undone", json!({ "s": "f", "a": 1, "x": { "s": "c", "a": 1 } })),
+        Kind::Error => {
+            ("Error", json!({ "s": "f", "a": 5, "f": 5, "e": "503 Service Unavailable" }))
+        }
+        Kind::Processing => ("Processing", json!({ "s": "r", "a": 1, "b": millis + 172_800_000 })),
+    };
+    let mut task = json!({
+        "task_id": order.task_id(n), "workflow": "order", "version": 2, "process_state": state,
+        "revision": 5, "complete_by": millis + 172_800_000, "submitted_at": millis,
+        "steps": { "reserve": done, "charge": done, "ship": ship },
+    });
+    match Kind::of(n) {
+        Kind::Processing => task["due"] = json!(millis + 172_800_000),
+        Kind::Error => {
+            task["error"] = json!("step ship: 503 Service Unavailable");
+            task["ended_at"] = json!(millis + 400);
+        }
+        Kind::Processed | Kind::Undone => task["ended_at"] = json!(millis + 200),
+    }
+    Ok(serde_json::from_value(task)?)
+}
