@@ -17,8 +17,10 @@
 //! <https://learn.microsoft.com/azure/architecture/patterns/scheduler-agent-supervisor>.
 
 pub mod breaker;
+pub mod bulk;
 mod change;
 pub mod command;
+pub mod dead_letter;
 pub mod drive;
 pub mod effects;
 pub mod events;
@@ -27,11 +29,13 @@ mod forward;
 pub mod hint;
 pub mod history;
 pub mod limits;
+pub mod mask;
 pub mod messages;
 pub mod metrics;
 pub mod names;
 mod operate;
 pub mod ports;
+pub mod preview;
 pub mod recovery;
 mod request;
 pub mod schema;

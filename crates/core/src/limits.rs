@@ -20,6 +20,12 @@ pub const COMMANDS_KEPT_MAX: usize = 20;
 /// Characters of who asked for a command, and of why.
 pub const COMMAND_TEXT_CHARS_MAX: usize = 200;
 
+/// Tasks in one run over many: their ids fit in a record, and all of them in a page.
+pub const BULK_TASKS_MAX: usize = 1_000;
+
+/// How long the record of such a run is kept.
+pub const BULK_KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
+
 /// Steps in a workflow. The task's item stays under DynamoDB's 400 KB by far, and under 1 KB for
 /// twenty steps, which is what a save is charged for.
 pub const STEPS_MAX: usize = 100;
@@ -42,6 +48,12 @@ pub const RETENTION_MAX: Duration = Duration::from_secs(3660 * 24 * 3600);
 
 /// Attempts at one step.
 pub const ATTEMPTS_MAX: u32 = 100;
+
+/// Places that a workflow masks.
+pub const MASKS_MAX: usize = 100;
+
+/// Characters in one of them.
+pub const MASK_CHARS_MAX: usize = 200;
 
 /// Bytes of a document: what was submitted, or what one step returned, as compact JSON.
 pub const DOCUMENT_BYTES_MAX: usize = 128 * 1024;
