@@ -6,6 +6,8 @@ use std::{num::NonZeroU32, str::FromStr, time::Duration};
 use envconfig::Envconfig;
 use steward_core::{names::AgentName, ports::Timing, submission::ReplyQueues};
 
+use crate::channel::name_of;
+
 /// What all functions of a deployment share. `template.yaml` sets all of it in one place.
 #[derive(Debug, Clone, Envconfig)]
 pub struct Config {
@@ -96,6 +98,11 @@ impl AgentQueueUrl {
     #[must_use]
     pub fn of(&self, agent: &AgentName) -> String {
         self.0.replace("{agent}", agent.as_str())
+    }
+
+    /// What the names of the agents' queues begin with.
+    pub(crate) fn name_prefix(&self) -> &str {
+        name_of(&self.0).split('{').next().unwrap_or_default()
     }
 }
 

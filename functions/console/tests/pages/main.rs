@@ -8,5 +8,7 @@
 )]
 
 mod access;
+mod overview;
+mod tasks;
 mod workflows;
 mod world;

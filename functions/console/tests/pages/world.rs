@@ -19,8 +19,7 @@ const PAGE_BYTES_MAX: usize = 10 << 20;
 
 pub(crate) struct World {
     pub(crate) ports: Arc<AwsPorts>,
-    #[expect(dead_code, reason = "it lives as long as the world")]
-    aws: EmbeddedAws,
+    pub(crate) aws: EmbeddedAws,
     routes: Router,
 }
 
