@@ -7,5 +7,6 @@
     reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
 )]
 
+mod access;
 mod workflows;
 mod world;
