@@ -64,6 +64,7 @@ contract! {
     documents:
         a_document_reads_as_it_was_written,
         a_document_is_written_once,
+        a_document_keeps_the_times_of_its_attempt,
         of_sixteen_writes_of_one_document_the_first_stays,
         any_number_of_documents_is_read,
         missing_documents_are_left_out,

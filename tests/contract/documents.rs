@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use steward_core::{
     limits,
-    messages::Action,
+    messages::{Action, AttemptTimes},
     ports::{Attempt, Document, DocumentKey, Kept, Ports, Put, StateStore},
     task::Task,
 };
@@ -45,6 +45,20 @@ pub(super) async fn a_document_reads_as_it_was_written(world: impl World) {
         assert_eq!(back, std::slice::from_ref(&document));
         // Equal, and in the same order.
         assert_eq!(back[0].body.to_string(), document.body.to_string());
+    }
+}
+
+pub(super) async fn a_document_keeps_the_times_of_its_attempt(world: impl World) {
+    let (ports, task) = (world.ports(), new_task("t"));
+    let times = [
+        AttemptTimes::default(),
+        AttemptTimes { queued_at: Some(at(1)), ..AttemptTimes::default() },
+        AttemptTimes { queued_at: Some(at(1)), called_at: Some(at(2)), answered_at: Some(at(3)) },
+    ];
+    for (attempt, times) in (1..).zip(times) {
+        let document = Document { times, ..output("charge", attempt, Value::Null) };
+        put(ports, &task, &document).await;
+        assert_eq!(read(ports, "t", std::slice::from_ref(&document.key)).await, [document]);
     }
 }
 
@@ -117,11 +131,9 @@ pub(super) async fn a_document_belongs_to_its_task(world: impl World) {
     let mut keys = vec![output("charge", 1, Value::Null).key, failure, DocumentKey::Submission];
     keys.sort();
     let of = |task_id: &str| -> Vec<_> {
-        let each = keys.iter().map(|key| Document {
-            key: key.clone(),
-            at: at(1),
-            body: format!("{task_id} {key}").into(),
-        });
+        let each = keys
+            .iter()
+            .map(|key| Document::new(key.clone(), at(1), format!("{task_id} {key}").into()));
         each.collect()
     };
     for task_id in ["t", "t2", "T"] {

@@ -154,20 +154,13 @@ pub(super) fn next(task: &Task) -> Task {
 /// The document that goes with a new task.
 pub(super) fn submission(task: &Task) -> Document {
     let body = json!({ "task_id": task.task_id, "workflow": "order", "input": { "sku": "s-1" } });
-    Document { key: DocumentKey::Submission, at: at(0), body }
+    Document::new(DocumentKey::Submission, at(0), body)
 }
 
 /// What an attempt at a step returned.
 pub(super) fn output(name: &str, attempt: u32, body: Value) -> Document {
-    Document {
-        key: DocumentKey::Output(Attempt {
-            step: step(name).into(),
-            action: Action::Do,
-            number: attempt,
-        }),
-        at: at(1),
-        body,
-    }
+    let of = Attempt { step: step(name).into(), action: Action::Do, number: attempt };
+    Document::new(DocumentKey::Output(of), at(1), body)
 }
 
 /// The ids of this many tasks, all in one shard.

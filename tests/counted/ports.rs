@@ -65,11 +65,8 @@ impl StateStore for Canned {
         keys: &[DocumentKey],
     ) -> Result<Vec<Document>, PortError> {
         yield_now().await;
-        let document = |key: &DocumentKey| Document {
-            key: key.clone(),
-            at: self.now(),
-            body: self.document.clone(),
-        };
+        let document =
+            |key: &DocumentKey| Document::new(key.clone(), self.now(), self.document.clone());
         Ok(keys.iter().map(document).collect())
     }
 

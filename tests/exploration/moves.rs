@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use steward_core::{
     command::Command,
-    messages::{Action, Answer, Outcome, StepReply},
+    messages::{Action, Answer, AttemptTimes, Outcome, StepReply},
     names::{Part, TaskId},
     ports::Attempt,
     task::{StepState, Task, later},
@@ -101,7 +101,14 @@ fn replies(setting: &Setting, world: &World, task: &Task) -> Vec<Move> {
     for (attempt, _) in sent.filter(|(attempt, _)| !setting.runs_task(&attempt.step)) {
         let mut say = |outcome, redelivered| {
             let Attempt { step, action, number } = attempt.clone();
-            let reply = StepReply { task_id: task_id(), step, action, attempt: number, outcome };
+            let reply = StepReply {
+                task_id: task_id(),
+                step,
+                action,
+                attempt: number,
+                outcome,
+                times: AttemptTimes::default(),
+            };
             moves.push(Move::Arrives { event: Event::Replied(reply), redelivered });
         };
         let completed = || completed(&attempt.step, attempt.number);

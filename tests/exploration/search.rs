@@ -9,7 +9,7 @@ use std::{
 use steward_core::{
     command::{Command, Order},
     effects::Effect,
-    messages::{Action, StepReply},
+    messages::{Action, AttemptTimes, StepReply},
     task::later,
     transition::Event,
 };
@@ -219,6 +219,7 @@ fn answers(setting: &Setting, world: &World, effect: &Effect) -> Vec<Move> {
                 action: request.action,
                 attempt: number,
                 outcome: completed(&step, number),
+                times: AttemptTimes::default(),
             });
             let handed_out = setting.callback(&step).is_some() && request.action == Action::Do;
             let answer = Event::Answered { attempt: number, answer: answer(&step), step };

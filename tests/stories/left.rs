@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 use steward_core::{
     command::Order,
-    messages::{Action, Answer, ChildOutcome, Outcome, Parent, StepReply},
+    messages::{Action, Answer, AttemptTimes, ChildOutcome, Outcome, Parent, StepReply},
     transition::Event,
 };
 
@@ -182,6 +182,7 @@ fn replied(verb: &str, what: &str) -> Result<StepReply, String> {
         action,
         attempt: attempt.parse().map_err(|_| "an attempt is written #1")?,
         outcome,
+        times: AttemptTimes::default(),
     })
 }
 

@@ -28,7 +28,7 @@ pub(crate) async fn look<P: Ports>(ports: &P, request: &StepRequest) -> Result<(
 /// claim, lost its own answer, tried again, and found it there.
 pub(crate) async fn put<P: Ports>(ports: &P, request: &StepRequest, by: &str) -> Result<(), Ended> {
     let body: Value = json!({ "by": by });
-    let claim = Document { key: key(request), at: ports.clock().now(), body };
+    let claim = Document::new(key(request), ports.clock().now(), body);
     // It fences until complete-by; that its workflow may keep its documents for longer is no matter.
     let kept = Kept { from: request.complete_by, retention_s: None };
     match ports.store().put_document(&request.task_id, kept, &claim).await {

@@ -24,7 +24,7 @@ use serde_json::Value;
 use steward_core::{
     breaker::{Heard, Permit},
     limits,
-    messages::{Outcome, StepReply, StepRequest},
+    messages::{AttemptTimes, Outcome, StepReply, StepRequest},
     metrics,
     ports::{Clock, Ports},
     recovery::seed,
@@ -79,6 +79,8 @@ pub struct Delivered<'a> {
     pub traceparent: Option<&'a str>,
     /// Whether the queue delivered it before. An instance that died may have made the call.
     pub redelivered: bool,
+    /// When it was sent, as the queue says.
+    pub sent_at: Option<Timestamp>,
 }
 
 /// What became of one attempt.
@@ -129,6 +131,7 @@ pub async fn attempt<P: Ports, R: RemoteService>(
         is_last: time <= own_time,
         claimed: false,
         may_have_run: false,
+        called_at: None,
     };
     let outcome = match attempt.run().await {
         Err(Ended::With(outcome)) => outcome,
@@ -138,12 +141,15 @@ pub async fn attempt<P: Ports, R: RemoteService>(
         }
         Err(Ended::GivenBack) => return Attempted::GivenBack,
     };
+    let (queued_at, called_at) = (delivered.sent_at, attempt.called_at);
+    let answered_at = Some(in_millis(ports.clock().now()));
     Attempted::Reply(StepReply {
         task_id: request.task_id.clone(),
         step: request.step.clone(),
         action: request.action,
         attempt: request.attempt,
         outcome,
+        times: AttemptTimes { queued_at, called_at, answered_at },
     })
 }
 
@@ -168,6 +174,8 @@ struct Attempt<'a, P, R> {
     claimed: bool,
     /// Whether a call, of an earlier delivery too, may have taken effect.
     may_have_run: bool,
+    /// When this delivery first called.
+    called_at: Option<Timestamp>,
 }
 
 impl<P: Ports, R: RemoteService> Attempt<'_, P, R> {
@@ -236,7 +244,7 @@ impl<P: Ports, R: RemoteService> Attempt<'_, P, R> {
     }
 
     /// Makes one call, and tells the breaker what came of it.
-    async fn call(&self, permit: Permit) -> Result<Result<Value, Fault>, Ended> {
+    async fn call(&mut self, permit: Permit) -> Result<Result<Value, Fault>, Ended> {
         let Delivered { request, traceparent, .. } = self.delivered;
         let begun = Instant::now();
         let bound = match &permit {
@@ -254,6 +262,7 @@ impl<P: Ports, R: RemoteService> Attempt<'_, P, R> {
                 false => self.defer("the time to find out is up", Duration::ZERO),
             });
         }
+        self.called_at.get_or_insert_with(|| in_millis(self.ports.clock().now()));
         let answer = match timeout_at(bound, self.service.call(request, traceparent)).await {
             Ok(answer) => answer,
             Err(_) if bound < self.end => {
@@ -348,6 +357,11 @@ fn note(request: &StepRequest, why: &'static str) {
     let StepRequest { task_id, step, attempt, .. } = request;
     metrics::agent_silent();
     tracing::info!(%task_id, %step, attempt, why, "agent stays silent");
+}
+
+/// As exactly as times are told and stored.
+fn in_millis(time: Timestamp) -> Timestamp {
+    Timestamp::from_millisecond(time.as_millisecond()).unwrap_or(time)
 }
 
 /// The time from `now` until `end`, unless it has passed.

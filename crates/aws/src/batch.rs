@@ -24,6 +24,8 @@ pub struct Received {
     pub redelivered: bool,
     /// The W3C trace it belongs to.
     pub traceparent: Option<String>,
+    /// When it was sent.
+    pub sent_at: Option<Timestamp>,
 }
 
 /// A message that cannot be right: it will go to its queue's dead letters.
@@ -44,11 +46,13 @@ impl Received {
         let receives = message.attributes.get("ApproximateReceiveCount");
         let receives: u32 = receives.and_then(|count| count.parse().ok()).unwrap_or(1);
         let traceparent = message.message_attributes.get("traceparent");
+        let sent = message.attributes.get("SentTimestamp").and_then(|millis| millis.parse().ok());
         Self {
             message_id: message.message_id.unwrap_or_default(),
             body: message.body.unwrap_or_default(),
             redelivered: receives > 1,
             traceparent: traceparent.and_then(|attribute| attribute.string_value.clone()),
+            sent_at: sent.and_then(|millis| Timestamp::from_millisecond(millis).ok()),
         }
     }
 
@@ -121,7 +125,7 @@ mod tests {
     #[test]
     fn the_envelope_tells_redelivery_and_trace() {
         let event: SqsEvent = serde_json::from_value(serde_json::json!({ "Records": [{
-            "messageId": "m-1", "body": "{}", "attributes": { "ApproximateReceiveCount": "2" },
+            "messageId": "m-1", "body": "{}", "attributes": { "ApproximateReceiveCount": "2", "SentTimestamp": "1500" },
             "messageAttributes": { "traceparent": {
                 "stringValue": "00-1-2-01", "dataType": "String",
                 "stringListValues": [], "binaryListValues": [],
@@ -130,6 +134,7 @@ mod tests {
         .unwrap();
         let messages: Vec<_> = received(event).collect();
         assert!(messages[0].redelivered);
+        assert_eq!(messages[0].sent_at.map(|at| at.as_millisecond()), Some(1_500));
         assert_eq!(messages[0].traceparent.as_deref(), Some("00-1-2-01"));
     }
 

@@ -6,6 +6,7 @@ use std::{collections::HashMap, num::NonZeroU32, time::Duration};
 use aws_sdk_dynamodb::types::AttributeValue;
 use jiff::Timestamp;
 use steward_core::{
+    messages::AttemptTimes,
     names::TaskId,
     ports::{Document, DocumentKey, Kept, PortError, shard_of},
     task::{Task, later},
@@ -21,6 +22,11 @@ pub const WRITE_UNIT_BYTES: usize = 1_024;
 
 /// Bytes in one read unit, read consistently.
 pub const READ_UNIT_BYTES: usize = 4_096;
+
+/// When an attempt got how far, in its document's item: DynamoDB charges for names too.
+pub(crate) const QUEUED_AT: &str = "q";
+pub(crate) const CALLED_AT: &str = "c";
+pub(crate) const ANSWERED_AT: &str = "r";
 
 /// What a deployment's items have in common.
 #[derive(Debug, Clone, Copy)]
@@ -56,6 +62,9 @@ impl Items {
         item.insert("at".to_owned(), time(document.at));
         item.insert("body".to_owned(), text(&document.body.to_string()));
         item.insert("expires_at".to_owned(), self.expires_at(kept));
+        let AttemptTimes { queued_at, called_at, answered_at } = document.times;
+        let times = [(QUEUED_AT, queued_at), (CALLED_AT, called_at), (ANSWERED_AT, answered_at)];
+        item.extend(times.into_iter().filter_map(|(name, at)| Some((name.to_owned(), time(at?)))));
         item
     }
 

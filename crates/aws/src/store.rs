@@ -20,6 +20,7 @@ use aws_sdk_dynamodb::{
 use futures_util::future::try_join_all;
 use jiff::Timestamp;
 use steward_core::{
+    messages::AttemptTimes,
     names::TaskId,
     ports::{
         Created, Document, DocumentKey, DueCursor, DuePage, Kept, PortError, Put, Saved, Shared,
@@ -30,7 +31,7 @@ use steward_core::{
 
 use crate::{
     errors::{corrupt, failed},
-    items::{Item, Items, Unreadable, number, read_task, text},
+    items::{ANSWERED_AT, CALLED_AT, Item, Items, QUEUED_AT, Unreadable, number, read_task, text},
 };
 
 mod reads;
@@ -346,10 +347,16 @@ fn exists_already(error: &TransactWriteItemsError) -> bool {
 }
 
 fn read_document(item: &Item) -> Result<Document, Unreadable> {
+    let said = |name| item.contains_key(name).then(|| as_time(item, name)).transpose();
     Ok(Document {
         key: as_text(item, "document")?.parse()?,
         at: as_time(item, "at")?,
         body: serde_json::from_str(as_text(item, "body")?)?,
+        times: AttemptTimes {
+            queued_at: said(QUEUED_AT)?,
+            called_at: said(CALLED_AT)?,
+            answered_at: said(ANSWERED_AT)?,
+        },
     })
 }
 

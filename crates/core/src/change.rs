@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::{
     effects::Effect,
     forward, limits,
-    messages::{Action, Answer, ChildOutcome, Outcome, StepReply, Wake, WakeCause},
+    messages::{Action, Answer, AttemptTimes, ChildOutcome, Outcome, StepReply, Wake, WakeCause},
     names::{Part, StepName},
     ports::{Attempt, Document, DocumentKey},
     recovery::{Then, Verdict, seed},
@@ -87,6 +87,7 @@ impl<'a> Change<'a> {
     pub(crate) fn record(&mut self, reply: &StepReply) {
         let attempt =
             Attempt { step: reply.step.clone(), action: reply.action, number: reply.attempt };
+        let queued_at = reply.times.queued_at.or_else(|| self.sent_at(&attempt));
         match &reply.outcome {
             Outcome::Completed { output } => match self.callback(&attempt) {
                 Some(callback) => self.hand_out(attempt, callback),
@@ -98,7 +99,19 @@ impl<'a> Change<'a> {
                 self.defer(attempt, reason, pause, *may_have_run);
             }
         }
+        self.note(AttemptTimes { queued_at, ..reply.times });
         self.advance();
+    }
+
+    /// Puts down with what is recorded of an attempt when it got how far.
+    fn note(&mut self, times: AttemptTimes) {
+        for document in &mut self.documents {
+            document.times = times;
+        }
+    }
+
+    fn sent_at(&self, Attempt { step, action, .. }: &Attempt) -> Option<Timestamp> {
+        self.task.sent_at(step, *action, self.workflow)
     }
 
     /// Records the answer of someone who was handed a token.
@@ -179,7 +192,7 @@ impl<'a> Change<'a> {
             progress.error = None;
         }
         let key = DocumentKey::Output(attempt);
-        self.documents.push(Document { key, at: self.context.now, body: output.clone() });
+        self.documents.push(Document::new(key, self.context.now, output.clone()));
     }
 
     /// A permanent failure: the same again would fail again.
@@ -220,7 +233,7 @@ impl<'a> Change<'a> {
 
     /// An attempt is past its complete-by: whether it took effect is not known.
     pub(crate) fn give_up(&mut self, attempt: Attempt) {
-        let verdict = self.verdict(&attempt);
+        let (verdict, queued_at) = (self.verdict(&attempt), self.sent_at(&attempt));
         let (now, number) = (self.context.now, attempt.number);
         let wait = match verdict {
             Verdict::Again { pause, .. } => Some(pause),
@@ -232,6 +245,9 @@ impl<'a> Change<'a> {
             None => StepState::Failed { attempt: number },
         };
         self.count_failure(&attempt, next, NO_REPLY, &verdict, true);
+        if let Some(failure) = self.documents.last_mut() {
+            failure.times.queued_at = queued_at;
+        }
         match verdict {
             Verdict::Again { pause: wait, .. } | Verdict::ExtendedWait { wait, .. } => {
                 self.wake_after(wait);
@@ -292,7 +308,7 @@ impl<'a> Change<'a> {
     fn keep_reason(&mut self, key: DocumentKey, reason: &str, verdict: &str) {
         let reason = limits::shorten(reason, limits::REASON_CHARS_MAX);
         let body = json!({ "reason": reason, "verdict": verdict });
-        self.documents.push(Document { key, at: self.context.now, body });
+        self.documents.push(Document::new(key, self.context.now, body));
     }
 
     /// Nothing is left to try: the task ends, or is undone.
@@ -626,4 +642,71 @@ pub(crate) fn waits(task: &Task, now: Timestamp) -> impl Iterator<Item = Duratio
         let until = progress.state.waits_until()?;
         Some(Duration::try_from(until.duration_since(now)).unwrap_or_default())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        ports::Timing,
+        submission::{accept, parse},
+        transition::{Event, transition},
+    };
+
+    /// What is made of a task of one step that has 30 seconds, by what happens after so many seconds.
+    fn documents(happens: &[(i64, Event)]) -> Vec<Document> {
+        let workflow: Workflow = serde_json::from_value(json!({
+            "name": "w", "version": 1, "complete_within": "10m",
+            "steps": { "a": { "agent": "a", "complete_within": "30s", "request": { "path": "/a" } } },
+        }))
+        .unwrap();
+        let submission = parse(r#"{ "task_id": "t", "workflow": "w" }"#).unwrap();
+        let timing = Timing { pickup_within: Duration::ZERO, clock_skew: Duration::ZERO };
+        let (mut task, submitted) =
+            accept(&submission, &workflow, None, Timestamp::UNIX_EPOCH, timing);
+        let (at_hand, mut made) = (Documents::from([(submitted.key, submitted.body)]), Vec::new());
+        for (seconds, event) in happens {
+            let now = Timestamp::from_second(*seconds).unwrap();
+            let context = Context { now, actor: "test", redelivered: false, timing };
+            match transition(&workflow, &task, &at_hand, event, context).unwrap() {
+                Transition::Apply { task: next, documents, .. } => {
+                    task = *next;
+                    made.extend(documents);
+                }
+                other @ (Transition::Ignore { .. } | Transition::Illegal(_)) => panic!("{other:?}"),
+            }
+        }
+        made
+    }
+
+    fn completed(times: AttemptTimes) -> Event {
+        Event::Replied(StepReply {
+            task_id: "t".parse().unwrap(),
+            step: "a".parse().unwrap(),
+            action: Action::Do,
+            attempt: 1,
+            outcome: Outcome::Completed { output: Value::Null },
+            times,
+        })
+    }
+
+    fn at(second: i64) -> Option<Timestamp> {
+        Timestamp::from_second(second).ok()
+    }
+
+    #[test]
+    fn the_times_that_an_agent_says_are_kept_with_its_answer() {
+        let times = AttemptTimes { queued_at: at(6), called_at: at(7), answered_at: at(8) };
+        let made = documents(&[(5, Event::Wake), (9, completed(times))]);
+        assert_eq!(made.iter().map(|made| made.times).collect::<Vec<_>>(), [times]);
+    }
+
+    #[test]
+    fn when_an_attempt_was_sent_is_known_also_of_an_agent_that_does_not_say_or_is_silent() {
+        let sent = AttemptTimes { queued_at: at(5), ..AttemptTimes::default() };
+        for end in [(9, completed(AttemptTimes::default())), (36, Event::Swept)] {
+            let made = documents(&[(5, Event::Wake), end]);
+            assert_eq!(made.iter().map(|made| made.times).collect::<Vec<_>>(), [sent]);
+        }
+    }
 }

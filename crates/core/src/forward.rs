@@ -195,7 +195,7 @@ fn finish(change: &mut Change<'_>) {
     match rendered {
         Ok(body) => {
             let key = result_key(&change.task);
-            change.documents.push(Document { key, at: change.context.now, body });
+            change.documents.push(Document::new(key, change.context.now, body));
             change.task.process_state = ProcessState::Processed;
         }
         Err(reason) => change.fail_task(&format!("output: {reason}")),

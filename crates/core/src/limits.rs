@@ -49,6 +49,12 @@ pub const RETENTION_MAX: Duration = Duration::from_secs(3660 * 24 * 3600);
 /// Attempts at one step.
 pub const ATTEMPTS_MAX: u32 = 100;
 
+/// Places that a workflow masks.
+pub const MASKS_MAX: usize = 100;
+
+/// Characters in one of them.
+pub const MASK_CHARS_MAX: usize = 200;
+
 /// Bytes of a document: what was submitted, or what one step returned, as compact JSON.
 pub const DOCUMENT_BYTES_MAX: usize = 128 * 1024;
 

@@ -268,6 +268,34 @@ pub struct StepReply {
     pub attempt: u32,
     /// How it went.
     pub outcome: Outcome,
+    /// When, as far as the agent says; nothing is decided by it.
+    #[serde(default, skip_serializing_if = "AttemptTimes::are_unknown")]
+    pub times: AttemptTimes,
+}
+
+/// When an attempt got how far, for people. Each time is by the clock of who was there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AttemptTimes {
+    /// When its request was sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub queued_at: Option<Timestamp>,
+    /// When its agent first called the remote service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub called_at: Option<Timestamp>,
+    /// When the agent had its answer: the service's, or its own if it called no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub answered_at: Option<Timestamp>,
+}
+
+impl AttemptTimes {
+    /// Whether none is known.
+    #[must_use]
+    pub fn are_unknown(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// How an attempt went.
@@ -402,7 +430,21 @@ mod tests {
         }))
         .unwrap();
         let SchedulerMessage::Reply(reply) = message else { panic!("not a reply: {message:?}") };
-        assert_eq!(reply.attempt, 2);
+        assert_eq!((reply.attempt, reply.times), (2, AttemptTimes::default()));
+        assert!(!serde_json::to_string(&reply).unwrap().contains("times"));
+    }
+
+    #[test]
+    fn a_reply_may_say_when_its_attempt_got_how_far() {
+        let text = r#"{"task_id":"o-1","step":"charge","attempt":1,
+            "outcome":{"status":"failed","reason":"no"},
+            "times":{"queued_at":"2026-11-21T12:00:00Z","called_at":"2026-11-21T12:00:00.25Z"}}"#;
+        let reply: StepReply = serde_json::from_str(text).unwrap();
+        let millis = |time: Option<Timestamp>| time.map(|time| time.as_millisecond() % 1_000);
+        let AttemptTimes { queued_at, called_at, answered_at } = reply.times;
+        assert_eq!([queued_at, called_at, answered_at].map(millis), [Some(0), Some(250), None]);
+        let again = serde_json::to_string(&reply).unwrap();
+        assert_eq!(serde_json::from_str::<StepReply>(&again).unwrap(), reply);
     }
 
     #[test]

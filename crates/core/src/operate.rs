@@ -201,7 +201,7 @@ impl Operator<'_, '_> {
         }
         let (id, at) = (command.command_id.clone(), self.change.context.now);
         let (key, body) = (DocumentKey::Input(id.clone()), json!({ "input": input }));
-        self.change.documents.push(Document { key, at, body });
+        self.change.documents.push(Document::new(key, at, body));
         let task = &mut self.change.task;
         let direction = task.direction();
         task.input = Some(id.clone());
@@ -391,7 +391,7 @@ fn not_begun(step: &Part) -> Refused {
 mod tests {
     use super::*;
     use crate::{
-        messages::{Outcome, StepReply},
+        messages::{AttemptTimes, Outcome, StepReply},
         ports::Timing,
         submission::{accept, parse},
         transition::{Context, Documents, Event, Transition, transition},
@@ -430,7 +430,14 @@ mod tests {
         for (attempt, edit) in [(1, "first"), (2, "second")] {
             let outcome = Outcome::Failed { reason: "no".to_owned(), may_have_run: false };
             let (task_id, step) = (task.task_id.clone(), "a".parse().unwrap());
-            let reply = StepReply { task_id, step, action: Action::Do, attempt, outcome };
+            let reply = StepReply {
+                task_id,
+                step,
+                action: Action::Do,
+                attempt,
+                outcome,
+                times: AttemptTimes::default(),
+            };
             play(&workflow, &mut task, &mut documents, &Event::Replied(reply));
             let patch = json!({ edit: "x".repeat(limits::DOCUMENT_BYTES_MAX * 2 / 3) });
             let order = Order::Resubmit { step: None, input: Some(patch), did_not_run: false };
@@ -463,7 +470,14 @@ mod tests {
         play(&workflow, &mut task, &mut documents, &Event::Wake);
         let outcome = Outcome::Failed { reason: "no".to_owned(), may_have_run: false };
         let (task_id, step) = (task.task_id.clone(), "a".parse().unwrap());
-        let reply = StepReply { task_id, step, action: Action::Do, attempt: 1, outcome };
+        let reply = StepReply {
+            task_id,
+            step,
+            action: Action::Do,
+            attempt: 1,
+            outcome,
+            times: AttemptTimes::default(),
+        };
         play(&workflow, &mut task, &mut documents, &Event::Replied(reply));
         let input = Some(json!({ "n": "secret" }));
         let order = Order::Resubmit { step: None, input, did_not_run: false };

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::{
     command::CommandId,
     events::BusEvent,
-    messages::Action,
+    messages::{Action, AttemptTimes},
     names::{AgentName, Part, TaskId, WorkflowName},
     task::Task,
     workflow::Workflow,
@@ -142,6 +142,16 @@ pub struct Document {
     pub at: Timestamp,
     /// Its content.
     pub body: Value,
+    /// Of an attempt's: when it got how far, as far as is known.
+    pub times: AttemptTimes,
+}
+
+impl Document {
+    /// A document made at `at`.
+    #[must_use]
+    pub fn new(key: DocumentKey, at: Timestamp, body: Value) -> Self {
+        Self { key, at, body, times: AttemptTimes::default() }
+    }
 }
 
 /// How long a document is kept.

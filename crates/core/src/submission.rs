@@ -218,7 +218,7 @@ pub fn accept(
     };
     let task = if submission.undo { never_done(task, now) } else { task };
     let body = serde_json::to_value(submission).unwrap_or(Value::Null);
-    (task, Document { key: DocumentKey::Submission, at: now, body })
+    (task, Document::new(DocumentKey::Submission, now, body))
 }
 
 /// A task that is undone before it was ever done: if the submission that asked for it still comes,

@@ -25,6 +25,7 @@ use crate::{
     limits,
     messages::{Action, Parent},
     names::{Part, StepName, TaskId, WorkflowName},
+    workflow::Workflow,
 };
 
 mod millis {
@@ -522,6 +523,18 @@ impl Task {
     #[must_use]
     pub fn progress_mut(&mut self, part: &Part, action: Action) -> Option<&mut Progress> {
         self.record_mut(part)?.progress_mut(action)
+    }
+
+    /// When a running part was sent, if that can be told: its complete-by was as far away as its
+    /// definition says, unless the task's own came first.
+    #[must_use]
+    pub fn sent_at(&self, part: &Part, action: Action, workflow: &Workflow) -> Option<Timestamp> {
+        let StepState::Running { complete_by, .. } = self.progress(part, action)?.state else {
+            return None;
+        };
+        let definition = workflow.steps.get(&part.step)?.action(action)?;
+        let sent = earlier(complete_by, definition.complete_within);
+        (complete_by < self.complete_by).then_some(sent)
     }
 
     /// Which way the task goes.

@@ -25,6 +25,7 @@ use serde_json::Value;
 
 use crate::{
     limits,
+    mask::Mask,
     messages::Action,
     names::{AgentName, StepName, WorkflowName},
     recovery::{Recovery, Then},
@@ -115,6 +116,10 @@ pub struct Workflow {
     /// The JSON Schema of the input, checked when a task is submitted; anything will do if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<InputSchema>,
+    /// What people are not shown of the input, and of what the steps and the task return: JSON pointers,
+    /// as `/card/number`, with `*` for every element, as `/items/*/secret`.
+    #[serde(default, skip_serializing_if = "Mask::is_empty")]
+    pub mask: Mask,
     /// The events that submit tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger: Option<Trigger>,

@@ -278,7 +278,7 @@ mod tests {
             });
             let task = serde_json::from_value(task).unwrap();
             let (key, at) = (DocumentKey::Submission, Timestamp::UNIX_EPOCH);
-            let document = Document { key, at, body: serde_json::Value::Null };
+            let document = Document::new(key, at, serde_json::Value::Null);
             let created = ports.store().create(&task, &document).await.unwrap();
             assert_eq!(created, Created::Created);
         }

@@ -7,6 +7,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use steward_core::{
+    mask::Mask,
     names::AgentName,
     recovery::{Recovery, Then},
     workflow::{Trigger, Workflow},
@@ -41,6 +42,7 @@ pub fn changes(old: &Workflow, new: &Workflow) -> Vec<Change> {
     if let Some((schema_old, schema_new)) = differing(&old.input, &new.input) {
         schema::compare(&mut found, schema_old.as_ref(), schema_new.as_ref());
     }
+    found.mask(&old.mask, &new.mask);
     found.trigger(old.trigger.as_ref(), new.trigger.as_ref());
     found.within("complete_within", old.complete_within, new.complete_within);
     found.overdue(old.overdue, new.overdue);
@@ -118,6 +120,19 @@ impl Changes {
         }
         if old.description != new.description {
             self.safe("description", "changed", "it is for people");
+        }
+    }
+
+    fn mask(&mut self, old: &Mask, new: &Mask) {
+        let (old, new): (BTreeSet<_>, BTreeSet<_>) =
+            (old.places().collect(), new.places().collect());
+        for place in new.difference(&old) {
+            let why = "people are shown less of new tasks; of those that run, as much as before";
+            self.safe("mask", format!("`{place}` added"), why);
+        }
+        for place in old.difference(&new) {
+            let why = "people see of new tasks what was hidden";
+            self.look("mask", format!("`{place}` removed"), why);
         }
     }
 

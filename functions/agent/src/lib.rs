@@ -188,6 +188,7 @@ async fn answer<P: Ports, S: RemoteService>(
         request: &request,
         traceparent: message.traceparent.as_deref(),
         redelivered: message.redelivered,
+        sent_at: message.sent_at,
     };
     let attempted = attempt(ports, &agent.guard, &agent.service, delivered, deadline).await;
     span.end(outcome(&attempted));

@@ -37,7 +37,8 @@ async fn the_call_is_on_record_before_it_is_made() {
     let service = Strict(one.ports.clone(), one.service.clone());
     let guard = Guard::new("a".parse().unwrap(), SETTINGS);
     let request = one.request_once("t", 1);
-    let delivered = Delivered { request: &request, traceparent: None, redelivered: false };
+    let delivered =
+        Delivered { request: &request, traceparent: None, redelivered: false, sent_at: None };
     let deadline = one.ports.clock().now() + 3_600 * SECOND;
     let attempted = attempt(&one.ports, &guard, &service, delivered, deadline).await;
     assert_eq!(outcome(attempted), completed());

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
+use serde_json::Value;
 use steward_agent::Attempted;
-use steward_core::messages::Outcome;
+use steward_core::messages::{AttemptTimes, Outcome};
 
 use crate::world::*;
 
@@ -16,6 +18,26 @@ async fn transient_faults_are_retried_until_the_answer() {
     let one = Instance::new([broken(), broken()], done());
     assert_eq!(outcome(one.attempt(&one.request("t", 1)).await), completed());
     assert_eq!(one.service.take_calls(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_says_when_it_was_asked_and_when_it_first_called_and_had_its_answer() {
+    let one = Instance::new([busy(7 * SECOND)], (2 * SECOND, Ok(Value::Null)));
+    tokio::time::advance(SECOND).await;
+    let Attempted::Reply(reply) = one.attempt(&one.request("t", 1)).await else { panic!() };
+    let at = |seconds: u32| Timestamp::UNIX_EPOCH + seconds * SECOND;
+    let AttemptTimes { queued_at, called_at, answered_at } = reply.times;
+    assert_eq!((queued_at, called_at), (Some(at(0)), Some(at(1))));
+    assert!(answered_at.is_some_and(|answered| answered >= at(10)), "{answered_at:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reply_without_a_call_says_of_none() {
+    let one = Instance::new([], done());
+    one.open().await;
+    let Attempted::Reply(reply) = one.attempt(&one.request("t", 1)).await else { panic!() };
+    let AttemptTimes { called_at, answered_at, .. } = reply.times;
+    assert_eq!((called_at, answered_at.is_some()), (None, true));
 }
 
 #[tokio::test(start_paused = true)]

@@ -94,7 +94,12 @@ impl Instance {
         redelivered: bool,
         own_time: Duration,
     ) -> Attempted {
-        let delivered = Delivered { request, traceparent: None, redelivered };
+        let delivered = Delivered {
+            request,
+            traceparent: None,
+            redelivered,
+            sent_at: Some(Timestamp::UNIX_EPOCH),
+        };
         let deadline = self.ports.clock.now() + own_time;
         attempt(&self.ports, &self.guard, &*self.service, delivered, deadline).await
     }

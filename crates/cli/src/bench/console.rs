@@ -154,7 +154,7 @@ async fn fill(host: &Host, order: &'static dyn Scenario, count: usize) -> Result
 }
 
 fn document(key: DocumentKey, at: Timestamp, body: Value) -> Document {
-    Document { key, at, body }
+    Document::new(key, at, body)
 }
 
 fn task(order: &dyn Scenario, n: usize, submitted_at: Timestamp) -> Result<Task> {

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use steward_core::{
     effects::Effect,
-    messages::{Outcome, StepReply, StepRequest, Submission},
+    messages::{AttemptTimes, Outcome, StepReply, StepRequest, Submission},
     ports::Timing,
     submission::accept,
     task::Task,
@@ -181,5 +181,6 @@ pub(crate) fn reply(request: &StepRequest) -> StepReply {
         action: request.action,
         attempt: request.attempt,
         outcome: Outcome::Completed { output },
+        times: AttemptTimes::default(),
     }
 }

@@ -99,6 +99,13 @@ impl Checker<'_> {
         if let Some(problem) = workflow.input.as_ref().and_then(|input| input.problem()) {
             self.say("input", format!("not a JSON Schema: {problem}"));
         }
+        let places = workflow.mask.places().count();
+        if places > limits::MASKS_MAX {
+            self.say("mask", format!("{places} places; the limit is {}", limits::MASKS_MAX));
+        }
+        for (n, message) in workflow.mask.problems() {
+            self.say(format!("mask.{n}"), message);
+        }
         if let Some(trigger) = &workflow.trigger {
             self.check_trigger(trigger);
         }

@@ -9,6 +9,7 @@ use std::{
 
 use jiff::Timestamp;
 use steward_core::{
+    messages::AttemptTimes,
     names::TaskId,
     ports::{
         Created, Document, DocumentKey, DueCursor, DuePage, Kept, PortError, Put, Saved, Shared,
@@ -186,7 +187,19 @@ fn stored_document(
     document: &Document,
     operation: impl Fn() -> String,
 ) -> Result<Document, PortError> {
-    let at = Timestamp::from_millisecond(document.at.as_millisecond());
-    let at = at.map_err(|error| corrupt(&operation, error))?;
-    Ok(Document { key: document.key.clone(), at, body: stored(&document.body, operation)? })
+    let stored_at = |at: Timestamp| {
+        Timestamp::from_millisecond(at.as_millisecond()).map_err(|error| corrupt(&operation, error))
+    };
+    let said = |at: Option<Timestamp>| at.map(stored_at).transpose();
+    let AttemptTimes { queued_at, called_at, answered_at } = document.times;
+    Ok(Document {
+        key: document.key.clone(),
+        at: stored_at(document.at)?,
+        body: stored(&document.body, &operation)?,
+        times: AttemptTimes {
+            queued_at: said(queued_at)?,
+            called_at: said(called_at)?,
+            answered_at: said(answered_at)?,
+        },
+    })
 }

@@ -269,6 +269,26 @@ fn less_time_and_shorter_retention_need_a_look() {
 }
 
 #[test]
+fn what_people_see_more_of_needs_a_look() {
+    let new: Workflow = serde_json::from_value(base()).unwrap();
+    let mut old = base();
+    old["mask"] = json!(["/card", "/items/*/secret"]);
+    let mut new_mask = base();
+    new_mask["mask"] = json!(["/card", "/pin"]);
+    let of = |value: &Value| serde_json::from_value::<Workflow>(value.clone()).unwrap();
+    let masks = |old: &Workflow, new: &Workflow| -> Vec<_> {
+        let found = changes(old, new).into_iter().filter(|change| change.at == "mask");
+        found.map(|change| (change.what, change.safe)).collect()
+    };
+    let removed = ("`/items/*/secret` removed".to_owned(), false);
+    assert_eq!(
+        masks(&of(&old), &of(&new_mask)),
+        [("`/pin` added".to_owned(), true), removed.clone()]
+    );
+    assert_eq!(masks(&of(&old), &new), [("`/card` removed".to_owned(), false), removed]);
+}
+
+#[test]
 fn an_output_that_changes_needs_a_look() {
     let why = "clients and the workflows that run this one read it";
     assert_eq!(said(json!({ "output": null })), [format!("look output: removed ({why})")]);

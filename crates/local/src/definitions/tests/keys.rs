@@ -48,6 +48,7 @@ steps:
     after: [rest]
     workflow: { name: delivery, version: 2, input: { parcels: '${ steps.pack.output }' } }
 output: { sent: '${ steps.send.output }' }
+mask: [/card/number, '/items/*/secret']
 ";
 
 /// What is said of [`EVERYTHING`] once `from` has become `to` in it.
@@ -259,6 +260,29 @@ fn its_times() {
         ),
         ("retention: 30d", "retention: null", ""),
     ]);
+}
+
+#[test]
+fn what_is_masked() {
+    let places = "[/card/number, '/items/*/secret']";
+    let pointer = "must be a JSON pointer, as `/card/number` or `/items/*/secret`";
+    check(&[
+        (places, "[/a~1b, /items/0]", ""),
+        (places, "[]", ""),
+        (places, "[/card, card.number]", &format!("45:15: mask.1: {pointer}")),
+        (places, "['/']", &format!("45:8: mask.0: {pointer}")),
+        (
+            places,
+            "[/a~b]",
+            "45:8: mask.0: `~` is written `~0` in a JSON pointer, and `/` in a key `~1`",
+        ),
+        (places, "/card", "45:7: mask: must be a list, not a text; write it as `[a, b]`"),
+        (places, "[7]", "45:8: mask.0: must be a text, not a number"),
+    ]);
+    let many = format!("[{}]", vec!["/a"; 101].join(", "));
+    assert_eq!(of(places, &many), "45:7: mask: 101 places; the limit is 100");
+    let long = format!("[/{}]", "a".repeat(200));
+    assert_eq!(of(places, &long), "45:8: mask.0: must have at most 200 characters");
 }
 
 #[test]
