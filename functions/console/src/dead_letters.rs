@@ -14,6 +14,7 @@ use axum::{
     http::Uri,
     response::{IntoResponse, Redirect, Response},
 };
+use futures_util::future::try_join_all;
 use jiff::Timestamp;
 use serde::Deserialize;
 use steward_aws::dead_letters::{DeadLetter, DeadLetterQueue, DeadLettersError, Holds, Redrive};
@@ -171,7 +172,7 @@ async fn tasks(
     ids: BTreeSet<TaskId>,
 ) -> Result<BTreeMap<TaskId, Task>, PortError> {
     let store = console.ports.store();
-    let tasks = futures_util::future::try_join_all(ids.iter().map(|id| store.load(id))).await?;
+    let tasks = try_join_all(ids.iter().map(|id| store.load(id))).await?;
     Ok(tasks.into_iter().flatten().map(|task| (task.task_id.clone(), task)).collect())
 }
 
@@ -218,8 +219,7 @@ async fn submitted(console: &Console, about: &About) -> Result<Option<String>, P
     let definitions = console.ports.definitions();
     let workflow = definitions.workflow(&submission.workflow, submission.version).await?;
     let Some(workflow) = workflow else { return Ok(None) };
-    let _ = workflow;
-    Ok(serde_json::to_string_pretty(&submission.input).ok())
+    Ok(serde_json::to_string_pretty(&workflow.mask.over(&submission.input)).ok())
 }
 
 #[derive(Debug, Deserialize)]

@@ -7,5 +7,6 @@
     reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
 )]
 
+mod dead_letters;
 mod workflows;
 mod world;
