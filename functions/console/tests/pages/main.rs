@@ -7,6 +7,7 @@
     reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
 )]
 
+mod access;
 mod dead_letters;
 mod workflows;
 mod world;
