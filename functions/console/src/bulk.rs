@@ -17,13 +17,17 @@ use serde::Deserialize;
 use steward_core::{
     bulk::Bulk,
     command::{CommandId, Order},
+    limits::BULK_TASKS_MAX,
     names::{Part, TaskId},
     ports::{Clock, PortError, Ports, chain},
+    task::Task,
 };
+use uuid::Uuid;
 
 use crate::{
     Console,
     access::Caller,
+    filter::{Filter, Found, Place},
     page::{Failure, Frame, page, reason},
 };
 
@@ -31,8 +35,11 @@ use crate::{
 /// stands still.
 const REFRESHED_FOR: SignedDuration = SignedDuration::from_mins(10);
 
+/// Tasks looked at for those that a filter finds.
+const LOOK_AT: usize = 10_000;
+
 /// What can be asked of many tasks, and what it does to each.
-pub(crate) const ACTIONS: [(&str, &str); 6] = [
+const ACTIONS: [(&str, &str); 6] = [
     ("resubmit", "try again what failed or waits, with its attempts renewed"),
     ("skip", "go on without the step that the filter names, where it failed or waits"),
     ("undo", "undo the whole task"),
@@ -60,8 +67,57 @@ fn order(action: &str, step: Option<Part>) -> Result<Order, Failure> {
     })
 }
 
-pub(crate) async fn confirm(Extension(caller): Extension<Caller>) -> Result<Response, Failure> {
-    Ok(page(&crate::page::Blank { frame: Frame::new("bulk", "bulk", &caller) }))
+/// What is asked for beside the filter.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Beside {
+    action: String,
+    before: String,
+}
+
+#[derive(Template)]
+#[template(path = "bulk_confirm.html")]
+struct Confirm {
+    frame: Frame,
+    filter: Filter,
+    /// The id of the run that this page would make: the same, however often its form is sent.
+    id: String,
+    action: String,
+    tasks: Vec<Task>,
+    looked_at: usize,
+    /// The address of the page for what follows.
+    next: Option<String>,
+}
+
+impl Confirm {
+    /// The filter, as an address has it.
+    fn query(&self) -> String {
+        self.filter.query(&[])
+    }
+
+    /// What can be asked of them, and which is chosen.
+    fn actions(&self) -> impl Iterator<Item = (&'static str, &'static str, bool)> {
+        let possible = |action| action != "skip" || self.filter.step.is_some();
+        let actions = ACTIONS.into_iter().filter(move |(action, _)| possible(*action));
+        actions.map(|(action, effect)| (action, effect, action == self.action))
+    }
+}
+
+pub(crate) async fn confirm(
+    State(console): State<Console>,
+    Extension(caller): Extension<Caller>,
+    Query(Beside { action, before }): Query<Beside>,
+    uri: Uri,
+) -> Result<Response, Failure> {
+    let filter = Filter::of(&uri)?;
+    let from = (!before.is_empty()).then(|| before.parse::<Place>().map_err(Failure::BadRequest));
+    let found = filter.find(console.ports.store(), from.transpose()?, BULK_TASKS_MAX, LOOK_AT);
+    let Found { tasks, looked_at, next } = Box::pin(found).await?;
+    let next =
+        next.map(|next| filter.query(&[("action", action.clone()), ("before", next.to_string())]));
+    let (frame, id) =
+        (Frame::new("Act on many tasks", "tasks", &caller), Uuid::new_v4().to_string());
+    Ok(page(&Confirm { frame, filter, id, action, tasks, looked_at, next }))
 }
 
 pub(crate) async fn act(

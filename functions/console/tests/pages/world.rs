@@ -39,17 +39,24 @@ impl World {
         let aws = EmbeddedAws::in_memory().unwrap();
         let config = resources::create(&aws, &["a".parse().unwrap()]).await.unwrap();
         let ports = Arc::new(AwsPorts::new(&aws.sdk_config(), &config, "console"));
+        Self::over(ports, aws, config, true)
+    }
+
+    /// The console over what is there.
+    pub(crate) fn over(
+        ports: Arc<AwsPorts>,
+        aws: EmbeddedAws,
+        config: Config,
+        may_act: bool,
+    ) -> Self {
         let console = Console { ports: ports.clone(), links: Arc::default() };
-        let caller = Caller { name: "ada".to_owned(), may_act: true };
+        let caller = Caller { name: "ada".to_owned(), may_act };
         Self { ports, aws, config, routes: routes(console).layer(Extension(caller)) }
     }
 
     /// The same world, seen by one who may only read.
     pub(crate) fn reader(&self) -> Self {
-        let (ports, aws, config) = (self.ports.clone(), self.aws.clone(), self.config.clone());
-        let console = Console { ports: ports.clone(), links: Arc::default() };
-        let caller = Caller { name: "rob".to_owned(), may_act: false };
-        Self { ports, aws, config, routes: routes(console).layer(Extension(caller)) }
+        Self::over(self.ports.clone(), self.aws.clone(), self.config.clone(), false)
     }
 
     /// Publishes a definition.
