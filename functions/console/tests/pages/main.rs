@@ -8,5 +8,7 @@
 )]
 
 mod access;
+mod bulk;
+mod dead_letters;
 mod workflows;
 mod world;
