@@ -104,6 +104,13 @@ impl AgentQueueUrl {
     pub(crate) fn name_prefix(&self) -> &str {
         name_of(&self.0).split('{').next().unwrap_or_default()
     }
+
+    /// The agent whose queue has this name.
+    #[must_use]
+    pub fn agent(&self, queue_name: &str) -> Option<AgentName> {
+        let (before, after) = name_of(&self.0).split_once("{agent}")?;
+        queue_name.strip_prefix(before)?.strip_suffix(after)?.parse().ok()
+    }
 }
 
 /// A text without `{agent}` in it.
@@ -153,6 +160,16 @@ mod tests {
             config.agent_queue_url.of(&"payment".parse().unwrap()),
             "https://q/agent-payment"
         );
+    }
+
+    #[test]
+    fn a_queue_tells_its_agent() {
+        let url: AgentQueueUrl = "https://q/shop-agent-{agent}-requests".parse().unwrap();
+        let payment = "payment".parse().unwrap();
+        assert_eq!(url.agent("shop-agent-payment-requests"), Some(payment));
+        for other in ["shop-agent--requests", "shop-scheduler", "agent-payment-requests"] {
+            assert_eq!(url.agent(other), None, "{other}");
+        }
     }
 
     #[test]

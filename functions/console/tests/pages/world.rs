@@ -5,11 +5,11 @@ use std::sync::Arc;
 use axum::{
     Extension, Router,
     body::{Body, to_bytes},
-    http::{Request, StatusCode},
+    http::{Request, StatusCode, header},
 };
 use console::{Console, access::Caller, routes};
 use serde_json::Value;
-use steward_aws::AwsPorts;
+use steward_aws::{AwsPorts, Config};
 use steward_core::{ports::Ports, workflow::Workflow};
 use steward_local::{embedded::EmbeddedAws, resources};
 use tower::ServiceExt;
@@ -20,6 +20,7 @@ const PAGE_BYTES_MAX: usize = 10 << 20;
 pub(crate) struct World {
     pub(crate) ports: Arc<AwsPorts>,
     pub(crate) aws: EmbeddedAws,
+    pub(crate) config: Config,
     routes: Router,
 }
 
@@ -27,6 +28,8 @@ pub(crate) struct World {
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) status: StatusCode,
+    /// Where it sends the browser on to.
+    pub(crate) location: Option<String>,
     pub(crate) html: String,
 }
 
@@ -36,9 +39,24 @@ impl World {
         let aws = EmbeddedAws::in_memory().unwrap();
         let config = resources::create(&aws, &["a".parse().unwrap()]).await.unwrap();
         let ports = Arc::new(AwsPorts::new(&aws.sdk_config(), &config, "console"));
+        Self::over(ports, aws, config, true)
+    }
+
+    /// The console over what is there.
+    pub(crate) fn over(
+        ports: Arc<AwsPorts>,
+        aws: EmbeddedAws,
+        config: Config,
+        may_act: bool,
+    ) -> Self {
         let console = Console { ports: ports.clone(), links: Arc::default() };
-        let caller = Caller { name: "ada".to_owned(), may_act: true };
-        Self { ports, aws, routes: routes(console).layer(Extension(caller)) }
+        let caller = Caller { name: "ada".to_owned(), may_act };
+        Self { ports, aws, config, routes: routes(console).layer(Extension(caller)) }
+    }
+
+    /// The same world, seen by one who may only read.
+    pub(crate) fn reader(&self) -> Self {
+        Self::over(self.ports.clone(), self.aws.clone(), self.config.clone(), false)
     }
 
     /// Publishes a definition.
@@ -49,11 +67,25 @@ impl World {
     }
 
     pub(crate) async fn get(&self, address: &str) -> Page {
-        let request = Request::get(address).body(Body::empty()).unwrap();
+        self.send(Request::get(address).body(Body::empty()).unwrap()).await
+    }
+
+    /// Sends a form.
+    pub(crate) async fn post(&self, address: &str, fields: &[(&str, &str)]) -> Page {
+        let fields = form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
+        let request = Request::post(address)
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+            .header("sec-fetch-site", "same-origin");
+        self.send(request.body(Body::from(fields)).unwrap()).await
+    }
+
+    async fn send(&self, request: Request<Body>) -> Page {
         let answer = self.routes.clone().oneshot(request).await.unwrap();
         let status = answer.status();
+        let location = answer.headers().get(header::LOCATION);
+        let location = location.map(|address| address.to_str().unwrap().to_owned());
         let body = to_bytes(answer.into_body(), PAGE_BYTES_MAX).await.unwrap();
-        Page { status, html: String::from_utf8(body.to_vec()).unwrap() }
+        Page { status, location, html: String::from_utf8(body.to_vec()).unwrap() }
     }
 }
 
