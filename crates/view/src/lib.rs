@@ -3,8 +3,10 @@
 //!
 //! - [`graph`]: a workflow as a picture; with the steps' states, a task.
 //! - [`changes`]: what is different between two definitions, and what of it needs a look.
+//! - [`figures`](mod@figures): how steps fare, by the documents of tasks.
 //! - [`state`]: the shape beside the word of a state.
 
 pub mod changes;
+pub mod figures;
 pub mod graph;
 pub mod state;
