@@ -10,5 +10,7 @@
 mod access;
 mod bulk;
 mod dead_letters;
+mod overview;
+mod tasks;
 mod workflows;
 mod world;
