@@ -14,6 +14,7 @@ mod batching;
 mod contract;
 mod cost;
 mod crash_points;
+mod dead_letters;
 mod deployed;
 mod end_to_end;
 mod event_source;

@@ -3,7 +3,10 @@
 
 use aws_lambda_events::sqs::SqsBatchResponse;
 use serde_json::json;
-use steward_aws::publisher::{Publisher, UnpublishError};
+use steward_aws::{
+    definitions::Listed,
+    publisher::{Publisher, UnpublishError},
+};
 use steward_core::{
     ports::{Ports, StateStore},
     task::ProcessState,
@@ -181,4 +184,30 @@ async fn a_task_submitted_while_its_version_is_unpublished_goes_on_and_can_be_un
     });
     world.decide(vec![undo.to_string()]).await;
     assert_eq!(world.deployment.task("ended").await.process_state, ProcessState::Undone);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_version_is_listed_with_its_mark_and_no_trigger_is() {
+    let world = World::open().await;
+    let definitions = world.deployment.ports("reader").aws.definitions().clone();
+    let on = json!({ "source": "shop", "detail_type": "Order Placed" });
+    let triggered = Workflow {
+        name: "a-line".parse().unwrap(),
+        trigger: Some(serde_json::from_value(on).unwrap()),
+        ..version(1)
+    };
+    definitions.publish(&triggered).await.unwrap();
+    definitions.publish(&version(10)).await.unwrap();
+    definitions.publish(&version(9)).await.unwrap();
+    definitions.unpublish(&version(9).name, 9).await.unwrap();
+    let said = |all: Vec<Listed>| -> Vec<_> {
+        let said = |one: Listed| (one.name.to_string(), one.version, one.is_published);
+        all.into_iter().map(said).collect()
+    };
+    let line = |version, is_published| ("line".to_owned(), version, is_published);
+    let versions = vec![line(1, true), line(9, false), line(10, true)];
+    assert_eq!(said(definitions.list_versions(&version(1).name).await.unwrap()), versions);
+    assert_eq!(said(definitions.list_versions(&"li".parse().unwrap()).await.unwrap()), []);
+    let all = [vec![("a-line".to_owned(), 1, true)], versions].concat();
+    assert_eq!(said(definitions.list().await.unwrap()), all);
 }

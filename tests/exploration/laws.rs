@@ -464,6 +464,7 @@ impl Change<'_> {
                 | Happened::DeadLetterSeen { .. }
                 | Happened::BreakerClosed(_)
                 | Happened::OperatorCommand { .. }
+                | Happened::OperatorRedrive { .. }
                 | Happened::TaskEnded { .. } => continue,
             };
             law("the alert says which way the task went", is_undo == backward);

@@ -297,6 +297,7 @@ pub(super) fn of_what_is_told(workflow: &Workflow, task: &Task, effects: &[Effec
                 | Happened::SubmissionRefused { .. }
                 | Happened::MessageCorrupt { .. }
                 | Happened::DeadLetterSeen { .. }
+                | Happened::OperatorRedrive { .. }
                 | Happened::BreakerClosed(_) => false,
             }
         }

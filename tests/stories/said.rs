@@ -244,6 +244,7 @@ fn said_event(event: &Happened) -> String {
         | Happened::SubmissionRefused { .. }
         | Happened::MessageCorrupt { .. }
         | Happened::DeadLetterSeen { .. }
+        | Happened::OperatorRedrive { .. }
         | Happened::BreakerClosed(_) => format!("{event:?}"),
     }
 }

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Messages in a batch, by SQS's limit.
-const BATCH_MESSAGES_MAX: usize = 10;
+pub(crate) const BATCH_MESSAGES_MAX: usize = 10;
 
 /// Bytes in a batch. SQS allows 1 MiB since 2025, its emulators 256 KiB; SQS bills every 64 KiB as
 /// a request anyhow.
@@ -78,7 +78,7 @@ impl SqsChannel {
         let counts = answer.attributes().into_iter().flatten();
         let counts = counts.map(|(_, count)| count.parse::<u64>()).sum::<Result<_, _>>();
         let counts = counts.map_err(|error| corrupt(operation())(error.into()))?;
-        Ok((url.rsplit('/').next().unwrap_or(url).to_owned(), counts))
+        Ok((name_of(url).to_owned(), counts))
     }
 
     /// Sends one batch; answers for each place in it.
@@ -156,6 +156,29 @@ impl Channel for SqsChannel {
             self.dead_letters.0.iter().map(|url| self.count_messages(url)).collect();
         stream::iter(counts).buffered(BATCHES_AT_ONCE).try_collect().await
     }
+}
+
+/// The URL of a queue, given by name or URL; none if there is no queue of this name.
+///
+/// # Errors
+/// SQS failed.
+pub async fn queue_url(client: &Client, name_or_url: &str) -> Result<Option<String>, PortError> {
+    if name_or_url.contains("://") {
+        return Ok(Some(name_or_url.to_owned()));
+    }
+    match client.get_queue_url().queue_name(name_or_url).send().await {
+        Ok(found) => Ok(found.queue_url),
+        Err(error) if error.as_service_error().is_some_and(|e| e.is_queue_does_not_exist()) => {
+            Ok(None)
+        }
+        Err(error) => Err(failed(format!("find the URL of queue {name_or_url}"))(error)),
+    }
+}
+
+/// The name of a queue: the last part of its URL.
+#[must_use]
+pub fn name_of(url: &str) -> &str {
+    url.rsplit('/').next().unwrap_or(url)
 }
 
 /// A dead letter that somebody is looking at is a dead letter still.

@@ -16,10 +16,12 @@ use steward_core::{
 
 use crate::errors::{corrupt, failed};
 use kept::Kept;
+pub use listing::Listed;
 pub use publication::{PublishError, Stored, check_ids, definition_text};
 use reading::Reading;
 
 mod kept;
+mod listing;
 mod publication;
 mod reading;
 

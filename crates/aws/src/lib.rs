@@ -7,13 +7,14 @@
 //! | channel | SQS, batched | [`channel`] |
 //! | event bus | EventBridge, batched | [`bus`] |
 //!
-//! Beside them: the [`config`] of the functions, [`batch`]es of SQS messages as Lambda hands them
+//! Beside them: the [`config`] of the functions, what is done with [`dead_letters`], [`batch`]es of SQS messages as Lambda hands them
 //! over, [`telemetry`], and a [`meter`] that counts what AWS would bill.
 
 pub mod batch;
 pub mod bus;
 pub mod channel;
 pub mod config;
+pub mod dead_letters;
 pub mod definitions;
 mod errors;
 pub mod function;

@@ -2,12 +2,14 @@
 
 use std::{num::NonZeroU32, time::Duration};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_sdk_sqs::{Client, types::SendMessageBatchRequestEntry};
 use clap::Args;
 use steward_aws::{
     AwsPorts, Config,
+    bus::EventBridgeBus,
+    channel,
     config::{HumanDuration, QueueUrls},
     definitions::DynamoDefinitions,
     publisher::Publisher,
@@ -129,6 +131,11 @@ pub(crate) async fn sqs() -> Client {
     Client::new(&sdk_config().await)
 }
 
+/// The event bus of this name.
+pub(crate) async fn event_bus(name: &str) -> EventBridgeBus {
+    EventBridgeBus::new(aws_sdk_eventbridge::Client::new(&sdk_config().await), name.to_owned())
+}
+
 /// The queues of dead letters that are called as `steward local` calls them.
 async fn dead_letter_queues(client: &Client) -> Result<QueueUrls> {
     let found = client.list_queues().queue_name_prefix("steward-").max_results(1_000);
@@ -140,20 +147,8 @@ async fn dead_letter_queues(client: &Client) -> Result<QueueUrls> {
 
 /// The URL of a queue, given by name or URL.
 pub(crate) async fn queue_url(client: &Client, name_or_url: &str) -> Result<String> {
-    if name_or_url.contains("://") {
-        return Ok(name_or_url.to_owned());
-    }
-    match client.get_queue_url().queue_name(name_or_url).send().await {
-        Ok(found) => found.queue_url.with_context(|| format!("queue {name_or_url} has no URL")),
-        Err(error) => match error.as_service_error() {
-            Some(error) if error.is_queue_does_not_exist() => {
-                bail!("there is no queue `{name_or_url}`")
-            }
-            Some(_) | None => {
-                Err(error).with_context(|| format!("find the URL of queue {name_or_url}"))
-            }
-        },
-    }
+    let url = channel::queue_url(client, name_or_url).await?;
+    url.with_context(|| format!("there is no queue `{name_or_url}`"))
 }
 
 /// Sends to one queue.

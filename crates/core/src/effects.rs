@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
+    command::Command,
     events::BusEvent,
     limits,
     messages::{
@@ -192,6 +193,12 @@ fn message(effect: Effect, traceparent: Option<String>) -> Message {
             Outgoing { queue: Queue::Rejected, body: submission, attributes, delay: Duration::ZERO }
         }
     })
+}
+
+/// An operator's command on its way to the scheduler.
+#[must_use]
+pub fn commanded(command: Command) -> Outgoing {
+    outgoing(Queue::Scheduler, &SchedulerMessage::Command(command), None)
 }
 
 /// A message as it goes out: compact JSON, its trace beside it.

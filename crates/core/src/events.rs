@@ -101,6 +101,20 @@ pub enum Happened {
         #[serde(skip_serializing_if = "Option::is_none")]
         refused: Option<String>,
     },
+    /// An operator sends the messages of a queue of dead letters back.
+    OperatorRedrive {
+        /// The queue's name.
+        queue: String,
+        /// The queue that they go to; where each came from if absent.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        to: Option<String>,
+        /// How many at most.
+        messages_max: u64,
+        /// Who asked.
+        by: String,
+        /// Why they asked.
+        why: String,
+    },
     /// A task came to its end; only for workflows with `lifecycle_events`.
     TaskEnded {
         /// The task.
@@ -168,6 +182,7 @@ impl Happened {
             Self::DeadLetterSeen { .. } => "dead_letter_seen",
             Self::BreakerClosed(_) => "breaker_closed",
             Self::OperatorCommand { .. } => "operator_command",
+            Self::OperatorRedrive { .. } => "operator_redrive",
             Self::TaskEnded { .. } => "task_ended",
         }
     }
@@ -184,6 +199,7 @@ impl Happened {
             Self::DeadLetterSeen { .. } => "Dead Letter Seen",
             Self::BreakerClosed(_) => "Breaker Closed",
             Self::OperatorCommand { .. } => "Operator Command",
+            Self::OperatorRedrive { .. } => "Operator Redrive",
             Self::TaskEnded { .. } => "Task Ended",
         }
     }

@@ -17,8 +17,10 @@
 //! <https://learn.microsoft.com/azure/architecture/patterns/scheduler-agent-supervisor>.
 
 pub mod breaker;
+pub mod bulk;
 mod change;
 pub mod command;
+pub mod dead_letter;
 pub mod drive;
 pub mod effects;
 pub mod events;

@@ -20,6 +20,12 @@ pub const COMMANDS_KEPT_MAX: usize = 20;
 /// Characters of who asked for a command, and of why.
 pub const COMMAND_TEXT_CHARS_MAX: usize = 200;
 
+/// Tasks in one run over many: their ids fit in a record, and all of them in a page.
+pub const BULK_TASKS_MAX: usize = 1_000;
+
+/// How long the record of such a run is kept.
+pub const BULK_KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
+
 /// Steps in a workflow. The task's item stays under DynamoDB's 400 KB by far, and under 1 KB for
 /// twenty steps, which is what a save is charged for.
 pub const STEPS_MAX: usize = 100;

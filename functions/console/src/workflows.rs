@@ -1,16 +1,180 @@
-//! Not written yet.
+//! Workflows: which there are; and one, with its graph, its versions and what changed between them.
 
-use axum::{Extension, response::Response};
+use std::sync::Arc;
 
-use crate::{
-    access::Caller,
-    page::{Blank, Failure, Frame, page},
+use askama::Template;
+use axum::{
+    Extension,
+    extract::{Path, Query, State},
+    response::Response,
+};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use serde::Deserialize;
+use steward_aws::definitions::{DynamoDefinitions, Listed};
+use steward_core::{
+    names::WorkflowName,
+    ports::{Definitions, Ports},
+    workflow::Workflow,
+};
+use steward_view::{
+    changes::{Change, changes},
+    graph,
 };
 
-pub(crate) async fn list(Extension(caller): Extension<Caller>) -> Result<Response, Failure> {
-    Ok(page(&Blank { frame: Frame::new("workflows", "workflows", &caller) }))
+use crate::{
+    Console,
+    access::Caller,
+    page::{Failure, Frame, page},
+};
+
+/// Workflows on a page.
+const ROWS_MAX: usize = 100;
+
+/// Definitions read at once.
+const READS_AT_ONCE: usize = 16;
+
+/// Versions in the table of a workflow; all can be chosen.
+const VERSIONS_MAX: usize = 20;
+
+/// Where a list goes on.
+#[derive(Debug, Deserialize)]
+pub(crate) struct After {
+    #[serde(default)]
+    after: String,
 }
 
-pub(crate) async fn show(Extension(caller): Extension<Caller>) -> Result<Response, Failure> {
-    Ok(page(&Blank { frame: Frame::new("workflows", "workflows", &caller) }))
+#[derive(Template)]
+#[template(path = "workflows.html")]
+struct ListPage {
+    frame: Frame,
+    rows: Vec<Row>,
+    /// The last one, if there are more.
+    next: Option<WorkflowName>,
+}
+
+/// One workflow of the list: its newest version that is published, or that was.
+struct Row {
+    workflow: Arc<Workflow>,
+    is_published: bool,
+    versions: usize,
+}
+
+/// The list of workflows.
+pub(crate) async fn list(
+    State(console): State<Console>,
+    Extension(caller): Extension<Caller>,
+    Query(After { after }): Query<After>,
+) -> Result<Response, Failure> {
+    let definitions = console.ports.definitions();
+    let mut all = definitions.list().await?;
+    all.retain(|listed| listed.name.as_str() > after.as_str());
+    let mut found: Vec<_> = all.chunk_by(|a, b| a.name == b.name).filter_map(newest).collect();
+    let more = found.len() > ROWS_MAX;
+    found.truncate(ROWS_MAX);
+    let rows = stream::iter(found).map(|(listed, versions)| async move {
+        let workflow = definition(definitions, &listed).await?;
+        Ok::<_, Failure>(Row { workflow, is_published: listed.is_published, versions })
+    });
+    let rows: Vec<_> = rows.buffered(READS_AT_ONCE).try_collect().await?;
+    let next = rows.last().filter(|_| more).map(|row| row.workflow.name.clone());
+    Ok(page(&ListPage { frame: Frame::new("Workflows", "workflows", &caller), rows, next }))
+}
+
+/// Of one workflow's versions, the newest that is published, or that was; and how many there are.
+fn newest(versions: &[Listed]) -> Option<(Listed, usize)> {
+    let newest = versions.iter().rfind(|listed| listed.is_published).or(versions.last())?;
+    Some((newest.clone(), versions.len()))
+}
+
+/// Which version to show, and which to compare it with. A form leaves empty what was not chosen.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Chosen {
+    #[serde(default)]
+    version: String,
+    #[serde(default)]
+    against: String,
+}
+
+#[derive(Template)]
+#[template(path = "workflow.html")]
+struct ShowPage {
+    frame: Frame,
+    workflow: Arc<Workflow>,
+    is_published: bool,
+    /// Newest first.
+    versions: Vec<Listed>,
+    compared: Option<Compared>,
+    graph: String,
+    yaml: String,
+    json: String,
+}
+
+impl ShowPage {
+    fn in_table(&self) -> impl Iterator<Item = &Listed> {
+        self.versions.iter().take(VERSIONS_MAX)
+    }
+
+    /// The version before one.
+    fn before(&self, version: &u32) -> Option<u32> {
+        self.versions.iter().map(|listed| listed.version).find(|older| older < version)
+    }
+}
+
+/// What changed since a version.
+struct Compared {
+    with: u32,
+    changes: Vec<Change>,
+}
+
+/// One workflow.
+pub(crate) async fn show(
+    State(console): State<Console>,
+    Extension(caller): Extension<Caller>,
+    Path(name): Path<String>,
+    Query(chosen): Query<Chosen>,
+) -> Result<Response, Failure> {
+    let missing = || Failure::NotFound(format!("workflow {name}"));
+    let name: WorkflowName = name.parse().map_err(|_| missing())?;
+    let definitions = console.ports.definitions();
+    let mut versions = definitions.list_versions(&name).await?;
+    let of = |wanted: u32| versions.iter().find(|listed| listed.version == wanted).cloned();
+    let newest = || newest(&versions).map(|(newest, _)| newest);
+    let shown = number(&chosen.version)?.map_or_else(newest, of).ok_or_else(missing)?;
+    let workflow = definition(definitions, &shown).await?;
+    let compared = match number(&chosen.against)? {
+        Some(with) => {
+            let old = definition(definitions, &of(with).ok_or_else(missing)?).await?;
+            Some(Compared { with, changes: changes(&old, &workflow) })
+        }
+        None => None,
+    };
+    versions.reverse();
+    let frame = Frame::new(format!("{name} version {}", shown.version), "workflows", &caller);
+    Ok(page(&ShowPage {
+        frame,
+        is_published: shown.is_published,
+        compared,
+        graph: graph::element(&workflow, None),
+        // What was read as JSON can be written as it, and as YAML.
+        yaml: serde_saphyr::to_string(&workflow).unwrap_or_default(),
+        json: serde_json::to_string_pretty(&workflow).unwrap_or_default(),
+        versions,
+        workflow,
+    }))
+}
+
+/// A definition that is listed.
+async fn definition(
+    definitions: &DynamoDefinitions,
+    listed: &Listed,
+) -> Result<Arc<Workflow>, Failure> {
+    let Listed { name, version, .. } = listed;
+    let found = definitions.workflow(name, Some(*version)).await?;
+    found.ok_or_else(|| Failure::NotFound(format!("workflow {name} version {version}")))
+}
+
+/// A version as an address says it.
+fn number(text: &str) -> Result<Option<u32>, Failure> {
+    let read = Some(text).filter(|text| !text.is_empty()).map(str::parse).transpose();
+    read.map_err(|_| Failure::BadRequest(format!("`{text}` is no version")))
 }

@@ -5,7 +5,7 @@ use aws_sdk_sqs::{
     types::{MessageAttributeValue, QueueAttributeName},
 };
 use serde_json::json;
-use steward_local::resources::create_queue;
+use steward_local::resources::{ALERTS_QUEUE, create_queue};
 
 use crate::world::World;
 
@@ -64,13 +64,32 @@ async fn a_dead_letter_is_listed_shown_without_its_body_and_sent_back_with_its_a
     let shown = world.steward(&["dlq", "show", dead, "--body"]).await;
     shown.has(&["no JSON at all"]);
 
-    let said = world.steward(&["dlq", "redrive", dead]).await;
+    let said = world.steward(&["dlq", "redrive", dead, "--why", "mended"]).await;
     said.has(&["1 sent back to", queue]);
     let message = ("no JSON at all".to_owned(), "00-trace-01".to_owned());
     assert_eq!(contents(&sqs, &url).await, [message]);
     // Not even in someone's hand.
     assert_eq!(row(&world.steward(&["dlq", "list"]).await.out, dead), [dead, "0", "0", queue]);
-    world.steward(&["dlq", "redrive", dead]).await.has(&["no messages"]);
+    world.steward(&["dlq", "redrive", dead, "--why", "mended"]).await.has(&["no messages"]);
+    for told in told(&world, 2).await {
+        assert_eq!(told["detail-type"], "Operator Redrive");
+        let said = json!({ "queue": dead, "messages_max": 10_000, "by": "anna", "why": "mended" });
+        assert_eq!(told["detail"]["data"], said);
+    }
+}
+
+/// The first events that were told.
+async fn told(world: &World, count: usize) -> Vec<serde_json::Value> {
+    let (sqs, url) = (world.host.sqs(), world.host.queue_url(ALERTS_QUEUE));
+    let mut told = Vec::new();
+    while told.len() < count {
+        let request = sqs.receive_message().queue_url(&url).wait_time_seconds(5);
+        let messages = request.send().await.unwrap().messages.unwrap_or_default();
+        assert!(!messages.is_empty(), "only {told:?} was told");
+        let bodies = messages.iter().map(|message| message.body().unwrap());
+        told.extend(bodies.map(|body| serde_json::from_str::<serde_json::Value>(body).unwrap()));
+    }
+    told
 }
 
 /// Makes a queue whose dead letters go to another.
@@ -102,8 +121,8 @@ async fn under_any_name_a_dead_letter_queue_is_found_and_each_message_goes_back_
 
     // Sent here by hand: nothing tells where it belongs.
     send(&sqs, &dead_url, "three").await;
-    let said = world.steward(&["dlq", "redrive", dead]).await;
-    said.fails(&["1 kept: several queues send their dead letters here: say --to"]);
+    let said = world.steward(&["dlq", "redrive", dead, "--why", "mended"]).await;
+    said.fails(&["1 kept: several queues send their dead letters here: say to which it goes"]);
     let trace = || "00-trace-01".to_owned();
     assert_eq!(contents(&sqs, &first).await, [("one".to_owned(), trace())]);
     assert_eq!(contents(&sqs, &second).await, [("two".to_owned(), trace())]);
@@ -121,7 +140,7 @@ async fn a_dead_command_that_is_sent_back_is_carried_out() {
         "why": "collected in the shop", "order": { "command": "skip" },
     });
     send(&world.host.sqs(), &world.host.queue_url(dead), &command.to_string()).await;
-    let said = world.steward(&["dlq", "redrive", dead]).await;
+    let said = world.steward(&["dlq", "redrive", dead, "--why", "mended"]).await;
     said.has(&["1 sent back to steward-scheduler"]);
     world.until_state("order-1", "Processed").await;
 }
@@ -140,7 +159,7 @@ async fn what_cannot_be_sent_back_is_kept() {
     send(&sqs, &dead_url, "small").await;
     send(&sqs, &dead_url, &large).await;
 
-    let said = world.steward(&["dlq", "redrive", dead]).await;
+    let said = world.steward(&["dlq", "redrive", dead, "--why", "mended"]).await;
     said.fails(&["1 kept", "send to"]);
     assert!(said.out.contains("1 sent back"), "{}", said.out);
     let trace = "00-trace-01".to_owned();
@@ -157,13 +176,13 @@ async fn no_more_are_sent_back_than_asked_for() {
     for n in 0..5 {
         send(&sqs, &world.host.queue_url(dead), &format!("message {n}")).await;
     }
-    let said = world.steward(&["dlq", "redrive", dead, "--max", "2"]).await;
+    let said = world.steward(&["dlq", "redrive", dead, "--max", "2", "--why", "mended"]).await;
     said.has(&["2 sent back"]);
     assert_eq!(contents(&sqs, &url).await.len(), 2);
     assert_eq!(contents(&sqs, &world.host.queue_url(dead)).await.len(), 3);
     let elsewhere = world.host.queue_url("steward-rejected");
     world
-        .steward(&["dlq", "redrive", dead, "--to", "steward-rejected"])
+        .steward(&["dlq", "redrive", dead, "--to", "steward-rejected", "--why", "mended"])
         .await
         .has(&["3 sent back"]);
     assert_eq!(contents(&sqs, &elsewhere).await.len(), 3);
@@ -172,12 +191,13 @@ async fn no_more_are_sent_back_than_asked_for() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_queues_than_dead_letter_queues_are_left_alone() {
     let world = World::start().await;
-    for command in ["show", "redrive"] {
-        let said = world.steward(&["dlq", command, "nowhere"]).await;
+    for (command, why) in [("show", &[][..]), ("redrive", &["--why", "mended"])] {
+        let said = world.steward(&[&["dlq", command, "nowhere"], why].concat()).await;
         said.fails(&["there is no queue `nowhere`"]);
-        let said = world.steward(&["dlq", command, "steward-scheduler"]).await;
-        said.fails(&["`steward-scheduler` is no dead-letter queue"]);
+        let said = world.steward(&[&["dlq", command, "steward-scheduler"], why].concat()).await;
+        said.fails(&["`steward-scheduler` is no dead-letter queue: `steward dlq list` shows them"]);
     }
+    world.steward(&["dlq", "redrive", "steward-scheduler-dead-letters"]).await.fails(&["--why"]);
     let said = world.steward(&["dlq", "list", "--prefix", "other"]).await;
     said.fails(&["no dead-letter queue's name begins with `other`"]);
     let said = world.steward(&["dlq", "list", "--queue", "steward-scheduler"]).await;

@@ -335,6 +335,7 @@ impl Oracle {
             | Happened::BreakerOpened(_)
             | Happened::BreakerClosed(_)
             | Happened::OperatorCommand { .. }
+            | Happened::OperatorRedrive { .. }
             | Happened::TaskEnded { .. } => return,
         };
         let alert = Alert { at, undo_failed, steps: trouble.steps.clone() };

@@ -1,0 +1,94 @@
+//! Which workflows and versions there are, without their definitions: those of a large deployment are
+//! more than a function has memory for.
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use steward_core::{names::WorkflowName, ports::PortError};
+
+use super::{DynamoDefinitions, UNPUBLISHED, is_published};
+use crate::{
+    errors::{corrupt, failed},
+    items::{Item, Unreadable},
+};
+
+/// What is read of an item.
+const READ: &str = "#name, #version, #mark";
+
+/// One version of a workflow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// The workflow.
+    pub name: WorkflowName,
+    /// The version.
+    pub version: u32,
+    /// Whether new tasks may run it.
+    pub is_published: bool,
+}
+
+impl DynamoDefinitions {
+    /// All versions of all workflows, for people; by name, oldest first. Reads through the whole table.
+    ///
+    /// # Errors
+    /// The table failed.
+    pub async fn list(&self) -> Result<Vec<Listed>, PortError> {
+        let mut items = self
+            .client
+            .scan()
+            .table_name(&self.table)
+            .projection_expression(READ)
+            // A trigger's item has none.
+            .filter_expression("attribute_exists(#definition)")
+            .expression_attribute_names("#definition", "definition")
+            .expression_attribute_names("#name", "name")
+            .expression_attribute_names("#version", "version")
+            .expression_attribute_names("#mark", UNPUBLISHED)
+            .consistent_read(true)
+            .into_paginator()
+            .items()
+            .send();
+        let mut all = Vec::new();
+        while let Some(item) = items.next().await {
+            let item = item.map_err(failed("list workflows"))?;
+            all.push(listed(&item).map_err(corrupt("list workflows"))?);
+        }
+        all.sort_by(|a, b| (&a.name, a.version).cmp(&(&b.name, b.version)));
+        Ok(all)
+    }
+
+    /// The versions of a workflow, for people; oldest first.
+    ///
+    /// # Errors
+    /// The table failed.
+    pub async fn list_versions(&self, name: &WorkflowName) -> Result<Vec<Listed>, PortError> {
+        let operation = || format!("list the versions of workflow {name}");
+        let mut items = self
+            .client
+            .query()
+            .table_name(&self.table)
+            .key_condition_expression("#name = :name")
+            .projection_expression(READ)
+            .expression_attribute_names("#name", "name")
+            .expression_attribute_names("#version", "version")
+            .expression_attribute_names("#mark", UNPUBLISHED)
+            .expression_attribute_values(":name", AttributeValue::S(name.to_string()))
+            .consistent_read(true)
+            .into_paginator()
+            .items()
+            .send();
+        let mut versions = Vec::new();
+        while let Some(item) = items.next().await {
+            let item = item.map_err(failed(operation()))?;
+            versions.push(listed(&item).map_err(corrupt(operation()))?);
+        }
+        Ok(versions)
+    }
+}
+
+fn listed(item: &Item) -> Result<Listed, Unreadable> {
+    let name = item.get("name").and_then(|value| value.as_s().ok()).ok_or("no text `name`")?;
+    let version = item.get("version").and_then(|value| value.as_n().ok());
+    Ok(Listed {
+        name: name.parse()?,
+        version: version.ok_or("no number `version`")?.parse()?,
+        is_published: is_published(item),
+    })
+}

@@ -1,0 +1,128 @@
+//! The list of workflows, and one.
+
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+use steward_core::ports::Ports;
+
+use crate::world::World;
+
+fn order(version: u32, attempts: u32) -> Value {
+    json!({
+        "name": "order", "version": version, "description": "Sells <things>",
+        "trigger": { "source": "shop", "detail_type": "Order Placed" },
+        "steps": {
+            "charge": { "agent": "a", "request": { "path": "/charges" }, "recovery": { "attempts": attempts } },
+            "ship": { "agent": "a", "after": ["charge"], "request": { "path": "/parcels?<b>" } },
+        },
+    })
+}
+
+fn pause(name: &str) -> Value {
+    json!({ "name": name, "version": 1, "steps": { "pause": { "wait": "1m" } } })
+}
+
+async fn unpublish(world: &World, name: &str, version: u32) {
+    let definitions = world.ports.definitions();
+    assert!(definitions.unpublish(&name.parse().unwrap(), version).await.unwrap());
+}
+
+#[tokio::test]
+async fn each_workflow_is_listed_with_its_newest_published_version() {
+    let world = World::new().await;
+    world.get("/console/workflows").await.says(&["No workflow is stored"]);
+    for version in 1..=3 {
+        world.publish(order(version, version)).await;
+    }
+    world.publish(pause("pause")).await;
+    unpublish(&world, "order", 3).await;
+    unpublish(&world, "pause", 1).await;
+    let page = world.get("/console/workflows").await;
+    page.says(&[
+        "order Sells &#60;things&#62; 2 ✓ published 3 shop: Order Placed",
+        "pause 1 – not published 1",
+    ]);
+    assert!(page.html.contains("href=\"/console/workflows/order\""), "{}", page.html);
+    page.has_no(&["<things>", "More</a>"]);
+}
+
+#[tokio::test]
+async fn a_long_list_goes_on_where_it_ended() {
+    let world = World::new().await;
+    for n in 0..101 {
+        world.publish(pause(&format!("w{n:03}"))).await;
+    }
+    let first = world.get("/console/workflows").await;
+    first.says(&["w000", "w099"]);
+    first.has_no(&["w100"]);
+    assert!(first.html.contains("href=\"/console/workflows?after=w099\""), "{}", first.html);
+    let second = world.get("/console/workflows?after=w099").await;
+    second.says(&["w100"]);
+    second.has_no(&["w099", "More</a>"]);
+}
+
+#[tokio::test]
+async fn a_workflow_is_shown_with_its_graph_its_versions_and_its_definition() {
+    let world = World::new().await;
+    for version in 1..=3 {
+        world.publish(order(version, version)).await;
+    }
+    unpublish(&world, "order", 3).await;
+    let page = world.get("/console/workflows/order").await;
+    page.says(&[
+        "order version 2",
+        "✓ published Sells &#60;things&#62;",
+        "charge. ship after charge.",
+        "a: POST /charges",
+        "3 – not published what changed since 2 2 ✓ published what changed since 1 1 ✓ published Definition",
+        "attempts: 2",
+        "&#34;attempts&#34;: 2",
+    ]);
+    // What is in a definition is text, and a policy that allows nothing inline is kept.
+    page.has_no(&["<things>", "<b>", "style=", "<style", "onclick", "javascript:"]);
+    world
+        .get("/console/workflows/order?version=3")
+        .await
+        .says(&["order version 3", "– not published Sells"]);
+}
+
+#[tokio::test]
+async fn what_changed_between_any_two_versions_is_said() {
+    let world = World::new().await;
+    for version in 1..=3 {
+        world.publish(order(version, version)).await;
+    }
+    world.publish(order(4, 3)).await;
+    let compared = |version, against| {
+        let address = format!("/console/workflows/order?version={version}&against={against}");
+        let world = &world;
+        async move { world.get(&address).await }
+    };
+    compared(3, "1").await.says(&[
+        "From version 1 to version 3",
+        "✓ safe steps.charge.recovery.attempts 1 became 3 tries longer",
+    ]);
+    compared(1, "3").await.says(&["△ look steps.charge.recovery.attempts 3 became 1"]);
+    compared(2, "2").await.says(&["From version 2 to version 2 Nothing changed."]);
+    compared(4, "3").await.says(&["✓ safe version 3 became 4"]);
+    // As the form sends it when nothing was chosen.
+    let plain = compared(2, "").await;
+    plain.says(&["order version 2"]);
+    plain.has_no(&["From version"]);
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_said_to_be_missing() {
+    let world = World::new().await;
+    world.publish(order(1, 1)).await;
+    for (address, status) in [
+        ("/console/workflows/none", StatusCode::NOT_FOUND),
+        ("/console/workflows/NONE", StatusCode::NOT_FOUND),
+        ("/console/workflows/order?version=2", StatusCode::NOT_FOUND),
+        ("/console/workflows/order?against=2", StatusCode::NOT_FOUND),
+        ("/console/workflows/order?version=x", StatusCode::BAD_REQUEST),
+    ] {
+        let page = world.get(address).await;
+        assert_eq!(page.status, status, "{address}");
+        assert!(page.html.contains("<main"), "{}", page.html);
+    }
+}

@@ -1,0 +1,104 @@
+//! Dead letters through the adapter, over the embedded SQS: a look neither loses nor uses up a message,
+//! and nothing is sent back that was not told before.
+
+#![cfg(test)]
+
+use std::collections::BTreeSet;
+
+use aws_sdk_sqs::{Client, types::QueueAttributeName};
+use jiff::Timestamp;
+use steward_aws::dead_letters::{DeadLetterQueue, DeadLettersError, Redrive};
+use steward_core::{
+    events::BusEvent,
+    ports::{EventBus, PortError},
+};
+use steward_local::{embedded::EmbeddedAws, memory::MemoryBus, resources::create_queue};
+
+const DEAD: &str = "shop-dead-letters";
+
+/// A queue `shop` with dead letters, and this many of them.
+async fn world(messages: usize) -> (EmbeddedAws, Client, DeadLetterQueue) {
+    let aws = EmbeddedAws::in_memory().unwrap();
+    let sqs = Client::new(&aws.sdk_config());
+    create_queue(&aws.sdk_config(), "shop", true).await.unwrap();
+    let dead = DeadLetterQueue::find(&sqs, DEAD).await.unwrap();
+    for n in 0..messages {
+        let request = sqs.send_message().queue_url(dead.url()).message_body(format!("message {n}"));
+        request.send().await.unwrap();
+    }
+    (aws, sqs, dead)
+}
+
+fn asked(max: usize) -> Redrive {
+    Redrive { max, to: None, by: "anna".to_owned(), why: "mended".to_owned() }
+}
+
+async fn waiting(queue: &DeadLetterQueue) -> u64 {
+    queue.holds().await.unwrap().waiting
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_message_is_seen_once_in_a_look_and_is_there_for_the_next() {
+    let (_aws, _sqs, dead) = world(25).await;
+    for _ in 0..2 {
+        let seen = dead.look(100).await.unwrap();
+        let bodies: BTreeSet<_> = seen.iter().map(|letter| letter.body()).collect();
+        assert_eq!((seen.len(), bodies.len()), (25, 25));
+        assert!(seen.is_sorted_by_key(|letter| letter.sent_at()));
+        assert_eq!(waiting(&dead).await, 25, "some stay hidden");
+    }
+    assert_eq!(dead.look(12).await.unwrap().len(), 12);
+    assert_eq!(waiting(&dead).await, 25);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_counts_every_look_is_not_looked_into() {
+    let (_aws, sqs, dead) = world(1).await;
+    let last = sqs.create_queue().queue_name("last").send().await.unwrap().queue_url.unwrap();
+    let policy =
+        r#"{"deadLetterTargetArn":"arn:aws:sqs:us-east-1:000000000000:last","maxReceiveCount":2}"#;
+    let request = sqs.set_queue_attributes().queue_url(dead.url());
+    request.attributes(QueueAttributeName::RedrivePolicy, policy).send().await.unwrap();
+    for _ in 0..4 {
+        let refused = dead.look(10).await.unwrap_err();
+        assert!(matches!(refused, DeadLettersError::UsedUp { receives_max: 2, .. }), "{refused}");
+    }
+    assert_eq!(waiting(&dead).await, 1);
+    let request = sqs.receive_message().queue_url(last);
+    assert_eq!(request.send().await.unwrap().messages(), []);
+}
+
+/// A bus that takes nothing.
+struct Deaf;
+
+impl EventBus for Deaf {
+    async fn publish(&self, events: Vec<BusEvent>) -> Vec<Result<(), PortError>> {
+        let refusal = |_| {
+            let (operation, source) = ("publish".to_owned(), "deaf".into());
+            Err(PortError { operation, retryable: true, source })
+        };
+        events.into_iter().map(refusal).collect()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_told_is_not_sent_back() {
+    let (_aws, _sqs, dead) = world(1).await;
+    let now = Timestamp::now();
+    let refused = dead.redrive(&Deaf, now, &asked(10), |_| true).await.unwrap_err();
+    assert!(matches!(refused, DeadLettersError::Port(_)), "{refused}");
+    assert_eq!(waiting(&dead).await, 1);
+    let bus = MemoryBus::default();
+    assert_eq!(dead.redrive(&bus, now, &asked(10), |_| true).await.unwrap().count(), 1);
+    let told: Vec<_> = bus.take().into_iter().map(|event| event.metadata.event_id).collect();
+    assert_eq!(told, [format!("{DEAD}/operator_redrive/{}", now.as_millisecond())]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_has_no_more_time_stops_after_a_batch() {
+    let (_aws, _sqs, dead) = world(25).await;
+    let goes_on = |seen| seen < 15;
+    let bus = MemoryBus::default();
+    let redriven = dead.redrive(&bus, Timestamp::now(), &asked(100), goes_on).await.unwrap();
+    assert_eq!((redriven.count(), waiting(&dead).await), (20, 5));
+}
