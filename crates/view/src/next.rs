@@ -13,7 +13,7 @@ use steward_core::{
 /// One thing that comes next: `what`, perhaps a task, perhaps a time, and what `then`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Next {
-    /// What happens, up to where the time stands.
+    /// What happens, up to where the time stands: it ends with `by` or `at` if there is one.
     pub what: String,
     /// The task that runs for a step, if it is about one.
     pub task: Option<TaskId>,
@@ -71,7 +71,7 @@ fn of_task(workflow: &Workflow, task: &Task) -> Next {
         (_, Then::Alert) => ("done", "or it stops in Error, with an alert"),
         (_, Then::Undo) => ("done", "or it is undone"),
     };
-    let what = format!("The task must be {what}");
+    let what = format!("The task must be {what} by");
     Next { what, task: None, at: Some(task.complete_by), then: then.to_owned() }
 }
 
@@ -95,28 +95,30 @@ impl Move<'_> {
             (StepState::Running { attempt, .. }, Some(Work::Call { agent, .. })) => {
                 let which = self.which(*attempt);
                 let what =
-                    format!("Agent {agent} is at work on {name}, {which}. If it says nothing");
+                    format!("Agent {agent} is at work on {name}, {which}. If it says nothing by");
                 (what, self.on_silence())
             }
             (StepState::Running { .. }, Some(Work::Child(child))) => {
-                let what =
-                    format!("A task of workflow {} runs for {name}. If it is not done", child.name);
+                let what = format!(
+                    "A task of workflow {} runs for {name}. If it is not done by",
+                    child.name
+                );
                 (what, self.on_silence())
             }
             (StepState::Running { .. }, Some(Work::Wait(_)) | None) => return None,
             (StepState::HandedOut { .. }, _) => {
                 let what = format!(
-                    "Whoever was handed the token of {name} is to answer. If nothing is heard"
+                    "Whoever was handed the token of {name} is to answer. If nothing is heard by"
                 );
                 (what, self.on_silence())
             }
             (StepState::Waiting { .. }, Some(Work::Wait(_))) => {
-                (format!("The wait {} is over", part.step), String::new())
+                (format!("The wait {} is over at", part.step), String::new())
             }
             (StepState::Waiting { attempt, .. }, _) => {
                 let which = self.which(attempt + 1);
                 let why = progress.error.as_ref().map(|error| format!("The last failed: {error}"));
-                (format!("{} is tried again, {which},", capital(&name)), why.unwrap_or_default())
+                (format!("{} is tried again, {which}, at", capital(&name)), why.unwrap_or_default())
             }
             (
                 StepState::Each
