@@ -16,6 +16,7 @@ mod channel;
 mod definitions;
 mod documents;
 mod due;
+mod ended;
 mod item_size;
 mod samples;
 mod shared;
@@ -90,6 +91,12 @@ contract! {
         pages_of_tasks_due_at_the_same_time_show_each_once,
         tasks_that_are_moved_between_pages_do_not_hide_others,
         an_empty_shard_has_one_empty_page;
+    ended:
+        a_task_that_ended_is_found_by_how_and_when,
+        what_a_task_ran_is_known_of_it_when_it_ended,
+        a_task_that_goes_on_has_not_ended,
+        a_task_in_error_may_be_due_and_have_ended,
+        ended_tasks_are_found_once_earliest_first_in_their_own_parts;
     definitions:
         a_definition_reads_as_it_was_published,
         the_newest_is_the_one_with_the_highest_version,

@@ -78,13 +78,14 @@ const NONE: Figures = [0.0; 5];
 #[tokio::test]
 async fn a_task_of_one_step() {
     let one = counted(in_a_line(1)).await;
-    assert_eq!(one.all().figures(), [9.0, 3.0, 1.1, 0.4, 0.0]);
+    assert_eq!(one.all().figures(), [10.0, 3.0, 1.1, 0.4, 0.0]);
     assert_costs(
         one,
         // The document and the task in one transaction, and an entry in the due index.
         [5.0, 0.0, 0.3, 0.1, 0.0],
-        // The wake, and the answer: its document, the save, and the entry leaves the index.
-        [4.0, 3.0, 0.5, 0.2, 0.0],
+        // The wake, and the answer: its document, the save, and the entry leaves the due index for that
+        // of ended tasks.
+        [5.0, 3.0, 0.5, 0.2, 0.0],
         [0.0, 0.0, 0.3, 0.1, 0.0],
     );
 }
@@ -102,8 +103,8 @@ async fn each_step_costs_the_same_from_one_to_twenty() {
     assert_eq!(each.all().figures(), [2.0, 2.0, 0.6, 0.2, 0.0]);
     for (steps, costs) in [(1, one), (20, twenty)] {
         let task = costs.beside(steps, each);
-        assert_costs(task, [5.0, 0.0, 0.3, 0.1, 0.0], [2.0, 1.0, 0.2, 0.1, 0.0], NONE);
-        assert_eq!(task.all().figures(), [7.0, 1.0, 0.5, 0.2, 0.0]);
+        assert_costs(task, [5.0, 0.0, 0.3, 0.1, 0.0], [3.0, 1.0, 0.2, 0.1, 0.0], NONE);
+        assert_eq!(task.all().figures(), [8.0, 1.0, 0.5, 0.2, 0.0]);
     }
 }
 
@@ -120,8 +121,8 @@ async fn beyond_twenty_steps_saves_grow_with_the_item() {
 #[tokio::test]
 async fn a_diamond_costs_what_a_line_of_as_many_steps_does() {
     let (diamond, line) = (counted(Case::new(diamond())).await, counted(in_a_line(4)).await);
-    assert_eq!(diamond.all().figures(), [15.0, 7.0, 2.9, 1.0, 0.0]);
-    assert_eq!(line.all().figures(), [15.0, 9.0, 2.9, 1.0, 0.0]);
+    assert_eq!(diamond.all().figures(), [16.0, 7.0, 2.9, 1.0, 0.0]);
+    assert_eq!(line.all().figures(), [16.0, 9.0, 2.9, 1.0, 0.0]);
 }
 
 /// Answers to one task that come in one batch are one decision: one load, one save, and what one of them

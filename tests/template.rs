@@ -323,7 +323,9 @@ async fn the_tables_are_those_of_the_local_host() {
         for (said, made) in indexes.iter().zip(made.global_secondary_indexes()) {
             assert_eq!(said["IndexName"].as_str(), made.index_name());
             assert_eq!(keys(&said["KeySchema"]), made_keys(made.key_schema()));
-            assert_eq!(said["Projection"]["ProjectionType"], "KEYS_ONLY");
+            let (said, made) = (&said["Projection"], made.projection().unwrap());
+            assert_eq!(said["ProjectionType"], made.projection_type().unwrap().as_str());
+            assert_eq!(said["NonKeyAttributes"], json!(made.non_key_attributes));
         }
         assert_eq!(said["BillingMode"], "PAY_PER_REQUEST");
         assert_eq!(said["PointInTimeRecoverySpecification"]["PointInTimeRecoveryEnabled"], true);

@@ -5,12 +5,18 @@ use serde_json::{Value, json};
 use steward_core::ports::{Ports, Shared, SharedKey, SharedKind, SharedSaved, StateStore};
 
 use super::{
-    samples::id,
+    samples::{at, id},
     tasks::race,
     worlds::{Embedded, World},
 };
 
-const KINDS: [SharedKind; 3] = [SharedKind::Breaker, SharedKind::DeadLetters, SharedKind::Bulk];
+const KINDS: [SharedKind; 5] = [
+    SharedKind::Breaker,
+    SharedKind::DeadLetters,
+    SharedKind::History,
+    SharedKind::Supervisor,
+    SharedKind::Bulk,
+];
 
 fn record(kind: SharedKind, name: &str, revision: u64, body: Value) -> Shared {
     Shared { key: SharedKey { kind, name: name.to_owned() }, revision, body, expires_at: None }
@@ -34,7 +40,7 @@ pub(super) async fn a_shared_record_reads_as_it_was_saved(world: impl World) {
     assert_eq!(read(ports, &first).await, None);
     assert_eq!(save(ports, &first).await, SharedSaved::Saved);
     assert_eq!(read(&world.another(), &first).await, Some(first.clone()));
-    let second = breaker(2, json!({ "a": 1 }));
+    let second = Shared { expires_at: Some(at(60)), ..breaker(2, json!({ "a": 1 })) };
     assert_eq!(save(&world.another(), &second).await, SharedSaved::Saved);
     assert_eq!(read(ports, &first).await, Some(second));
 }
@@ -71,7 +77,8 @@ pub(super) async fn shared_records_are_listed_by_their_kind(world: impl World) {
     }
     let names = ["inventory", "payment", "shipping"];
     for name in names {
-        for (kind, body) in KINDS.into_iter().zip([json!(name), json!(1), json!([])]) {
+        let bodies = [json!(name), json!(1), json!(2), json!(3), json!([])];
+        for (kind, body) in KINDS.into_iter().zip(bodies) {
             assert_eq!(save(ports, &record(kind, name, 1, body)).await, SharedSaved::Saved);
         }
     }

@@ -2,6 +2,7 @@
 //! first, so that as much is in hand at once as the handlers take.
 
 use std::{
+    ops::Range,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -15,11 +16,11 @@ use steward_core::{
     events::BusEvent,
     names::{TaskId, WorkflowName},
     ports::{
-        Channel, Clock, Created, Definitions, Document, DocumentKey, DueCursor, DuePage, EventBus,
-        Kept, Outgoing, PortError, Ports, Put, Saved, Shared, SharedKey, SharedKind, SharedSaved,
-        StateStore, Timing,
+        Channel, Clock, Created, Definitions, Document, DocumentKey, DueCursor, DuePage, Ended,
+        EndedPage, EventBus, Kept, Outgoing, PortError, Ports, Put, Saved, Shared, SharedKey,
+        SharedKind, SharedSaved, StateStore, Timing,
     },
-    task::Task,
+    task::{ProcessState, Task},
     workflow::Workflow,
 };
 use tokio::task::yield_now;
@@ -73,6 +74,17 @@ impl StateStore for Canned {
     async fn due(&self, _: u32, _: Timestamp, _: Option<&DueCursor>) -> Result<DuePage, PortError> {
         yield_now().await;
         Ok(DuePage { task_ids: self.due.clone(), next: None })
+    }
+
+    async fn ended(
+        &self,
+        _: ProcessState,
+        _: u32,
+        _: Range<Timestamp>,
+        _: Option<&Ended>,
+    ) -> Result<EndedPage, PortError> {
+        yield_now().await;
+        Ok(EndedPage::default())
     }
 
     fn shards(&self) -> u32 {

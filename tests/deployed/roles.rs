@@ -102,9 +102,11 @@ const MAY: [(&str, &[&str]); 5] = [
         "supervisor",
         &[
             "Query due",
+            "Query ended",
             "GetItem tasks",
             "BatchGetItem tasks",
             "PutItem tasks",
+            "GetItem documents",
             "PutItem documents",
             "Query documents",
             "GetItem workflows",
@@ -157,8 +159,12 @@ fn probes(stack: &Stack) -> Vec<Probe> {
             Probe { what: format!("{operation} {table}"), service: "dynamodb", target, body }
         }));
     }
-    let index = json!({ "TableName": stack.variable("STEWARD_TASKS_TABLE"), "IndexName": "due" });
-    probes.push(probe("Query due", "dynamodb", "DynamoDB_20120810.Query", index));
+    for index in ["due", "ended"] {
+        let table = stack.variable("STEWARD_TASKS_TABLE");
+        let query = json!({ "TableName": table, "IndexName": index });
+        let (what, target) = (format!("Query {index}"), "DynamoDB_20120810.Query");
+        probes.push(probe(&what, "dynamodb", target, query));
+    }
     let names = QUEUES.map(|queue| (queue, stack.name_of(queue)));
     for (queue, name) in names.into_iter().chain([("client", "client-e2e".to_owned())]) {
         let url = format!("{}/000000000000/{name}", endpoint());

@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use steward_core::{
     messages::AttemptTimes,
     names::TaskId,
-    ports::{Document, DocumentKey, Kept, PortError, shard_of},
-    task::{Task, later},
+    ports::{Document, DocumentKey, Kept, PortError, ended_parts, shard_of},
+    task::{ProcessState, Task, later},
 };
 
 use crate::errors::corrupt;
@@ -38,7 +38,8 @@ pub struct Items {
 }
 
 impl Items {
-    /// A task's item, with its shard of the due index, or the time at which it may go.
+    /// A task's item, with its shard of the due index or the time at which it may go, and once it has
+    /// ended its part of that index.
     ///
     /// # Errors
     /// The task cannot be an item.
@@ -51,6 +52,10 @@ impl Items {
             item.insert("shard".to_owned(), number(i64::from(shard)));
         } else {
             item.insert("expires_at".to_owned(), self.expires_at(Kept::with(task)));
+        }
+        if task.process_state.is_final() {
+            let part = shard_of(&task.task_id, ended_parts(self.shards));
+            item.insert("ended".to_owned(), ended(task.process_state, part));
         }
         Ok(item)
     }
@@ -73,6 +78,11 @@ impl Items {
         let retention = kept.retention_s.map_or(self.retention, Duration::from_secs);
         number(later(kept.from, retention).as_second())
     }
+}
+
+/// The partition of the index `ended` that has a part of the tasks that ended so.
+pub(crate) fn ended(state: ProcessState, part: u32) -> AttributeValue {
+    text(&format!("{state}#{part}"))
 }
 
 /// Why an item is not what it should be.

@@ -3,9 +3,10 @@
 //! Table `tasks`: one small item per task; every save is a `PutItem` on the condition that the
 //! revision is the one that was read. A losing writer gets the item as it is now with the refusal,
 //! so a lost race costs no extra read. Table `documents`: (`task_id`, `document`), written once.
-//! Index `due` on `tasks`: (`shard`, `due`), keys only, sparse: an item without `due` is not in it.
+//! Index `due` on `tasks`: (`shard`, `due`), keys only, sparse: an item without `due` is not in it. Index
+//! `ended`: (`ended`, `ended_at`) with the workflow's name, of the tasks that are in a final state.
 
-use std::{collections::HashMap, num::NonZeroU32, time::Duration};
+use std::{collections::HashMap, num::NonZeroU32, ops::Range, time::Duration};
 
 pub use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::{
@@ -23,24 +24,32 @@ use steward_core::{
     messages::AttemptTimes,
     names::TaskId,
     ports::{
-        Created, Document, DocumentKey, DueCursor, DuePage, Kept, PortError, Put, Saved, Shared,
-        SharedKey, SharedKind, SharedSaved, StateStore,
+        Created, Document, DocumentKey, DueCursor, DuePage, Ended, EndedPage, Kept, PortError, Put,
+        Saved, Shared, SharedKey, SharedKind, SharedSaved, StateStore,
     },
-    task::Task,
+    task::{ProcessState, Task},
 };
 
 use crate::{
     errors::{corrupt, failed},
-    items::{ANSWERED_AT, CALLED_AT, Item, Items, QUEUED_AT, Unreadable, number, read_task, text},
+    items::{
+        self, ANSWERED_AT, CALLED_AT, Item, Items, QUEUED_AT, Unreadable, number, read_task, text,
+    },
 };
 
+mod indices;
 mod reads;
 mod unfinished;
 
+pub use indices::{Count, Cursor, Entries, Entry, InvalidCursor};
+use indices::{DUE, ENDED, Slice, read_ended, read_entry};
 use reads::{Key, Reads};
 
 /// Tasks in a page of the due index. Each is then read and written, so a page is a few hundred ms.
 const DUE_PAGE: i32 = 100;
+
+/// Tasks in a page of the index of ended tasks, which are only counted: less than the 1 MB of an answer.
+const ENDED_PAGE: i32 = 4_000;
 
 /// The state store.
 #[derive(Debug, Clone)]
@@ -214,32 +223,43 @@ impl StateStore for DynamoStore {
         until: Timestamp,
         after: Option<&DueCursor>,
     ) -> Result<DuePage, PortError> {
-        let shard = number(i64::from(shard));
-        let start = after.map(|cursor| {
-            HashMap::from([
-                ("shard".to_owned(), shard.clone()),
-                ("due".to_owned(), number(cursor.due.as_millisecond())),
-                ("task_id".to_owned(), text(cursor.task_id.as_str())),
-            ])
-        });
-        let request = self
-            .client
-            .query()
-            .table_name(&self.tasks)
-            .index_name("due")
-            .key_condition_expression("#shard = :shard AND due <= :until")
-            .expression_attribute_names("#shard", "shard")
-            .expression_attribute_values(":shard", shard)
-            .expression_attribute_values(":until", number(until.as_millisecond()))
-            .limit(DUE_PAGE)
-            .set_exclusive_start_key(start);
-        let answer = request.send().await.map_err(failed("query the due index"))?;
-        let read = |item: &Item| read_cursor(item).map_err(corrupt("read the due index"));
-        let next = answer.last_evaluated_key.as_ref().map(read).transpose()?;
-        let items = answer.items.unwrap_or_default();
+        let slice = Slice {
+            index: DUE,
+            partition: number(i64::from(shard)),
+            from: Timestamp::MIN.as_millisecond(),
+            to: until.as_millisecond(),
+            after: after.map(|cursor| (cursor.due, cursor.task_id.clone())),
+            newest_first: false,
+        };
+        let (items, last) = self.page(slice, DUE_PAGE).await?;
+        let read = |item: &Item| read_entry(item, DUE).map_err(corrupt("read the due index"));
+        let next = last.as_ref().map(read).transpose()?;
+        let next = next.map(|Entry { at, task_id, .. }| DueCursor { due: at, task_id });
         let task_ids =
             items.iter().map(|item| Ok(read(item)?.task_id)).collect::<Result<_, _>>()?;
         Ok(DuePage { task_ids, next })
+    }
+
+    async fn ended(
+        &self,
+        state: ProcessState,
+        part: u32,
+        within: Range<Timestamp>,
+        after: Option<&Ended>,
+    ) -> Result<EndedPage, PortError> {
+        let slice = Slice {
+            index: ENDED,
+            partition: items::ended(state, part),
+            from: within.start.as_millisecond(),
+            to: within.end.as_millisecond() - 1,
+            after: after.map(|last| (last.at, last.task_id.clone())),
+            newest_first: false,
+        };
+        let (items, last) = self.page(slice, ENDED_PAGE).await?;
+        let read = |item: &Item| read_ended(item).map_err(corrupt("read the index of ended tasks"));
+        let ended: Vec<_> = items.iter().map(read).collect::<Result<_, _>>()?;
+        let next = ended.last().filter(|_| last.is_some()).cloned();
+        Ok(EndedPage { ended, next })
     }
 
     fn shards(&self) -> u32 {
@@ -366,19 +386,8 @@ fn read_shared(kind: SharedKind, item: &Item) -> Result<Shared, Unreadable> {
         key: SharedKey { kind, name: as_text(item, "document")?.to_owned() },
         revision: revision.ok_or("no number `revision`")?.parse()?,
         body: serde_json::from_str(as_text(item, "body")?)?,
-        expires_at: item.contains_key("expires_at").then(|| as_second(item)).transpose()?,
+        expires_at: as_number(item, "expires_at").map(Timestamp::from_second).transpose()?,
     })
-}
-
-/// When an item may go.
-fn as_second(item: &Item) -> Result<Timestamp, Unreadable> {
-    let value = item.get("expires_at").and_then(|value| value.as_n().ok());
-    let second = value.ok_or("no number `expires_at`")?.parse()?;
-    Ok(Timestamp::from_second(second)?)
-}
-
-fn read_cursor(item: &Item) -> Result<DueCursor, Unreadable> {
-    Ok(DueCursor { due: as_time(item, "due")?, task_id: as_text(item, "task_id")?.parse()? })
 }
 
 fn as_text<'a>(item: &'a Item, name: &str) -> Result<&'a str, Unreadable> {
@@ -386,8 +395,11 @@ fn as_text<'a>(item: &'a Item, name: &str) -> Result<&'a str, Unreadable> {
     value.map(String::as_str).ok_or_else(|| format!("no text `{name}`").into())
 }
 
+fn as_number(item: &Item, name: &str) -> Option<i64> {
+    item.get(name)?.as_n().ok()?.parse().ok()
+}
+
 fn as_time(item: &Item, name: &str) -> Result<Timestamp, Unreadable> {
-    let value = item.get(name).and_then(|value| value.as_n().ok());
-    let millis = value.ok_or_else(|| format!("no number `{name}`"))?.parse()?;
+    let millis = as_number(item, name).ok_or_else(|| format!("no number `{name}`"))?;
     Ok(Timestamp::from_millisecond(millis)?)
 }

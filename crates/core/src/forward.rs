@@ -91,7 +91,7 @@ fn holds(change: &Change<'_>, when: &Template) -> Result<bool, NoValue> {
 
 fn begin_items(change: &mut Change<'_>, name: &StepName, each: &ForEach) -> Result<bool, NoValue> {
     let input = change.task.input.clone();
-    let items = change.sources().items(&each.items, input.as_ref())?;
+    let items = change.sources().items(name, each, input.as_ref())?;
     let max = limits::ITEMS_MAX;
     let count = u32::try_from(items.len()).unwrap_or(u32::MAX);
     if count > max {

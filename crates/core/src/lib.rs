@@ -27,6 +27,7 @@ pub mod events;
 mod expression;
 mod forward;
 pub mod hint;
+pub mod history;
 pub mod limits;
 pub mod mask;
 pub mod messages;

@@ -2,7 +2,8 @@
 //! SQS and EventBridge, `crates/local` in memory; one contract suite runs on both.
 
 use std::{
-    error::Error, fmt, future::Future, num::NonZeroU32, str::FromStr, sync::Arc, time::Duration,
+    error::Error, fmt, future::Future, num::NonZeroU32, ops::Range, str::FromStr, sync::Arc,
+    time::Duration,
 };
 
 use jiff::Timestamp;
@@ -13,7 +14,7 @@ use crate::{
     events::BusEvent,
     messages::{Action, AttemptTimes},
     names::{AgentName, Part, TaskId, WorkflowName},
-    task::Task,
+    task::{ProcessState, Task},
     workflow::Workflow,
 };
 
@@ -216,8 +217,28 @@ pub struct DueCursor {
     pub task_id: TaskId,
 }
 
+/// A task that has ended, as the index `ended` has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// When.
+    pub at: Timestamp,
+    /// The task.
+    pub task_id: TaskId,
+    /// What it ran.
+    pub workflow: WorkflowName,
+}
+
+/// One page of the index of tasks that have ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EndedPage {
+    /// Tasks that have ended, earliest first.
+    pub ended: Vec<Ended>,
+    /// Where the next page starts, if there may be one: after this task.
+    pub next: Option<Ended>,
+}
+
 /// The durable record of every task and of the documents beside it. Every read is consistent, but
-/// for the due index.
+/// for the indices.
 pub trait StateStore: Send + Sync {
     /// Reads a task.
     fn load(&self, id: &TaskId) -> impl Future<Output = Result<Option<Task>, PortError>> + Send;
@@ -259,6 +280,16 @@ pub trait StateStore: Send + Sync {
     /// How many shards the due index has.
     fn shards(&self) -> u32;
 
+    /// Reads one page of the tasks that ended in `state` within a time (its end excluded), of one of
+    /// the [parts](ended_parts) of that index.
+    fn ended(
+        &self,
+        state: ProcessState,
+        part: u32,
+        within: Range<Timestamp>,
+        after: Option<&Ended>,
+    ) -> impl Future<Output = Result<EndedPage, PortError>> + Send;
+
     /// Reads what instances share beside the tasks.
     fn shared(
         &self,
@@ -285,6 +316,10 @@ pub enum SharedKind {
     Breaker,
     /// How many dead letters have been alerted, by queue.
     DeadLetters,
+    /// How many tasks ended, by minute.
+    History,
+    /// The supervisor's last run.
+    Supervisor,
     /// Operators' runs over many tasks, by the run's id.
     Bulk,
 }
@@ -296,6 +331,8 @@ impl SharedKind {
         match self {
             Self::Breaker => "#breaker",
             Self::DeadLetters => "#dead-letters",
+            Self::History => "#history",
+            Self::Supervisor => "#supervisor",
             Self::Bulk => "#bulk",
         }
     }
@@ -306,7 +343,7 @@ impl SharedKind {
 pub struct SharedKey {
     /// What it is.
     pub kind: SharedKind,
-    /// Whose it is: an agent's name, a queue's.
+    /// Whose it is: an agent's name, a queue's, a minute's.
     pub name: String,
 }
 
@@ -336,6 +373,13 @@ pub enum SharedSaved {
 #[must_use]
 pub fn shard_of(id: &TaskId, shards: NonZeroU32) -> u32 {
     fnv1a(id.as_str()) % shards
+}
+
+/// Into how many parts the index of ended tasks is split, for so many shards of the due index. Half as
+/// many: a task is written there once, and twice to the due index, so neither has the busier partitions.
+#[must_use]
+pub fn ended_parts(shards: NonZeroU32) -> NonZeroU32 {
+    NonZeroU32::new(shards.get().div_ceil(2)).unwrap_or(NonZeroU32::MIN)
 }
 
 /// FNV-1a, 32 bits (<http://www.isthe.com/chongo/tech/comp/fnv/>).

@@ -5,7 +5,12 @@
 //! decision is taken again once it has been read: a document never changes, so the second time it
 //! comes as far at least.
 
-use std::{borrow::Cow, cell::RefCell, collections::BTreeMap, collections::BTreeSet};
+use std::{
+    borrow::Cow,
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
 
 use serde_json::Value;
 
@@ -17,18 +22,21 @@ use crate::{
     task::{StepRecord, StepState, Task},
     template::{Reads, Scope, Template},
     transition::Documents,
-    workflow::Workflow,
+    workflow::{ForEach, Workflow},
 };
 
 /// The documents at hand, and those that a decision turned out to want.
 pub(crate) struct Desk<'d> {
     at_hand: &'d Documents,
     wanted: RefCell<BTreeSet<DocumentKey>>,
+    /// The items of steps with `for_each`, by the edit of the input that they were made from: rendered once,
+    /// and not again for each of them.
+    items: RefCell<BTreeMap<(StepName, Option<CommandId>), Rc<[Value]>>>,
 }
 
 impl<'d> Desk<'d> {
     pub(crate) fn new(at_hand: &'d Documents) -> Self {
-        Self { at_hand, wanted: RefCell::default() }
+        Self { at_hand, wanted: RefCell::default(), items: RefCell::default() }
     }
 
     pub(crate) fn get(&self, key: &DocumentKey) -> Option<&'d Value> {
@@ -115,20 +123,29 @@ impl<'s> Sources<'s> {
     /// The items of a step with `for_each`.
     pub(crate) fn items(
         self,
-        items: &Template,
+        step: &StepName,
+        each: &ForEach,
         edit: Option<&CommandId>,
-    ) -> Result<Vec<Value>, NoValue> {
-        let values = self.values(items.reads(), edit, None)?;
-        match items.render(values.scope()).map_err(|error| error.to_string())? {
-            Value::Array(items) => Ok(items),
-            other @ (Value::Null
-            | Value::Bool(_)
-            | Value::Number(_)
-            | Value::String(_)
-            | Value::Object(_)) => {
-                Err(format!("`for_each.items` gives {}, not a list", kind(&other)).into())
-            }
+    ) -> Result<Rc<[Value]>, NoValue> {
+        let key = (step.clone(), edit.cloned());
+        if let Some(items) = self.desk.items.borrow().get(&key) {
+            return Ok(items.clone());
         }
+        let values = self.values(each.items.reads(), edit, None)?;
+        let items: Rc<[Value]> =
+            match each.items.render(values.scope()).map_err(|error| error.to_string())? {
+                Value::Array(items) => items.into(),
+                other @ (Value::Null
+                | Value::Bool(_)
+                | Value::Number(_)
+                | Value::String(_)
+                | Value::Object(_)) => {
+                    let reason = format!("`for_each.items` gives {}, not a list", kind(&other));
+                    return Err(reason.into());
+                }
+            };
+        self.desk.items.borrow_mut().insert(key, items.clone());
+        Ok(items)
     }
 
     /// What the templates of `part` read.
@@ -150,8 +167,9 @@ impl<'s> Sources<'s> {
         if let (Some(each), Some(place), true) = (each, part.item, reads.names.contains("item")) {
             // What is undone is the item that was done, whatever the input says by now.
             let done = self.task.progress(part, Action::Do).map_or(edit, |run| run.input.as_ref());
-            let item = self.items(&each.items, done)?.into_iter().nth(place as usize);
-            values.item = Some(item.ok_or_else(|| format!("there is no item {place}"))?);
+            let items = self.items(&part.step, each, done)?;
+            let item = items.get(place as usize);
+            values.item = Some(item.cloned().ok_or_else(|| format!("there is no item {place}"))?);
         }
         if reads.names.contains("callback") {
             let attempt = progress.map_or(0, |progress| progress.state.attempt());

@@ -5,9 +5,12 @@ use std::num::NonZeroU32;
 
 use anyhow::{Context, Result};
 use aws_config::SdkConfig;
-use aws_sdk_dynamodb::types::{
-    AttributeDefinition, BillingMode, GlobalSecondaryIndex, KeySchemaElement, KeyType, Projection,
-    ProjectionType, ScalarAttributeType, TimeToLiveSpecification,
+use aws_sdk_dynamodb::{
+    operation::create_table::builders::CreateTableFluentBuilder,
+    types::{
+        AttributeDefinition, BillingMode, GlobalSecondaryIndex, KeySchemaElement, KeyType,
+        Projection, ProjectionType, ScalarAttributeType, TimeToLiveSpecification,
+    },
 };
 use aws_sdk_sqs::types::QueueAttributeName;
 use steward_aws::{
@@ -126,19 +129,17 @@ async fn create_tables(client: &aws_sdk_dynamodb::Client) -> Result<()> {
     let there = client.list_tables().send().await.context("list tables")?;
     let there = there.table_names();
     let wanted = [
-        (TASKS_TABLE, vec![("task_id", ScalarAttributeType::S)], true),
+        (TASKS_TABLE, vec![("task_id", ScalarAttributeType::S)]),
         (
             DOCUMENTS_TABLE,
             vec![("task_id", ScalarAttributeType::S), ("document", ScalarAttributeType::S)],
-            false,
         ),
         (
             WORKFLOWS_TABLE,
             vec![("name", ScalarAttributeType::S), ("version", ScalarAttributeType::N)],
-            false,
         ),
     ];
-    for (name, key, due_index) in wanted {
+    for (name, key) in wanted {
         if there.iter().any(|table| table == name) {
             continue;
         }
@@ -148,17 +149,8 @@ async fn create_tables(client: &aws_sdk_dynamodb::Client) -> Result<()> {
             request = request.attribute_definitions(definition(attribute, kind.clone())?);
         }
         request = request.set_key_schema(Some(key_schema(key.iter().map(|(name, _)| *name))?));
-        if due_index {
-            let index = GlobalSecondaryIndex::builder()
-                .index_name("due")
-                .set_key_schema(Some(key_schema(["shard", "due"].into_iter())?))
-                .projection(
-                    Projection::builder().projection_type(ProjectionType::KeysOnly).build(),
-                );
-            request = request
-                .attribute_definitions(definition("shard", ScalarAttributeType::N)?)
-                .attribute_definitions(definition("due", ScalarAttributeType::N)?)
-                .global_secondary_indexes(index.build()?);
+        if name == TASKS_TABLE {
+            request = indexed(request)?;
         }
         request.send().await.with_context(|| format!("create table {name}"))?;
         if name != WORKFLOWS_TABLE {
@@ -174,6 +166,29 @@ async fn create_tables(client: &aws_sdk_dynamodb::Client) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// With the indices of tasks: those that are due, and those that have ended.
+fn indexed(request: CreateTableFluentBuilder) -> Result<CreateTableFluentBuilder> {
+    let keys = Projection::builder().projection_type(ProjectionType::KeysOnly).build();
+    let workflow = Projection::builder()
+        .projection_type(ProjectionType::Include)
+        .non_key_attributes("workflow")
+        .build();
+    let indices = [
+        ("due", ("shard", ScalarAttributeType::N), "due", keys),
+        ("ended", ("ended", ScalarAttributeType::S), "ended_at", workflow),
+    ];
+    indices.into_iter().try_fold(request, |request, (name, (partition, kind), sort, kept)| {
+        let index = GlobalSecondaryIndex::builder()
+            .index_name(name)
+            .set_key_schema(Some(key_schema([partition, sort].into_iter())?))
+            .projection(kept);
+        Ok(request
+            .attribute_definitions(definition(partition, kind)?)
+            .attribute_definitions(definition(sort, ScalarAttributeType::N)?)
+            .global_secondary_indexes(index.build()?))
+    })
 }
 
 fn definition(name: &str, kind: ScalarAttributeType) -> Result<AttributeDefinition> {

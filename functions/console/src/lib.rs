@@ -28,6 +28,7 @@ mod assets;
 mod bulk;
 pub mod config;
 mod dead_letters;
+mod filter;
 mod overview;
 mod page;
 mod task;

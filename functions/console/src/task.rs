@@ -149,14 +149,7 @@ impl<'s> TaskPage<'s> {
         let lines = timeline(task, documents);
         let commands: Vec<_> = Asking::all(task, &lines);
         let trace_id = task.traceparent.as_deref().and_then(trace_id).map(str::to_owned);
-        let link = |pattern: &Option<String>| {
-            let link = pattern.as_ref()?.replace("{task_id}", task.task_id.as_str());
-            match (link.contains("{trace_id}"), &trace_id) {
-                (true, None) => None,
-                (true, Some(id)) => Some(link.replace("{trace_id}", id)),
-                (false, _) => Some(link),
-            }
-        };
+        let link = |pattern: &Option<String>| address(pattern.as_ref()?, task, trace_id.as_deref());
         let operator = frame.caller.as_ref().filter(|caller| caller.may_act);
         let actions = operator.map(|caller| Actions::of(seen, caller)).unwrap_or_default();
         Self {
@@ -230,15 +223,14 @@ struct Asking<'s> {
 impl<'s> Asking<'s> {
     /// All of them, the newest first.
     fn all(task: &'s Task, lines: &[Line]) -> Vec<Self> {
-        let ends = task.commands.iter().skip(1).map(|next| Some(next.at)).chain([None]);
-        let mut all: Vec<_> = task
-            .commands
-            .iter()
-            .zip(ends)
-            .map(|(record, until)| Self { record, since: since(lines, record, until) })
-            .collect();
-        all.reverse();
-        all
+        let mut until = None;
+        let asking = task.commands.iter().rev().map(|record| {
+            let since = since(lines, record, until);
+            // One that was refused changed nothing.
+            until = if record.refused.is_none() { Some(record.at) } else { until };
+            Self { record, since }
+        });
+        asking.collect()
     }
 }
 
@@ -329,6 +321,18 @@ fn children(task: &Task, workflow: &Workflow) -> Vec<(Part, TaskId)> {
 fn trace_id(traceparent: &str) -> Option<&str> {
     let id = traceparent.split('-').nth(1)?;
     (id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(id)
+}
+
+/// An address elsewhere; none if it wants a trace that the task does not have.
+fn address(pattern: &str, task: &Task, trace_id: Option<&str>) -> Option<String> {
+    let address = pattern.replace("{task_id}", task.task_id.as_str());
+    if !address.contains("trace_id}") {
+        return Some(address);
+    }
+    let id = trace_id?;
+    let (begun, rest) = id.split_at_checked(8)?;
+    let xray = format!("1-{begun}-{rest}");
+    Some(address.replace("{trace_id}", id).replace("{xray_trace_id}", &xray))
 }
 
 /// How long an attempt was in its queue, and how long with the service.

@@ -17,29 +17,34 @@ use steward_core::{
 };
 
 mod dead_letters;
+mod history;
 
 /// Shards swept at once: while the tasks of one are saved, the next is read. Each has up to a page in hand.
 const SHARDS_AT_ONCE: usize = 4;
 
-/// One run: sweeps the due index, and makes good what else was left untold.
+/// One run: sweeps the due index, makes good what else was left untold, and then keeps history.
 ///
 /// # Errors
-/// The due index could not be read. What is left untold is told by the next run.
+/// The due index could not be read. What is left untold is told by the next run, and what is left
+/// uncounted is counted by it.
 pub async fn supervise<P: Ports>(
     ports: &P,
     first_shard: u32,
     deadline: Timestamp,
 ) -> Result<Swept, PortError> {
+    let at = ports.clock().now();
     let sweeping = Box::pin(sweep(ports, first_shard, deadline));
     let letters = Box::pin(dead_letters::tell_new(ports));
     let (swept, letters, breakers) = join3(sweeping, letters, Box::pin(tell_untold(ports))).await;
     for error in letters.err().into_iter().chain(breakers.err()) {
         tracing::warn!(error = chain(&error), "something was left untold; the next run tells it");
     }
-    if swept.is_ok() {
-        metrics::swept();
+    let swept = swept?;
+    metrics::swept();
+    if let Err(error) = Box::pin(history::record(ports, at, swept, deadline)).await {
+        tracing::warn!(error = chain(&error), "history not kept; the next run goes on from here");
     }
-    swept
+    Ok(swept)
 }
 
 /// What one sweep saw.

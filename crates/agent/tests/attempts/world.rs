@@ -4,6 +4,7 @@
 use std::{
     collections::VecDeque,
     num::NonZeroU32,
+    ops::Range,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU32, Ordering},
@@ -20,10 +21,11 @@ use steward_core::{
     messages::{Action, Outcome, StepRequest},
     names::TaskId,
     ports::{
-        Clock, Created, Document, DocumentKey, DueCursor, DuePage, EventBus, Kept, PortError,
-        Ports, Put, Saved, Shared, SharedKey, SharedKind, SharedSaved, StateStore, Timing,
+        Clock, Created, Document, DocumentKey, DueCursor, DuePage, Ended, EndedPage, EventBus,
+        Kept, PortError, Ports, Put, Saved, Shared, SharedKey, SharedKind, SharedSaved, StateStore,
+        Timing,
     },
-    task::Task,
+    task::{ProcessState, Task},
     workflow::Method,
 };
 use steward_local::memory::{
@@ -357,6 +359,16 @@ impl StateStore for Store {
     ) -> Result<DuePage, PortError> {
         self.inner.due(shard, until, after).await
     }
+    async fn ended(
+        &self,
+        state: ProcessState,
+        part: u32,
+        within: Range<Timestamp>,
+        after: Option<&Ended>,
+    ) -> Result<EndedPage, PortError> {
+        self.inner.ended(state, part, within, after).await
+    }
+
     fn shards(&self) -> u32 {
         self.inner.shards()
     }

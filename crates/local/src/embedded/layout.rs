@@ -1,5 +1,5 @@
 //! How dynoxide lays a table out in SQLite: the statements that read and write its items by key, and its
-//! indices of keys. Only of tables that a [shortcut](super::shortcuts) can serve.
+//! indices. Only of tables that a [shortcut](super::shortcuts) can serve.
 
 use std::collections::BTreeMap;
 
@@ -28,10 +28,12 @@ pub(super) struct Layout {
     put: String,
 }
 
-/// A sparse index of keys.
+/// A sparse index of keys, and of some attributes beside them.
 struct Index {
     /// Its partition key's and sort key's names and types.
     keys: Vec<(String, ScalarAttributeType)>,
+    /// What is kept there beside the keys.
+    included: Vec<String>,
     delete: String,
     insert: String,
 }
@@ -169,12 +171,15 @@ impl Index {
         index: &GlobalSecondaryIndex,
         types: &[AttributeDefinition],
     ) -> Option<Self> {
-        if index.projection.projection_type != Some(ProjectionType::KEYS_ONLY) {
-            return None;
-        }
+        let included = match index.projection.projection_type.as_ref()? {
+            ProjectionType::KEYS_ONLY => Vec::new(),
+            ProjectionType::INCLUDE => index.projection.non_key_attributes.clone()?,
+            ProjectionType::ALL => return None,
+        };
         let quoted = quote(&format!("{table}::gsi::{}", index.index_name));
         Some(Self {
             keys: keys_of(&index.key_schema, types)?,
+            included,
             delete: format!("DELETE FROM {quoted} WHERE table_pk = ?1 AND table_sk = ?2"),
             insert: format!(
                 "INSERT INTO {quoted} (gsi_pk, gsi_sk, table_pk, table_sk, item_json) \
@@ -198,7 +203,8 @@ impl Index {
         if keys.len() < self.keys.len() {
             return Some(None);
         }
-        let names = self.keys.iter().map(|(name, _)| name).chain(layout.key_names());
+        let keys_of_index = self.keys.iter().map(|(name, _)| name);
+        let names = keys_of_index.chain(layout.key_names()).chain(&self.included);
         // In one order, so that two can be compared.
         let kept: BTreeMap<_, _> = names.filter_map(|name| Some((name, item.get(name)?))).collect();
         let mut keys = keys.into_iter();

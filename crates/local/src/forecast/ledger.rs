@@ -4,7 +4,7 @@
 //! what it is about:
 //!
 //! ```text
-//! of a task   its submission, its first wake, its entry in the due index, its events
+//! of a task   its submission, its first wake, its entries in the indices, its events
 //! of a step   its request, its answer, and what the scheduler reads and writes over that answer
 //! ```
 //!

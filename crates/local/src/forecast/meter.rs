@@ -29,23 +29,37 @@ pub(super) fn read_units(item: Option<&Item>) -> f64 {
     item.map_or(1, |item| items::size(item).div_ceil(READ_UNIT_BYTES).max(1)) as f64
 }
 
-/// What replacing a task takes, in the table and then in the due index: DynamoDB charges the larger of
-/// the two items, and an entry that moves in the index leaves one place and takes another.
-pub(super) fn replace_units(
+/// What replacing a task takes.
+pub(super) struct Replaced {
+    pub(super) table: f64,
+    pub(super) due: f64,
+    pub(super) ended: f64,
+}
+
+/// What it takes in the table and then in the indices: DynamoDB charges the larger of the two items, and
+/// an entry that moves in an index leaves one place and takes another.
+pub(super) fn replaced(
     items: &items::Items,
     before: Option<&Task>,
     after: &Task,
-) -> Result<(f64, f64), PortError> {
-    let old = before.map(|before| items.task(before)).transpose()?;
-    let table = old.as_ref().map_or(0.0, write_units).max(write_units(&items.task(after)?));
-    let due = |task: &Task| task.due.map(|due| due.as_millisecond());
-    let index = match (before.and_then(due), due(after)) {
-        (None, None) => 0.0,
-        (None, Some(_)) | (Some(_), None) => 1.0,
-        (Some(old), Some(new)) if old == new => 0.0,
-        (Some(_), Some(_)) => 2.0,
+) -> Result<Replaced, PortError> {
+    let (old, new) = (before.map(|before| items.task(before)).transpose()?, items.task(after)?);
+    let moved = |keys: [&str; 2]| {
+        let entry = |item: &Item| keys.map(|key| item.get(key).cloned());
+        let entry =
+            |item: &Item| Some(entry(item)).filter(|entry| entry.iter().all(Option::is_some));
+        match (old.as_ref().and_then(entry), entry(&new)) {
+            (None, None) => 0.0,
+            (None, Some(_)) | (Some(_), None) => 1.0,
+            (Some(old), Some(new)) if old == new => 0.0,
+            (Some(_), Some(_)) => 2.0,
+        }
     };
-    Ok((table, index))
+    Ok(Replaced {
+        table: old.as_ref().map_or(0.0, write_units).max(write_units(&new)),
+        due: moved(["shard", "due"]),
+        ended: moved(["ended", "ended_at"]),
+    })
 }
 
 /// Counts for one run.

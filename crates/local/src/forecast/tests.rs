@@ -66,7 +66,7 @@ fn a_task_of_one_step_costs_what_dynamodb_says() {
     let body = json!({ "order": "${ task.id }", "input": "${ input }" });
     let one = json!({ "agent": "a", "request": { "path": "/x", "body": body } });
     let report = run(steps(json!({ "step_1": one })));
-    assert_usage(&report.usage, 9.0, 3.0, 1.1, 0.4);
+    assert_usage(&report.usage, 10.0, 3.0, 1.1, 0.4);
 }
 
 /// Each further step: 2 write units, 2 read units, 0.6 requests, 0.2 invocations, as there. And one read
@@ -75,7 +75,7 @@ fn a_task_of_one_step_costs_what_dynamodb_says() {
 fn the_order_costs_what_dynamodb_says() {
     let report = run(order());
     assert_eq!(count(&report, "Processed"), 50);
-    assert_usage(&report.usage, 13.0, 8.0, 2.3, 0.8);
+    assert_usage(&report.usage, 14.0, 8.0, 2.3, 0.8);
     let dollars = report.dollars_per_million;
     assert!(dollars.total > 9.0 && dollars.total < 15.0, "{dollars:?}");
     assert!((dollars.dynamodb - 9.125).abs() < 1e-6, "{dollars:?}");
@@ -334,7 +334,7 @@ fn a_value_of_the_wrong_kind_is_an_error_that_says_where() {
 #[test]
 fn one_message_a_batch_costs_more() {
     let report = run(Settings { batch: 1, ..order() });
-    assert_usage(&report.usage, 13.0, 8.0, 23.0, 8.0);
+    assert_usage(&report.usage, 14.0, 8.0, 23.0, 8.0);
     let error: ForecastError = forecast(Settings { batch: 0, ..order() }, &|| {}).unwrap_err();
     assert!(matches!(error, ForecastError::OutOfLimits { option: "batch", .. }));
 }

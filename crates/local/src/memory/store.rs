@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     num::{NonZeroU32, NonZeroUsize},
-    ops::Bound,
+    ops::{Bound, Range},
     sync::{Arc, Mutex},
 };
 
@@ -12,10 +12,10 @@ use steward_core::{
     messages::AttemptTimes,
     names::TaskId,
     ports::{
-        Created, Document, DocumentKey, DueCursor, DuePage, Kept, PortError, Put, Saved, Shared,
-        SharedKey, SharedKind, SharedSaved, StateStore, shard_of,
+        Created, Document, DocumentKey, DueCursor, DuePage, Ended, EndedPage, Kept, PortError, Put,
+        Saved, Shared, SharedKey, SharedKind, SharedSaved, StateStore, ended_parts, shard_of,
     },
-    task::Task,
+    task::{ProcessState, Task},
 };
 
 use super::{corrupt, lock, stored};
@@ -50,22 +50,37 @@ struct Tables {
     shared: BTreeMap<SharedKey, Shared>,
     /// By shard: the tasks that are due, earliest first.
     due: BTreeMap<u32, BTreeSet<(Timestamp, TaskId)>>,
+    /// By how they ended and by part: the tasks that have ended, earliest first.
+    ended: BTreeMap<(ProcessState, u32), BTreeSet<(Timestamp, TaskId)>>,
 }
 
 impl Tables {
-    /// Puts a task in the place of the one before it, in the index too.
+    /// Puts a task in the place of the one before it, in the indices too.
     fn put(&mut self, task: Task, shards: NonZeroU32) {
         let id = task.task_id.clone();
-        let index = self.due.entry(shard_of(&id, shards)).or_default();
-        let due = task.due;
+        let (shard, part) = (shard_of(&id, shards), shard_of(&id, ended_parts(shards)));
+        let (due, ended) = (task.due, ended(&task));
         let before = self.tasks.insert(id.clone(), task);
-        if let Some(before) = before.and_then(|before| before.due) {
-            index.remove(&(before, id.clone()));
+        let ended_before = before.as_ref().and_then(self::ended);
+        if let Some(at) = before.and_then(|before| before.due) {
+            self.due.entry(shard).or_default().remove(&(at, id.clone()));
         }
-        if let Some(due) = due {
-            index.insert((due, id));
+        if let Some((state, at)) = ended_before {
+            self.ended.entry((state, part)).or_default().remove(&(at, id.clone()));
+        }
+        if let Some((state, at)) = ended {
+            self.ended.entry((state, part)).or_default().insert((at, id.clone()));
+        }
+        if let Some(at) = due {
+            self.due.entry(shard).or_default().insert((at, id));
         }
     }
+}
+
+/// How a task ended, and when.
+fn ended(task: &Task) -> Option<(ProcessState, Timestamp)> {
+    let state = Some(task.process_state).filter(|state| state.is_final())?;
+    Some((state, task.ended_at?))
 }
 
 impl StateStore for MemoryStore {
@@ -152,6 +167,32 @@ impl StateStore for MemoryStore {
 
     fn shards(&self) -> u32 {
         self.shards.get()
+    }
+
+    async fn ended(
+        &self,
+        state: ProcessState,
+        part: u32,
+        within: Range<Timestamp>,
+        after: Option<&Ended>,
+    ) -> Result<EndedPage, PortError> {
+        let tables = lock(&self.tables);
+        let Some(index) = tables.ended.get(&(state, part)) else {
+            return Ok(EndedPage::default());
+        };
+        let start =
+            after.map_or(Bound::Unbounded, |last| Bound::Excluded((last.at, last.task_id.clone())));
+        let found = index.range((start, Bound::Unbounded));
+        let page = found.filter(|(at, _)| within.contains(at)).take(self.due_page.get());
+        let ended: Vec<_> = page
+            .filter_map(|(at, task_id)| {
+                let workflow = tables.tasks.get(task_id)?.workflow.clone();
+                Some(Ended { at: *at, task_id: task_id.clone(), workflow })
+            })
+            .collect();
+        let full = ended.len() == self.due_page.get();
+        let next = ended.last().filter(|_| full).cloned();
+        Ok(EndedPage { ended, next })
     }
 
     async fn shared(&self, key: &SharedKey) -> Result<Option<Shared>, PortError> {

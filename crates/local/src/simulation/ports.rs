@@ -1,7 +1,7 @@
 //! The in-memory ports as one instance reaches them: every call passes one [`Seam`], where it can be
 //! slow, fail before or after it took effect, or be the last thing its instance does.
 
-use std::{fmt, future::Future, sync::Arc, time::Duration};
+use std::{fmt, future::Future, ops::Range, sync::Arc, time::Duration};
 
 use futures_util::future::AbortHandle;
 use jiff::Timestamp;
@@ -11,10 +11,10 @@ use steward_core::{
     names::{Part, TaskId, WorkflowName},
     ports::{
         Attempt, Channel, Clock, Created, Definitions, Document, DocumentKey, DueCursor, DuePage,
-        EventBus, Kept, Outgoing, PortError, Ports, Put, Saved, Shared, SharedKey, SharedKind,
-        SharedSaved, StateStore, Timing,
+        Ended, EndedPage, EventBus, Kept, Outgoing, PortError, Ports, Put, Saved, Shared,
+        SharedKey, SharedKind, SharedSaved, StateStore, Timing,
     },
-    task::{StepState, Task, later},
+    task::{ProcessState, StepState, Task, later},
     workflow::Workflow,
 };
 
@@ -285,6 +285,17 @@ impl StateStore for Seam {
     ) -> Result<DuePage, PortError> {
         let operation = || format!("read the due index, shard {shard}");
         self.pass(operation, self.memory().store().due(shard, until, after)).await
+    }
+
+    async fn ended(
+        &self,
+        state: ProcessState,
+        part: u32,
+        within: Range<Timestamp>,
+        after: Option<&Ended>,
+    ) -> Result<EndedPage, PortError> {
+        let operation = || format!("read the ended tasks, part {part}");
+        self.pass(operation, self.memory().store().ended(state, part, within, after)).await
     }
 
     fn shards(&self) -> u32 {

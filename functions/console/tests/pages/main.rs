@@ -8,5 +8,7 @@
 )]
 
 mod access;
+mod shop;
+mod task;
 mod workflows;
 mod world;

@@ -5,11 +5,14 @@ use std::sync::Arc;
 use axum::{
     Extension, Router,
     body::{Body, to_bytes},
-    http::{Request, StatusCode},
+    http::{
+        Request, StatusCode,
+        header::{CONTENT_TYPE, LOCATION},
+    },
 };
-use console::{Console, access::Caller, routes};
+use console::{Console, access::Caller, config::Links, routes};
 use serde_json::Value;
-use steward_aws::AwsPorts;
+use steward_aws::{AwsPorts, Config};
 use steward_core::{ports::Ports, workflow::Workflow};
 use steward_local::{embedded::EmbeddedAws, resources};
 use tower::ServiceExt;
@@ -19,8 +22,8 @@ const PAGE_BYTES_MAX: usize = 10 << 20;
 
 pub(crate) struct World {
     pub(crate) ports: Arc<AwsPorts>,
-    #[expect(dead_code, reason = "it lives as long as the world")]
-    aws: EmbeddedAws,
+    pub(crate) config: Config,
+    pub(crate) aws: EmbeddedAws,
     routes: Router,
 }
 
@@ -29,6 +32,8 @@ pub(crate) struct World {
 pub(crate) struct Page {
     pub(crate) status: StatusCode,
     pub(crate) html: String,
+    /// Where it leads, if elsewhere.
+    pub(crate) location: String,
 }
 
 impl World {
@@ -37,9 +42,16 @@ impl World {
         let aws = EmbeddedAws::in_memory().unwrap();
         let config = resources::create(&aws, &["a".parse().unwrap()]).await.unwrap();
         let ports = Arc::new(AwsPorts::new(&aws.sdk_config(), &config, "console"));
-        let console = Console { ports: ports.clone(), links: Arc::default() };
+        let (logs, trace) =
+            ("https://logs.example/?q={task_id}", "https://trace.example/{trace_id}");
+        let links = Links {
+            logs: Some(logs.to_owned()),
+            trace: Some(trace.to_owned()),
+            ..Links::default()
+        };
+        let console = Console { ports: ports.clone(), links: Arc::new(links) };
         let caller = Caller { name: "ada".to_owned(), may_act: true };
-        Self { ports, aws, routes: routes(console).layer(Extension(caller)) }
+        Self { ports, config, aws, routes: routes(console).layer(Extension(caller)) }
     }
 
     /// Publishes a definition.
@@ -50,11 +62,24 @@ impl World {
     }
 
     pub(crate) async fn get(&self, address: &str) -> Page {
-        let request = Request::get(address).body(Body::empty()).unwrap();
+        self.ask(Request::get(address).body(Body::empty()).unwrap()).await
+    }
+
+    /// Sends a form.
+    pub(crate) async fn post(&self, address: &str, fields: &[(&str, &str)]) -> Page {
+        let form = serde_urlencoded::to_string(fields).unwrap();
+        let kind = "application/x-www-form-urlencoded";
+        let request = Request::post(address).header(CONTENT_TYPE, kind).body(Body::from(form));
+        self.ask(request.unwrap()).await
+    }
+
+    async fn ask(&self, request: Request<Body>) -> Page {
         let answer = self.routes.clone().oneshot(request).await.unwrap();
         let status = answer.status();
+        let location = answer.headers().get(LOCATION).map(|at| at.to_str().unwrap().to_owned());
         let body = to_bytes(answer.into_body(), PAGE_BYTES_MAX).await.unwrap();
-        Page { status, html: String::from_utf8(body.to_vec()).unwrap() }
+        let html = String::from_utf8(body.to_vec()).unwrap();
+        Page { status, html, location: location.unwrap_or_default() }
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::embedded::{Door, tables::Tables};
 
 /// Requests of a run: enough for every kind to meet every state of an item.
-const REQUESTS: usize = 3_000;
+const REQUESTS: usize = 4_000;
 
 fn tables() -> Tables {
     let tables = Tables::in_memory().unwrap();
@@ -18,16 +18,25 @@ fn tables() -> Tables {
         let keys = names.iter().zip(kinds);
         keys.map(|(name, kind)| json!({ "AttributeName": name, "KeyType": kind })).collect()
     };
-    let index = json!([{
-        "IndexName": "due",
-        "KeySchema": key(&["shard", "due"]),
-        "Projection": { "ProjectionType": "KEYS_ONLY" },
-    }]);
+    let indices = json!([
+        {
+            "IndexName": "due",
+            "KeySchema": key(&["shard", "due"]),
+            "Projection": { "ProjectionType": "KEYS_ONLY" },
+        },
+        {
+            "IndexName": "ended",
+            "KeySchema": key(&["ended", "ended_at"]),
+            "Projection": { "ProjectionType": "INCLUDE", "NonKeyAttributes": ["workflow"] },
+        },
+    ]);
+    let attributes =
+        [("task_id", "S"), ("shard", "N"), ("due", "N"), ("ended", "S"), ("ended_at", "N")];
     let tasks = json!({
         "TableName": "tasks",
-        "AttributeDefinitions": [attribute("task_id", "S"), attribute("shard", "N"), attribute("due", "N")],
+        "AttributeDefinitions": attributes.map(|(name, kind)| attribute(name, kind)),
         "KeySchema": key(&["task_id"]),
-        "GlobalSecondaryIndexes": index,
+        "GlobalSecondaryIndexes": indices,
         "BillingMode": "PAY_PER_REQUEST",
     });
     let documents = json!({
@@ -86,12 +95,24 @@ fn task(dice: &mut fastrand::Rng) -> Value {
             item["due"] = json!({ "N": dice.i32(-20..20).to_string() });
         }
     }
+    if dice.u8(..3) == 0 {
+        let state = ["Processed", "Error", ""][dice.usize(..3)];
+        item["ended"] = json!({ "S": format!("{state}#{}", dice.u8(..2)) });
+        item["ended_at"] = json!({ "N": dice.u8(..20).to_string() });
+    }
+    match dice.u8(..4) {
+        0 => {}
+        1 => item["workflow"] = json!({ "S": "return" }),
+        _ => item["workflow"] = json!({ "S": "order" }),
+    }
     match dice.u8(..32) {
         0 => item["steps"] = json!({ "NS": ["1", "2"] }),
         1 => item["revision"] = json!({ "N": "1.50" }),
         2 => item["task_id"] = json!({ "S": "" }),
         3 => item["task_id"] = json!({ "N": "1" }),
         4 => item["extra"] = json!({ "N": "one" }),
+        5 => item["ended"] = json!({ "S": "" }),
+        6 => item["ended"] = json!({ "N": "1" }),
         _ => {}
     }
     item
@@ -214,12 +235,13 @@ fn kind(operation: &str, request: &Value, answer: &Value) -> &'static str {
     }
 }
 
-/// All that is in the tables and in the index.
-fn rows(tables: &Tables) -> [Value; 3] {
+/// All that is in the tables and in the indices.
+fn rows(tables: &Tables) -> [Value; 4] {
     let scans = [
         json!({ "TableName": "tasks" }),
         json!({ "TableName": "documents" }),
         json!({ "TableName": "tasks", "IndexName": "due" }),
+        json!({ "TableName": "tasks", "IndexName": "ended" }),
     ];
     scans.map(|scan| {
         let mut items = dynoxide(tables, "Scan", &scan)["Items"].clone();

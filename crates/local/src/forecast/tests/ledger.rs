@@ -32,7 +32,7 @@ fn assert_close(one: f64, other: f64) {
 fn each_function_has_its_part() {
     let report = run(order());
     assert_usage(on(&report, "submission"), 5.0, 0.0, 0.3, 0.1);
-    assert_usage(on(&report, "scheduler"), 8.0, 8.0, 1.1, 0.4);
+    assert_usage(on(&report, "scheduler"), 9.0, 8.0, 1.1, 0.4);
     assert_usage(on(&report, "agents"), 0.0, 0.0, 0.9, 0.3);
     assert_eq!(report.ledger.functions.len(), 3, "{:?}", report.ledger.functions);
 }
@@ -41,7 +41,7 @@ fn each_function_has_its_part() {
 #[test]
 fn each_step_has_its_part_and_the_task_the_rest() {
     let report = run(order());
-    assert_usage(on(&report, "the task"), 7.0, 2.0, 0.5, 0.2);
+    assert_usage(on(&report, "the task"), 8.0, 2.0, 0.5, 0.2);
     assert_usage(on(&report, "reserve"), 2.0, 2.0, 0.6, 0.2);
     assert_usage(on(&report, "charge"), 2.0, 3.0, 0.6, 0.2);
     assert_usage(on(&report, "ship"), 2.0, 1.0, 0.6, 0.2);

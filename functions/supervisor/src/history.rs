@@ -1,0 +1,109 @@
+//! History for people: what ended in which minute, and this run. Nothing depends on it.
+//!
+//! A minute's record is made once, so that a second supervisor counts nothing twice; the run is recorded
+//! last, so that one who dies before has the next one count the same minutes again.
+
+use std::{num::NonZeroU32, ops::Range, time::Duration};
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use jiff::Timestamp;
+use steward_core::{
+    history::{LastRun, Minute, uncounted},
+    ports::{Clock, PortError, Ports, SharedSaved, StateStore, ended_parts},
+    task::ProcessState,
+};
+
+use crate::Swept;
+
+/// Parts of the index of ended tasks that are read at once.
+const PARTS_AT_ONCE: usize = 8;
+
+const FINAL: [ProcessState; 3] =
+    [ProcessState::Processed, ProcessState::Error, ProcessState::Undone];
+
+/// Counts what has ended since the last run, until `deadline`, and records this run, which began at `at`.
+pub(crate) async fn record<P: Ports>(
+    ports: &P,
+    at: Timestamp,
+    swept: Swept,
+    deadline: Timestamp,
+) -> Result<(), PortError> {
+    let now = ports.clock().now();
+    let took = Duration::try_from(now.duration_since(at)).unwrap_or_default();
+    let last = ports.store().shared(&LastRun::key()).await?;
+    let counted_until = last.as_ref().and_then(LastRun::read).and_then(|last| last.counted_until);
+    let (counted_until, counted) = count(ports, counted_until, now, deadline).await;
+    let Swept { due, failed, shards_left } = swept;
+    let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+    let run = LastRun { at, took_ms, due, failed, shards_left, counted_until };
+    let record = run.record(last.map_or(0, |last| last.revision));
+    // Another supervisor was quicker: what it says is as good.
+    let (SharedSaved::Saved | SharedSaved::Conflict(_)) =
+        ports.store().save_shared(&record).await?;
+    counted
+}
+
+/// Counts minute by minute; answers how far it came.
+async fn count<P: Ports>(
+    ports: &P,
+    mut counted_until: Option<Timestamp>,
+    now: Timestamp,
+    deadline: Timestamp,
+) -> (Option<Timestamp>, Result<(), PortError>) {
+    for minute in uncounted(counted_until, now) {
+        match count_minute(ports, &minute, deadline).await {
+            Ok(true) => counted_until = Some(minute.end),
+            Ok(false) => break,
+            Err(error) => return (counted_until, Err(error)),
+        }
+    }
+    (counted_until, Ok(()))
+}
+
+/// Counts one minute and records it, unless nothing ended in it; answers whether there was time to.
+async fn count_minute<P: Ports>(
+    ports: &P,
+    within: &Range<Timestamp>,
+    deadline: Timestamp,
+) -> Result<bool, PortError> {
+    let shards = NonZeroU32::new(ports.store().shards()).unwrap_or(NonZeroU32::MIN);
+    let parts = ended_parts(shards).get();
+    let lanes = FINAL.into_iter().flat_map(|state| (0..parts).map(move |part| (state, part)));
+    let counts = lanes.map(|(state, part)| {
+        Box::pin(async move { count_part(ports, state, part, within, deadline).await })
+    });
+    let counts: Vec<_> = stream::iter(counts).buffer_unordered(PARTS_AT_ONCE).try_collect().await?;
+    let Some(counts) = counts.into_iter().collect::<Option<Vec<Minute>>>() else {
+        return Ok(false);
+    };
+    let mut minute = Minute::default();
+    counts.iter().for_each(|part| minute.merge(part));
+    if minute.all().all() > 0 {
+        // One that is there already was counted by another supervisor.
+        let (SharedSaved::Saved | SharedSaved::Conflict(_)) =
+            ports.store().save_shared(&minute.record(within.start)).await?;
+    }
+    Ok(true)
+}
+
+/// What ended in one way, of one part of the index; nothing if the time is up before all is counted.
+async fn count_part<P: Ports>(
+    ports: &P,
+    state: ProcessState,
+    part: u32,
+    within: &Range<Timestamp>,
+    deadline: Timestamp,
+) -> Result<Option<Minute>, PortError> {
+    let (mut minute, mut after) = (Minute::default(), None);
+    loop {
+        if ports.clock().now() >= deadline {
+            return Ok(None);
+        }
+        let page = ports.store().ended(state, part, within.clone(), after.as_ref()).await?;
+        page.ended.iter().for_each(|ended| minute.add(&ended.workflow, state));
+        after = page.next;
+        if after.is_none() {
+            return Ok(Some(minute));
+        }
+    }
+}
