@@ -15,6 +15,7 @@ use steward_core::{
 
 use crate::{
     config::{AgentQueueUrl, QueueUrls},
+    dead_letters::{DeadLetterQueue, DeadLettersError},
     errors::{corrupt, failed, for_each},
 };
 
@@ -64,6 +65,39 @@ impl SqsChannel {
             Queue::Agent(agent) => self.queues.agents.of(agent),
             Queue::Client(url) => url.clone(),
         }
+    }
+
+    /// The deployment's dead-letter queues.
+    ///
+    /// # Errors
+    /// One of them is not there, or is none; SQS failed.
+    pub async fn dead_letter_queues(&self) -> Result<Vec<DeadLetterQueue>, DeadLettersError> {
+        let urls = self.dead_letters.0.iter();
+        let queues: Vec<_> = urls.map(|url| DeadLetterQueue::find(&self.client, url)).collect();
+        stream::iter(queues).buffered(BATCHES_AT_ONCE).try_collect().await
+    }
+
+    /// The deployment's dead-letter queue of this name.
+    ///
+    /// # Errors
+    /// There is none of this name; SQS failed.
+    pub async fn dead_letter_queue(&self, name: &str) -> Result<DeadLetterQueue, DeadLettersError> {
+        let url = self.dead_letters.0.iter().find(|url| name_of(url) == name);
+        let url = url.ok_or_else(|| DeadLettersError::NoQueue(name.to_owned()))?;
+        DeadLetterQueue::find(&self.client, url).await
+    }
+
+    /// Which of the deployment's queues has this name.
+    #[must_use]
+    pub fn queue(&self, name: &str) -> Option<Queue> {
+        let Queues { submissions, scheduler, rejected, agents } = &self.queues;
+        let known = [
+            (submissions, Queue::Submissions),
+            (scheduler, Queue::Scheduler),
+            (rejected, Queue::Rejected),
+        ];
+        let known = known.into_iter().find(|(url, _)| name_of(url) == name);
+        known.map(|(_, queue)| queue).or_else(|| Some(Queue::Agent(agents.agent(name)?)))
     }
 
     /// How many messages a queue holds, by its name.

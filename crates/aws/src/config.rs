@@ -6,6 +6,8 @@ use std::{num::NonZeroU32, str::FromStr, time::Duration};
 use envconfig::Envconfig;
 use steward_core::{names::AgentName, ports::Timing, submission::ReplyQueues};
 
+use crate::channel::name_of;
+
 /// What all functions of a deployment share. `template.yaml` sets all of it in one place.
 #[derive(Debug, Clone, Envconfig)]
 pub struct Config {
@@ -97,6 +99,13 @@ impl AgentQueueUrl {
     pub fn of(&self, agent: &AgentName) -> String {
         self.0.replace("{agent}", agent.as_str())
     }
+
+    /// The agent whose queue has this name.
+    #[must_use]
+    pub fn agent(&self, queue_name: &str) -> Option<AgentName> {
+        let (before, after) = name_of(&self.0).split_once("{agent}")?;
+        queue_name.strip_prefix(before)?.strip_suffix(after)?.parse().ok()
+    }
 }
 
 /// A text without `{agent}` in it.
@@ -146,6 +155,16 @@ mod tests {
             config.agent_queue_url.of(&"payment".parse().unwrap()),
             "https://q/agent-payment"
         );
+    }
+
+    #[test]
+    fn a_queue_tells_its_agent() {
+        let url: AgentQueueUrl = "https://q/shop-agent-{agent}-requests".parse().unwrap();
+        let payment = "payment".parse().unwrap();
+        assert_eq!(url.agent("shop-agent-payment-requests"), Some(payment));
+        for other in ["shop-agent--requests", "shop-scheduler", "agent-payment-requests"] {
+            assert_eq!(url.agent(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::{
     operation::{
         put_item::{PutItemError, builders::PutItemFluentBuilder},
+        query::builders::QueryFluentBuilder,
         transact_write_items::TransactWriteItemsError,
     },
     types::{
@@ -80,16 +81,8 @@ impl DynamoStore {
     /// # Errors
     /// As every read.
     pub async fn all_documents(&self, id: &TaskId) -> Result<Vec<Document>, PortError> {
-        let mut pages = self
-            .client
-            .query()
-            .table_name(&self.documents)
-            .key_condition_expression("task_id = :id")
-            .expression_attribute_values(":id", text(id.as_str()))
-            .consistent_read(true)
-            .into_paginator()
-            .items()
-            .send();
+        let query = self.documents_of(id).consistent_read(true);
+        let mut pages = query.into_paginator().items().send();
         let mut documents = Vec::new();
         while let Some(item) = pages.next().await {
             let item = item.map_err(failed(format!("query documents of {id}")))?;
@@ -97,6 +90,34 @@ impl DynamoStore {
                 .push(read_document(&item).map_err(corrupt(format!("read document of {id}")))?);
         }
         Ok(documents)
+    }
+
+    /// Which documents a task has, and when its attempts got how far, without what they say: for
+    /// figures. Perhaps not the newest.
+    ///
+    /// # Errors
+    /// As every read.
+    pub async fn attempt_times(
+        &self,
+        id: &TaskId,
+    ) -> Result<Vec<(DocumentKey, AttemptTimes)>, PortError> {
+        let read = ["document", QUEUED_AT, CALLED_AT, ANSWERED_AT].join(", ");
+        let query = self.documents_of(id).projection_expression(read);
+        let mut pages = query.into_paginator().items().send();
+        let mut all = Vec::new();
+        while let Some(item) = pages.next().await {
+            let item = item.map_err(failed(format!("query attempts of {id}")))?;
+            all.push(read_times(&item).map_err(corrupt(format!("read attempts of {id}")))?);
+        }
+        Ok(all)
+    }
+
+    fn documents_of(&self, id: &TaskId) -> QueryFluentBuilder {
+        self.client
+            .query()
+            .table_name(&self.documents)
+            .key_condition_expression("task_id = :id")
+            .expression_attribute_values(":id", text(id.as_str()))
     }
 
     /// Up to `limit` tasks that are `wanted`, in no order, for people. Reads every item until then:
@@ -367,17 +388,19 @@ fn exists_already(error: &TransactWriteItemsError) -> bool {
 }
 
 fn read_document(item: &Item) -> Result<Document, Unreadable> {
+    let (key, times) = read_times(item)?;
+    let (at, body) = (as_time(item, "at")?, serde_json::from_str(as_text(item, "body")?)?);
+    Ok(Document { key, at, body, times })
+}
+
+fn read_times(item: &Item) -> Result<(DocumentKey, AttemptTimes), Unreadable> {
     let said = |name| item.contains_key(name).then(|| as_time(item, name)).transpose();
-    Ok(Document {
-        key: as_text(item, "document")?.parse()?,
-        at: as_time(item, "at")?,
-        body: serde_json::from_str(as_text(item, "body")?)?,
-        times: AttemptTimes {
-            queued_at: said(QUEUED_AT)?,
-            called_at: said(CALLED_AT)?,
-            answered_at: said(ANSWERED_AT)?,
-        },
-    })
+    let times = AttemptTimes {
+        queued_at: said(QUEUED_AT)?,
+        called_at: said(CALLED_AT)?,
+        answered_at: said(ANSWERED_AT)?,
+    };
+    Ok((as_text(item, "document")?.parse()?, times))
 }
 
 fn read_shared(kind: SharedKind, item: &Item) -> Result<Shared, Unreadable> {

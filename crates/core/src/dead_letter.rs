@@ -1,6 +1,7 @@
 //! What a dead letter is about, as far as it can be read: as whoever receives from its queue would read
 //! it. Never a payload, but for a submission, which the caller masks by its workflow.
 
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
@@ -19,6 +20,8 @@ pub struct About {
     pub task_id: Option<TaskId>,
     /// Its step, or one item of it.
     pub step: Option<Part>,
+    /// Until when an agent may act on it.
+    pub complete_by: Option<Timestamp>,
     /// What was submitted.
     pub submission: Option<Submission>,
     /// Why its receiver cannot read it.
@@ -34,6 +37,7 @@ pub fn about(queue: &Queue, body: &str) -> About {
             what: format!("request to {agent}: {} #{}", request.action.name(), request.attempt),
             task_id: Some(request.task_id),
             step: Some(request.step),
+            complete_by: Some(request.complete_by),
             ..About::default()
         }),
         Queue::Submissions | Queue::Rejected => submitted(body),

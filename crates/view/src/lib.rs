@@ -3,12 +3,14 @@
 //!
 //! - [`graph`]: a workflow as a picture; with the steps' states, a task.
 //! - [`changes`]: what is different between two definitions, and what of it needs a look.
+//! - [`figures`](mod@figures): how steps fare, by the documents of tasks.
 //! - [`state`]: the shape beside the word of a state.
 //! - [`timeline`]: what happened to a task; [`chart`]: the same as a picture.
 //! - [`next`]: what happens to it next.
 
 pub mod changes;
 pub mod chart;
+pub mod figures;
 pub mod graph;
 pub mod next;
 pub mod state;

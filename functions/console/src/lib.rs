@@ -70,6 +70,7 @@ pub fn routes(console: Console) -> Router {
     let acting = Router::new()
         .route("/console/tasks/{id}/{action}", get(act::confirm).post(act::act))
         .route("/console/bulk", get(bulk::confirm).post(bulk::act))
+        .route("/console/bulk/{id}/send", post(bulk::send_again))
         .route("/console/dead-letters/{queue}/redrive", post(dead_letters::redrive))
         .layer(from_fn(access::may_act));
     let pages = reading.merge(acting).layer(from_fn(access::guarded)).with_state(console);

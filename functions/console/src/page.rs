@@ -10,6 +10,7 @@ use axum::{
 };
 use jiff::{SignedDuration, Timestamp};
 use steward_core::{
+    limits::{COMMAND_TEXT_CHARS_MAX, shorten},
     ports::{PortError, chain},
     task::ProcessState,
 };
@@ -130,6 +131,15 @@ struct FailurePage {
 #[template(path = "blank.html")]
 pub(crate) struct Blank {
     pub(crate) frame: Frame,
+}
+
+/// Why something is done, from a form.
+pub(crate) fn reason(said: &str) -> Result<String, Failure> {
+    let said = said.trim();
+    if said.is_empty() {
+        return Err(Failure::BadRequest("say why, for the record".to_owned()));
+    }
+    Ok(shorten(said, COMMAND_TEXT_CHARS_MAX))
 }
 
 pub(crate) async fn no_such_page(uri: Uri) -> Failure {

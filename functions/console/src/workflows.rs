@@ -1,4 +1,5 @@
-//! Workflows: which there are; and one, with its graph, its versions and what changed between them.
+//! Workflows: which there are; and one, with its graph, how its tasks fare, its versions and what changed
+//! between them.
 
 use std::sync::Arc;
 
@@ -26,6 +27,9 @@ use crate::{
     access::Caller,
     page::{Failure, Frame, page},
 };
+use measured::{Measured, measure};
+
+mod measured;
 
 /// Workflows on a page.
 const ROWS_MAX: usize = 100;
@@ -105,6 +109,7 @@ struct ShowPage {
     versions: Vec<Listed>,
     compared: Option<Compared>,
     graph: String,
+    measured: Measured,
     yaml: String,
     json: String,
 }
@@ -155,6 +160,7 @@ pub(crate) async fn show(
         is_published: shown.is_published,
         compared,
         graph: graph::element(&workflow, None),
+        measured: measure(console.ports.store(), &workflow).await?,
         // What was read as JSON can be written as it, and as YAML.
         yaml: serde_saphyr::to_string(&workflow).unwrap_or_default(),
         json: serde_json::to_string_pretty(&workflow).unwrap_or_default(),

@@ -13,11 +13,12 @@ use tower::ServiceExt;
 use crate::world::World;
 
 /// Every address that acts.
-const ACTING: [(Method, &str); 5] = [
+const ACTING: [(Method, &str); 6] = [
     (Method::POST, "/console/tasks/t-1/undo"),
     (Method::GET, "/console/tasks/t-1/undo"),
     (Method::POST, "/console/bulk"),
     (Method::GET, "/console/bulk"),
+    (Method::POST, "/console/bulk/run-1/send"),
     (Method::POST, "/console/dead-letters/q/redrive"),
 ];
 

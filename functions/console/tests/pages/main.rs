@@ -8,6 +8,8 @@
 )]
 
 mod access;
+mod bulk;
+mod dead_letters;
 mod shop;
 mod task;
 mod workflows;

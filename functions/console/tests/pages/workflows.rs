@@ -1,8 +1,13 @@
 //! The list of workflows, and one.
 
 use axum::http::StatusCode;
+use jiff::Timestamp;
 use serde_json::{Value, json};
-use steward_core::ports::Ports;
+use steward_core::{
+    messages::AttemptTimes,
+    ports::{Document, DocumentKey, Kept, Ports, StateStore},
+    task::Task,
+};
 
 use crate::world::World;
 
@@ -73,7 +78,7 @@ async fn a_workflow_is_shown_with_its_graph_its_versions_and_its_definition() {
         "✓ published Sells &#60;things&#62;",
         "charge. ship after charge.",
         "a: POST /charges",
-        "3 – not published what changed since 2 2 ✓ published what changed since 1 1 ✓ published Definition",
+        "3 – not published since 2 2 ✓ published since 1 1 ✓ published Definition",
         "attempts: 2",
         "&#34;attempts&#34;: 2",
     ]);
@@ -125,4 +130,52 @@ async fn what_is_not_there_is_said_to_be_missing() {
         assert_eq!(page.status, status, "{address}");
         assert!(page.html.contains("<main"), "{}", page.html);
     }
+}
+
+/// Stores a task that ended so long after a day's beginning, with its attempts: the key, and when it was
+/// sent, called and answered.
+async fn ended(world: &World, id: &str, of: &str, ms: i64, attempts: &[(&str, [i64; 3])]) {
+    let task = json!({
+        "task_id": id, "workflow": of, "version": 1, "process_state": "Processed", "revision": 1,
+        "submitted_at": 0, "ended_at": ms, "complete_by": 4_000_000_000_000_i64,
+    });
+    let task: Task = serde_json::from_value(task).unwrap();
+    let at = |ms: i64| Timestamp::from_millisecond(ms).unwrap();
+    let store = world.ports.store();
+    let submitted = Document::new(DocumentKey::Submission, at(0), json!({ "input": null }));
+    store.create(&task, &submitted).await.unwrap();
+    for (key, times) in attempts {
+        let [queued_at, called_at, answered_at] = times.map(|ms| Some(at(ms)));
+        let times = AttemptTimes { queued_at, called_at, answered_at };
+        let document = Document { times, ..Document::new(key.parse().unwrap(), at(0), json!({})) };
+        store.put_document(&task.task_id, Kept::with(&task), &document).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn steps_are_measured_on_the_newest_tasks_that_ended() {
+    let world = World::new().await;
+    world.publish(order(1, 1)).await;
+    world.get("/console/workflows/order").await.says(&["No task of it that ended lately"]);
+    // Older than the fifty newest, and of another workflow.
+    ended(&world, "old", "order", 1, &[("step/charge/7/failure", [0, 0, 90_000])]).await;
+    ended(&world, "other", "return", 900, &[("step/charge/1/failure", [0, 0, 90_000])]).await;
+    for n in 0..50 {
+        let attempts: &[_] = match n {
+            0 => &[
+                ("step/charge/1/failure", [0, 20, 1_520]),
+                ("step/charge/2/output", [0, 20, 1_520]),
+                ("step/ship/1/failure", [0, 5, 15]),
+                ("undo/charge/1/output", [0, 5, 15]),
+            ],
+            _ => &[("step/charge/1/output", [0, 10, 210])],
+        };
+        ended(&world, &format!("t{n}"), "order", 100 + n, attempts).await;
+    }
+    world.get("/console/workflows/order").await.says(&[
+        "charge 51 1 (1%) 10 ms 10 ms 200 ms 200 ms",
+        "undo of charge 1 0 5 ms 5 ms 10 ms 10 ms",
+        "ship 1 1 (100%) 5 ms",
+        "Measured on the 50 tasks of any version that ended last.",
+    ]);
 }

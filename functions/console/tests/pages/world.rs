@@ -5,10 +5,7 @@ use std::sync::Arc;
 use axum::{
     Extension, Router,
     body::{Body, to_bytes},
-    http::{
-        Request, StatusCode,
-        header::{CONTENT_TYPE, LOCATION},
-    },
+    http::{Request, StatusCode, header},
 };
 use console::{Console, access::Caller, config::Links, routes};
 use serde_json::Value;
@@ -22,8 +19,8 @@ const PAGE_BYTES_MAX: usize = 10 << 20;
 
 pub(crate) struct World {
     pub(crate) ports: Arc<AwsPorts>,
-    pub(crate) config: Config,
     pub(crate) aws: EmbeddedAws,
+    pub(crate) config: Config,
     routes: Router,
 }
 
@@ -31,9 +28,9 @@ pub(crate) struct World {
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) status: StatusCode,
+    /// Where it sends the browser on to.
+    pub(crate) location: Option<String>,
     pub(crate) html: String,
-    /// Where it leads, if elsewhere.
-    pub(crate) location: String,
 }
 
 impl World {
@@ -42,16 +39,29 @@ impl World {
         let aws = EmbeddedAws::in_memory().unwrap();
         let config = resources::create(&aws, &["a".parse().unwrap()]).await.unwrap();
         let ports = Arc::new(AwsPorts::new(&aws.sdk_config(), &config, "console"));
-        let (logs, trace) =
-            ("https://logs.example/?q={task_id}", "https://trace.example/{trace_id}");
+        Self::over(ports, aws, config, true)
+    }
+
+    /// The console over what is there.
+    pub(crate) fn over(
+        ports: Arc<AwsPorts>,
+        aws: EmbeddedAws,
+        config: Config,
+        may_act: bool,
+    ) -> Self {
         let links = Links {
-            logs: Some(logs.to_owned()),
-            trace: Some(trace.to_owned()),
+            logs: Some("https://logs.example/?q={task_id}".to_owned()),
+            trace: Some("https://trace.example/{trace_id}?xray={xray_trace_id}".to_owned()),
             ..Links::default()
         };
         let console = Console { ports: ports.clone(), links: Arc::new(links) };
-        let caller = Caller { name: "ada".to_owned(), may_act: true };
-        Self { ports, config, aws, routes: routes(console).layer(Extension(caller)) }
+        let caller = Caller { name: "ada".to_owned(), may_act };
+        Self { ports, aws, config, routes: routes(console).layer(Extension(caller)) }
+    }
+
+    /// The same world, seen by one who may only read.
+    pub(crate) fn reader(&self) -> Self {
+        Self::over(self.ports.clone(), self.aws.clone(), self.config.clone(), false)
     }
 
     /// Publishes a definition.
@@ -62,24 +72,25 @@ impl World {
     }
 
     pub(crate) async fn get(&self, address: &str) -> Page {
-        self.ask(Request::get(address).body(Body::empty()).unwrap()).await
+        self.send(Request::get(address).body(Body::empty()).unwrap()).await
     }
 
     /// Sends a form.
     pub(crate) async fn post(&self, address: &str, fields: &[(&str, &str)]) -> Page {
-        let form = serde_urlencoded::to_string(fields).unwrap();
-        let kind = "application/x-www-form-urlencoded";
-        let request = Request::post(address).header(CONTENT_TYPE, kind).body(Body::from(form));
-        self.ask(request.unwrap()).await
+        let fields = form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
+        let request = Request::post(address)
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+            .header("sec-fetch-site", "same-origin");
+        self.send(request.body(Body::from(fields)).unwrap()).await
     }
 
-    async fn ask(&self, request: Request<Body>) -> Page {
+    async fn send(&self, request: Request<Body>) -> Page {
         let answer = self.routes.clone().oneshot(request).await.unwrap();
         let status = answer.status();
-        let location = answer.headers().get(LOCATION).map(|at| at.to_str().unwrap().to_owned());
+        let location = answer.headers().get(header::LOCATION);
+        let location = location.map(|address| address.to_str().unwrap().to_owned());
         let body = to_bytes(answer.into_body(), PAGE_BYTES_MAX).await.unwrap();
-        let html = String::from_utf8(body.to_vec()).unwrap();
-        Page { status, html, location: location.unwrap_or_default() }
+        Page { status, location, html: String::from_utf8(body.to_vec()).unwrap() }
     }
 }
 
