@@ -19,6 +19,7 @@ mod deployed;
 mod end_to_end;
 mod event_source;
 mod faults;
+mod history;
 mod races;
 mod reads;
 mod step_kinds;

@@ -19,6 +19,10 @@ use crate::{
     errors::{corrupt, failed, for_each},
 };
 
+mod depths;
+
+pub use depths::Depth;
+
 /// Messages in a batch, by SQS's limit.
 pub(crate) const BATCH_MESSAGES_MAX: usize = 10;
 

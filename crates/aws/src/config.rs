@@ -100,6 +100,11 @@ impl AgentQueueUrl {
         self.0.replace("{agent}", agent.as_str())
     }
 
+    /// What the names of the agents' queues begin with.
+    pub(crate) fn name_prefix(&self) -> &str {
+        name_of(&self.0).split('{').next().unwrap_or_default()
+    }
+
     /// The agent whose queue has this name.
     #[must_use]
     pub fn agent(&self, queue_name: &str) -> Option<AgentName> {

@@ -30,7 +30,7 @@ mod redrive;
 pub use redrive::{Redrive, Redriven};
 
 /// What the names of dead-letter queues end in; what is before it is the source's name.
-const SUFFIX: &str = "-dead-letters";
+pub(crate) const SUFFIX: &str = "-dead-letters";
 
 /// Queues asked about at once.
 const QUEUES_AT_ONCE: usize = 8;

@@ -92,6 +92,34 @@ impl DynamoStore {
         Ok(documents)
     }
 
+    /// The shared records of a kind whose names are `from` or come after it, in the order of names.
+    ///
+    /// # Errors
+    /// As every read.
+    pub async fn shared_from(
+        &self,
+        kind: SharedKind,
+        from: &str,
+    ) -> Result<Vec<Shared>, PortError> {
+        let operation = || format!("query {}", kind.name());
+        let mut pages = self
+            .client
+            .query()
+            .table_name(&self.documents)
+            .key_condition_expression("task_id = :kind AND document >= :from")
+            .expression_attribute_values(":kind", text(kind.name()))
+            .expression_attribute_values(":from", text(from))
+            .into_paginator()
+            .items()
+            .send();
+        let mut records = Vec::new();
+        while let Some(item) = pages.next().await {
+            let item = item.map_err(failed(operation()))?;
+            records.push(read_shared(kind, &item).map_err(corrupt(operation()))?);
+        }
+        Ok(records)
+    }
+
     /// Which documents a task has, and when its attempts got how far, without what they say: for
     /// figures. Perhaps not the newest.
     ///

@@ -170,6 +170,11 @@ pub(crate) struct Found {
 }
 
 impl Filter {
+    /// All in a state.
+    pub(crate) fn in_state(state: ProcessState) -> Self {
+        Self { state: Some(Stand::In(state)), ..Self::default() }
+    }
+
     /// The filter of a query string.
     pub(crate) fn of(uri: &Uri) -> Result<Self, Failure> {
         let read = Query::try_from_uri(uri);

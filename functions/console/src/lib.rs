@@ -29,6 +29,7 @@ mod bulk;
 pub mod config;
 mod dead_letters;
 mod filter;
+mod history;
 mod overview;
 mod page;
 mod task;

@@ -78,7 +78,7 @@ fn the_order_costs_what_dynamodb_says() {
     assert_usage(&report.usage, 14.0, 8.0, 2.3, 0.8);
     let dollars = report.dollars_per_million;
     assert!(dollars.total > 9.0 && dollars.total < 15.0, "{dollars:?}");
-    assert!((dollars.dynamodb - 9.125).abs() < 1e-6, "{dollars:?}");
+    assert!((dollars.dynamodb - 9.75).abs() < 1e-6, "{dollars:?}");
 }
 
 #[test]

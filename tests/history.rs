@@ -1,0 +1,190 @@
+//! History: what the supervisor counts of tasks that have ended, and says of itself.
+
+use aws_lambda_events::sqs::SqsBatchResponse;
+use futures_util::join;
+use jiff::{SignedDuration, Timestamp};
+use steward_aws::{
+    meter::{Meter, total},
+    ports::SharedInterceptor,
+};
+use steward_core::{
+    history::{Counts, LastRun, Minute, minute_of},
+    ports::{Clock, Ports, SharedKind, StateStore},
+    task::ProcessState,
+};
+use supervisor::supervise;
+
+use crate::support::{Cut, Deployment, Sabotage, completed, event, line};
+
+/// Long enough for what just ended to be counted.
+const SETTLED: SignedDuration = SignedDuration::from_secs(120);
+
+async fn runs(deployment: &Deployment, role: &str) -> u64 {
+    supervise(&deployment.ports(role), 0, Timestamp::MAX).await.unwrap().due
+}
+
+/// Tasks that were submitted and processed by the real handlers, all within the minute that is returned.
+async fn processed(deployment: &Deployment, ids: &[&str]) -> Timestamp {
+    let into_minute = deployment.clock.now().as_second().rem_euclid(60);
+    deployment.clock.advance(61 - into_minute);
+    let ids: Vec<_> = ids.iter().map(|id| (*id).to_owned()).collect();
+    deployment.submit(&deployment.ports("submission"), &ids).await;
+    let scheduler = deployment.ports("scheduler");
+    loop {
+        let replies: Vec<_> = deployment.requests().await.iter().map(completed).collect();
+        let messages: Vec<_> = deployment.to_scheduler().await.into_iter().chain(replies).collect();
+        if messages.is_empty() {
+            break;
+        }
+        let answer = scheduler::handle(&scheduler, event(messages, 1)).await;
+        assert_eq!(answer, SqsBatchResponse::default());
+    }
+    for id in &ids {
+        assert_eq!(deployment.task(id).await.process_state, ProcessState::Processed);
+    }
+    minute_of(deployment.task(&ids[0]).await.ended_at.unwrap())
+}
+
+async fn history(deployment: &Deployment) -> Vec<(Timestamp, Counts)> {
+    let store = deployment.ports("console").store().all_shared(SharedKind::History).await.unwrap();
+    let minutes = store.iter().map(|record| Minute::read(record).unwrap());
+    minutes.map(|(start, minute)| (start, minute.workflows["line"])).collect()
+}
+
+async fn last_run(deployment: &Deployment) -> Option<LastRun> {
+    let record = deployment.ports("console").store().shared(&LastRun::key()).await.unwrap();
+    record.map(|record| LastRun::read(&record).unwrap())
+}
+
+fn processed_counts(processed: u64) -> Counts {
+    Counts { processed, ..Counts::default() }
+}
+
+#[tokio::test]
+async fn what_ended_is_counted_once_and_only_when_its_minute_is_past() {
+    let deployment = Deployment::new(&line(1)).await;
+    runs(&deployment, "supervisor").await;
+    let first = processed(&deployment, &["a", "b", "c"]).await;
+    runs(&deployment, "supervisor").await;
+    assert_eq!(history(&deployment).await, [], "its minute is not over");
+    let second = processed(&deployment, &["d"]).await;
+    deployment.clock.advance_by(SETTLED);
+    runs(&deployment, "supervisor").await;
+    let counted = [(first, processed_counts(3)), (second, processed_counts(1))];
+    assert_eq!(history(&deployment).await, counted);
+    runs(&deployment, "supervisor").await;
+    assert_eq!(history(&deployment).await, counted);
+}
+
+#[tokio::test]
+async fn a_run_says_when_it_was_and_what_it_saw() {
+    let deployment = Deployment::new(&line(1)).await;
+    deployment.submit(&deployment.ports("submission"), &["a".to_owned()]).await;
+    deployment.clock.advance(3_600);
+    let at = deployment.clock.now();
+    assert_eq!(runs(&deployment, "supervisor").await, 1);
+    let run = last_run(&deployment).await.unwrap();
+    assert_eq!((run.due, run.failed, run.shards_left), (1, 0, 0));
+    assert!(run.at >= at && run.at <= deployment.clock.now(), "{run:?}");
+    let counted_until = run.counted_until.unwrap();
+    assert!(counted_until <= run.at - SignedDuration::from_secs(30), "{run:?}");
+    assert!(counted_until > run.at - SignedDuration::from_secs(91), "{run:?}");
+}
+
+#[tokio::test]
+async fn two_supervisors_count_nothing_twice() {
+    let deployment = Deployment::new(&line(1)).await;
+    runs(&deployment, "supervisor").await;
+    let minute = processed(&deployment, &["a", "b"]).await;
+    deployment.clock.advance_by(SETTLED);
+    join!(runs(&deployment, "one"), runs(&deployment, "other"), runs(&deployment, "third"));
+    assert_eq!(history(&deployment).await, [(minute, processed_counts(2))]);
+    assert!(last_run(&deployment).await.unwrap().counted_until > Some(minute));
+}
+
+#[tokio::test]
+async fn a_supervisor_that_dies_after_counting_has_the_next_one_count_the_same() {
+    for cut in [Cut::DieBefore, Cut::DieAfter] {
+        for needle in ["#history", "#supervisor"] {
+            let deployment = Deployment::new(&line(1)).await;
+            runs(&deployment, "supervisor").await;
+            let minute = processed(&deployment, &["a", "b"]).await;
+            deployment.clock.advance_by(SETTLED);
+            let ports = deployment.sabotaged("supervisor", Sabotage::once("PutItem", needle, cut));
+            let run = async move { supervise(&ports, 0, Timestamp::MAX).await };
+            assert!(tokio::spawn(run).await.is_err());
+            runs(&deployment, "supervisor").await;
+            let counted = history(&deployment).await;
+            assert_eq!(counted, [(minute, processed_counts(2))], "{cut:?} {needle}");
+        }
+    }
+}
+
+/// The index cannot be read: the sweep is done nonetheless, the run is recorded, and what was not counted
+/// is counted later.
+#[tokio::test]
+async fn a_count_that_fails_never_fails_the_sweep() {
+    let deployment = Deployment::new(&line(1)).await;
+    runs(&deployment, "supervisor").await;
+    let minute = processed(&deployment, &["a"]).await;
+    deployment.submit(&deployment.ports("submission"), &["b".to_owned()]).await;
+    deployment.clock.advance(3_600);
+    let before = last_run(&deployment).await.unwrap();
+    let sabotage = Sabotage::always("Query", "\"ended\"", Cut::FailBefore);
+    let ports = deployment.sabotaged("supervisor", sabotage);
+    let swept = supervise(&ports, 0, Timestamp::MAX).await.unwrap();
+    assert_eq!((swept.due, swept.failed), (1, 0));
+    let run = last_run(&deployment).await.unwrap();
+    assert!(run.at > before.at);
+    assert_eq!(run.counted_until, before.counted_until);
+    // More minutes than one run catches up on.
+    for _ in 0..2 {
+        runs(&deployment, "supervisor").await;
+    }
+    assert_eq!(history(&deployment).await, [(minute, processed_counts(1))]);
+}
+
+#[tokio::test]
+async fn a_run_whose_time_is_up_counts_nothing_and_the_next_one_does() {
+    let deployment = Deployment::new(&line(1)).await;
+    runs(&deployment, "supervisor").await;
+    let minute = processed(&deployment, &["a"]).await;
+    deployment.clock.advance_by(SETTLED);
+    let ports = deployment.ports("supervisor");
+    supervise(&ports, 0, ports.clock().now()).await.unwrap();
+    assert_eq!(history(&deployment).await, []);
+    runs(&deployment, "supervisor").await;
+    assert_eq!(history(&deployment).await, [(minute, processed_counts(1))]);
+}
+
+/// With four shards: six partitions of the index of ended tasks, whatever has ended; a record for a minute
+/// in which something did.
+#[tokio::test]
+async fn a_run_costs_little() {
+    let deployment = Deployment::new(&line(1)).await;
+    runs(&deployment, "supervisor").await;
+    processed(&deployment, &["a", "b", "c"]).await;
+    deployment.clock.advance_by(SETTLED);
+    runs(&deployment, "supervisor").await;
+    let ended = SignedDuration::from_secs(60);
+    for (tasks, records) in [(&["d"][..], 1.0), (&[], 0.0)] {
+        if !tasks.is_empty() {
+            processed(&deployment, tasks).await;
+        }
+        deployment.clock.advance_by(ended + ended);
+        let meter = Meter::default();
+        let ports = deployment.watched("supervisor", vec![SharedInterceptor::new(meter.clone())]);
+        let before = last_run(&deployment).await.unwrap().counted_until.unwrap();
+        supervise(&ports, 0, Timestamp::MAX).await.unwrap();
+        let after = last_run(&deployment).await.unwrap().counted_until.unwrap();
+        let minutes = after.duration_since(before).as_mins() as f64;
+        let used = total(&meter.read(), "DynamoDB.");
+        // This run, and a record; four shards and two kinds of shared records, six partitions a minute,
+        // the last run.
+        assert_eq!(used.write_units, 1.0 + records, "{used:?}");
+        assert!(
+            used.read_units <= 4.0 * 0.5 + 2.0 + minutes * 6.0 * 0.5 + 1.0,
+            "{minutes} {used:?}"
+        );
+    }
+}
