@@ -48,7 +48,7 @@ async fn processed(deployment: &Deployment, ids: &[&str]) -> Timestamp {
 async fn history(deployment: &Deployment) -> Vec<(Timestamp, Counts)> {
     let store = deployment.ports("console").store().all_shared(SharedKind::History).await.unwrap();
     let minutes = store.iter().map(|record| Minute::read(record).unwrap());
-    minutes.map(|(start, minute)| (start, minute.workflows[&"line".parse().unwrap()])).collect()
+    minutes.map(|(start, minute)| (start, minute.workflows["line"])).collect()
 }
 
 async fn last_run(deployment: &Deployment) -> Option<LastRun> {

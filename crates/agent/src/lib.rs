@@ -87,7 +87,7 @@ pub struct Delivered<'a> {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Attempted {
     /// It has an answer.
-    Reply(StepReply),
+    Reply(Box<StepReply>),
     /// Nothing may be said: complete-by has passed, or an earlier delivery may still answer.
     Silent,
     /// The request goes back to its queue: the function's own time is up before complete-by, or the
@@ -143,14 +143,14 @@ pub async fn attempt<P: Ports, R: RemoteService>(
     };
     let (queued_at, called_at) = (delivered.sent_at, attempt.called_at);
     let answered_at = Some(in_millis(ports.clock().now()));
-    Attempted::Reply(StepReply {
+    Attempted::Reply(Box::new(StepReply {
         task_id: request.task_id.clone(),
         step: request.step.clone(),
         action: request.action,
         attempt: request.attempt,
         outcome,
         times: AttemptTimes { queued_at, called_at, answered_at },
-    })
+    }))
 }
 
 /// How an attempt ended.

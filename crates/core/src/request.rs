@@ -115,7 +115,7 @@ fn submission(
 
 /// The id of the task that runs for a part: `order-7:deliver`, or `order-7:deliver:3`. An operator
 /// who edits the input makes it another task.
-fn child_id(task: &Task, part: &Part) -> Result<TaskId, String> {
+pub(crate) fn child_id(task: &Task, part: &Part) -> Result<TaskId, String> {
     let mut id = format!("{}:{}", task.task_id, part.step);
     let edit = task.progress(part, Action::Do).and_then(|progress| progress.input.as_ref());
     for more in

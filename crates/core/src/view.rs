@@ -11,6 +11,7 @@ use crate::{
     command::CommandRecord,
     names::{Part, TaskId, WorkflowName},
     ports::DocumentKey,
+    request::child_id,
     task::{ProcessState, Progress, StepRecord, Task},
     tell::result_key,
 };
@@ -57,6 +58,12 @@ pub struct TaskView {
 #[must_use]
 pub fn result_of(task: &Task) -> Option<DocumentKey> {
     (task.process_state == ProcessState::Processed).then(|| result_key(task))
+}
+
+/// The task that runs for a step of another.
+#[must_use]
+pub fn child_of(task: &Task, part: &Part) -> Option<TaskId> {
+    child_id(task, part).ok()
 }
 
 /// A step of a task; while it is undone, its undo.

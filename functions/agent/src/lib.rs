@@ -138,7 +138,7 @@ async fn tell<P: Ports>(ports: &P, role: &str, answers: Vec<Answer>) -> Vec<Stri
         match answer {
             Answer::Attempted(message, Attempted::Reply(reply)) => {
                 owners.push(message.message_id);
-                let effect = Effect::Reply(reply);
+                let effect = Effect::Reply(*reply);
                 replies.push(Send { effect, traceparent: message.traceparent });
             }
             Answer::Attempted(_, Attempted::Silent) => {}

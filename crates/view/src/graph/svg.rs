@@ -4,7 +4,7 @@ use super::{
     drawing::{Drawing, Edge, Kind, Node},
     layout::{Point, layout},
 };
-use crate::state;
+use crate::{escaped, state};
 
 /// Pixels of a line of text, and of a character's width on average.
 const LINE: f64 = 18.0;
@@ -191,20 +191,4 @@ fn outline(kind: Kind, (x, y): (f64, f64), (w, h): (f64, f64)) -> String {
             )
         }
     }
-}
-
-/// A text as XML has it; what XML cannot have is replaced.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => escaped.push('\u{fffd}'),
-            c => escaped.push(c),
-        }
-    }
-    escaped
 }

@@ -11,6 +11,8 @@ mod access;
 mod bulk;
 mod dead_letters;
 mod overview;
+mod shop;
+mod task;
 mod tasks;
 mod workflows;
 mod world;

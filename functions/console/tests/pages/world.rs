@@ -7,7 +7,7 @@ use axum::{
     body::{Body, to_bytes},
     http::{Request, StatusCode, header},
 };
-use console::{Console, access::Caller, routes};
+use console::{Console, access::Caller, config::Links, routes};
 use serde_json::Value;
 use steward_aws::{AwsPorts, Config};
 use steward_core::{ports::Ports, workflow::Workflow};
@@ -49,7 +49,12 @@ impl World {
         config: Config,
         may_act: bool,
     ) -> Self {
-        let console = Console { ports: ports.clone(), links: Arc::default() };
+        let links = Links {
+            logs: Some("https://logs.example/?q={task_id}".to_owned()),
+            trace: Some("https://trace.example/{trace_id}?xray={xray_trace_id}".to_owned()),
+            ..Links::default()
+        };
+        let console = Console { ports: ports.clone(), links: Arc::new(links) };
         let caller = Caller { name: "ada".to_owned(), may_act };
         Self { ports, aws, config, routes: routes(console).layer(Extension(caller)) }
     }
