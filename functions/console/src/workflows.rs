@@ -142,7 +142,7 @@ impl ShowPage {
     fn processed_percent(&self) -> String {
         let per_mille = (self.ended.processed * 1_000).checked_div(self.ended.all());
         let per_mille = per_mille.unwrap_or_default();
-        format!("{}.{} %", per_mille / 10, per_mille % 10)
+        format!("{}.{}%", per_mille / 10, per_mille % 10)
     }
 
     /// The version before one.

@@ -212,5 +212,5 @@ async fn what_ended_in_the_last_day_is_counted_by_how() {
     world
         .get("/console/workflows/order")
         .await
-        .says(&["99.9 % of 2000 processed 1999 ✓ Processed 1 ✕ Error 0 ↺ Undone"]);
+        .says(&["99.9% of 2000 processed 1999 ✓ Processed 1 ✕ Error 0 ↺ Undone"]);
 }
