@@ -208,9 +208,8 @@ fn progress_bar(cases: u64) -> Result<ProgressBar> {
     Ok(ProgressBar::new(cases).with_style(style))
 }
 
-#[expect(clippy::print_stdout, reason = "a command's output")]
 fn print(text: &str) -> Result<()> {
-    println!("{text}");
+    say!("{text}");
     Ok(())
 }
 

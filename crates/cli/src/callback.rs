@@ -62,7 +62,6 @@ pub(crate) struct Target {
 }
 
 /// Answers, and waits until the answer is on record.
-#[expect(clippy::print_stdout, reason = "a command's output")]
 pub(crate) async fn run(command: CallbackCommand) -> Result<()> {
     let (Target { token, wait, deployment }, answer) = match command {
         CallbackCommand::Complete { target, output } => (target, Answer::Completed { output }),
@@ -82,13 +81,13 @@ pub(crate) async fn run(command: CallbackCommand) -> Result<()> {
         bail!("{token}: not sent, the queue refused it: {reason}");
     }
     if heartbeat {
-        println!("{token}: sent");
+        say!("{token}: sent");
         return Ok(());
     }
     let Some(after) = taken(&store, &token, &before, wait).await? else {
         bail!("{token}: no answer within {}; see `steward show`", humantime::format_duration(wait));
     };
-    println!("{token}: {}", after.name());
+    say!("{token}: {}", after.name());
     Ok(())
 }
 

@@ -64,11 +64,10 @@ pub(crate) struct ConsoleArgs {
 }
 
 /// Serves until Ctrl-C.
-#[expect(clippy::print_stdout, reason = "a command's output")]
 pub(crate) async fn run(args: ConsoleArgs) -> Result<()> {
     let listener = TcpListener::bind(args.listen).await;
     let listener = listener.with_context(|| format!("listen on {}", args.listen))?;
-    println!("console http://{}{}", listener.local_addr()?, console::ROOT);
+    say!("console http://{}{}", listener.local_addr()?, console::ROOT);
     let routes = match args.url {
         Some(url) => forwarding(Function::new(url, args.behind_proxy).await?),
         None => {

@@ -26,35 +26,33 @@ pub(crate) struct CostArgs {
     json: bool,
 }
 
-#[expect(clippy::print_stdout, reason = "a command's output")]
 pub(crate) async fn run(args: CostArgs) -> Result<()> {
     let batch = args.assumed.batch;
     let report = forecast(args.assumed.settings(args.runs)?).await?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        say!("{}", serde_json::to_string_pretty(&report)?);
         return Ok(());
     }
     let Report { workflow, version, runs, .. } = &report;
-    println!("{workflow} version {version}: {runs} tasks counted, {batch} messages a batch");
+    say!("{workflow} version {version}: {runs} tasks counted, {batch} messages a batch");
     for outcome in report.outcomes.iter().filter(|outcome| outcome.state != "Processed") {
-        println!("{} of them ended {}", outcome.tasks, outcome.state);
+        say!("{} of them ended {}", outcome.tasks, outcome.state);
     }
     for reason in &report.reasons {
-        println!("{} tasks: {}", reason.tasks, reason.reason);
+        say!("{} tasks: {}", reason.tasks, reason.reason);
     }
-    println!("{}", entries("function", &report.ledger.functions));
-    println!("{}", entries("step", &report.ledger.steps));
+    say!("{}", entries("function", &report.ledger.functions));
+    say!("{}", entries("step", &report.ledger.steps));
     show_price(&report);
     Ok(())
 }
 
 /// The price by service, what other services would charge, and what that takes for granted.
-#[expect(clippy::print_stdout, reason = "a command's output")]
 pub(crate) fn show_price(report: &Report) {
-    println!("{}", services(report));
-    println!("{}", elsewhere(report));
-    println!("assumed:");
-    report.assumes.iter().for_each(|assumed| println!("- {assumed}"));
+    say!("{}", services(report));
+    say!("{}", elsewhere(report));
+    say!("assumed:");
+    report.assumes.iter().for_each(|assumed| say!("- {assumed}"));
 }
 
 /// Lines of the ledger.

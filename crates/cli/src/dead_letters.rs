@@ -69,7 +69,6 @@ pub(crate) async fn find(client: &Client, name_or_url: &str) -> Result<DeadLette
     }
 }
 
-#[expect(clippy::print_stdout, reason = "a command's output")]
 async fn list(client: &Client, args: ListArgs) -> Result<()> {
     let mut queues = DeadLetterQueue::list(client, &args.prefix).await?;
     for named in &args.queues {
@@ -90,18 +89,17 @@ async fn list(client: &Client, args: ListArgs) -> Result<()> {
         let (waiting, in_hand) = (holds.waiting.to_string(), holds.in_hand.to_string());
         rows.add_row([queue.name().to_owned(), waiting, in_hand, queue.source_names().join(", ")]);
     }
-    println!("{rows}");
+    say!("{rows}");
     Ok(())
 }
 
-#[expect(clippy::print_stdout, reason = "a command's output")]
 async fn show(client: &Client, args: &ShowArgs) -> Result<()> {
     let queue = find(client, &args.queue).await?;
     let letters = queue.look(args.limit).await.with_context(|| format!("show {}", queue.name()))?;
     for letter in &letters {
-        println!("{}", described(letter, args.body));
+        say!("{}", described(letter, args.body));
     }
-    println!("{} shown of {}", letters.len(), queue.name());
+    say!("{} shown of {}", letters.len(), queue.name());
     Ok(())
 }
 

@@ -438,10 +438,9 @@ fn totals(counters: &Snapshotter) -> HashMap<String, u64> {
 }
 
 impl Report {
-    #[expect(clippy::print_stdout, reason = "a command's output")]
     fn print(&self, as_json: bool) -> Result<()> {
         let text = if as_json { serde_json::to_string_pretty(&self.json())? } else { self.table() };
-        println!("{text}");
+        say!("{text}");
         Ok(())
     }
 

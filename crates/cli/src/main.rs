@@ -7,6 +7,9 @@ use clap::{Parser, Subcommand};
 use steward_core::{command::Order, names::TaskId};
 use tracing_subscriber::EnvFilter;
 
+#[macro_use]
+mod say;
+
 mod assumed;
 mod bench;
 mod callback;

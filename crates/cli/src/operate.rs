@@ -131,7 +131,6 @@ pub(crate) async fn complete(args: CompleteArgs) -> Result<()> {
 
 /// Commands a task, and says what became of it. A command that is refused, or not answered in time,
 /// is an error.
-#[expect(clippy::print_stdout, reason = "a command's output")]
 pub(crate) async fn command(target: Target, order: Order) -> Result<()> {
     let Target { task: id, reason, wait, no_wait, deployment } = target;
     let store = deployment.store().await;
@@ -145,13 +144,13 @@ pub(crate) async fn command(target: Target, order: Order) -> Result<()> {
         bail!("{asked}: not sent, the queue refused it: {reason}");
     }
     if no_wait {
-        println!("{asked}: sent, as command {command_id}");
+        say!("{asked}: sent, as command {command_id}");
         return Ok(());
     }
     match answer(&store, &id, &command_id, wait).await? {
         Answer::Done(task) => {
             let TaskView { process_state, next, .. } = TaskView::of(&task);
-            println!("{asked}: done; {process_state}, next: {next}");
+            say!("{asked}: done; {process_state}, next: {next}");
             Ok(())
         }
         Answer::Refused { reason, .. } => bail!("{asked}: refused: {reason}"),

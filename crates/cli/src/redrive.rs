@@ -36,7 +36,6 @@ pub(crate) struct RedriveArgs {
 }
 
 /// Sends messages back, and says how many. It is an error if any is kept.
-#[expect(clippy::print_stdout, reason = "a command's output")]
 pub(crate) async fn run(client: &Client, args: RedriveArgs) -> Result<()> {
     let queue = find(client, &args.queue).await?;
     let to = match &args.to {
@@ -55,10 +54,10 @@ pub(crate) async fn run(client: &Client, args: RedriveArgs) -> Result<()> {
     let redriven = queue.redrive(&bus, Timestamp::now(), &asked, goes_on).await?;
     bar.finish_and_clear();
     if redriven.sent.is_empty() && redriven.reasons.is_empty() {
-        println!("{}: no messages", queue.name());
+        say!("{}: no messages", queue.name());
     }
     for (target, count) in &redriven.sent {
-        println!("{}: {count} sent back to {target}", queue.name());
+        say!("{}: {count} sent back to {target}", queue.name());
     }
     let wrong = redriven.wrong();
     if !wrong.is_empty() {

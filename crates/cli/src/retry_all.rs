@@ -88,15 +88,14 @@ impl Fate {
 
 /// Resubmits them all, and prints what became of each. It is an error if one was refused, not sent
 /// or not answered.
-#[expect(clippy::print_stdout, reason = "a command's output")]
 pub(crate) async fn run(args: RetryAllArgs) -> Result<()> {
     let store = args.deployment.store().await;
     let tasks = in_error(&args, &store).await?;
     if tasks.len() == args.limit {
-        println!("only the first {} tasks found: there may be more", tasks.len());
+        say!("only the first {} tasks found: there may be more", tasks.len());
     }
     if tasks.is_empty() {
-        println!("no such task in Error");
+        say!("no such task in Error");
         return Ok(());
     }
     if args.dry_run {
@@ -119,7 +118,7 @@ pub(crate) async fn run(args: RetryAllArgs) -> Result<()> {
         rows.add_row([id.to_string(), fate.to_string(), fate.state()]);
     }
     let resubmitted = fates.iter().filter(|fate| matches!(fate, Fate::Resubmitted(_))).count();
-    println!("{rows}\nresubmitted: {resubmitted} of {}", fates.len());
+    say!("{rows}\nresubmitted: {resubmitted} of {}", fates.len());
     if resubmitted < fates.len() {
         bail!("not resubmitted: {} of {}", fates.len() - resubmitted, fates.len());
     }
@@ -141,7 +140,6 @@ async fn in_error(args: &RetryAllArgs, store: &DynamoStore) -> Result<Vec<Task>>
     Ok(tasks)
 }
 
-#[expect(clippy::print_stdout, reason = "a command's output")]
 fn print_tasks(tasks: &[Task]) -> Result<()> {
     let mut rows = table(&["task", "ended", "error"]);
     for task in tasks {
@@ -149,7 +147,7 @@ fn print_tasks(tasks: &[Task]) -> Result<()> {
         let error = task.error.clone().unwrap_or_default();
         rows.add_row([task.task_id.to_string(), ended, error]);
     }
-    println!("{rows}\nwould be resubmitted: {}", tasks.len());
+    say!("{rows}\nwould be resubmitted: {}", tasks.len());
     Ok(())
 }
 

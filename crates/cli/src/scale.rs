@@ -107,14 +107,13 @@ struct DeploymentArgs {
     table_quota: Option<f64>,
 }
 
-#[expect(clippy::print_stdout, reason = "a command's output")]
 pub(crate) async fn run(args: ScaleArgs) -> Result<()> {
     let json = args.json;
     let settings = settings(args)?;
     // The forecast within has runtimes of its own, which cannot be started within this one.
     let report = tokio::task::spawn_blocking(move || scale(&settings)).await??;
     match json {
-        true => println!("{}", serde_json::to_string_pretty(&report)?),
+        true => say!("{}", serde_json::to_string_pretty(&report)?),
         false => show(&report),
     }
     Ok(())
@@ -190,23 +189,22 @@ fn saga(steps: u32) -> Result<Workflow> {
     Ok(parse(std::path::Path::new("saga.json"), &text)?)
 }
 
-#[expect(clippy::print_stdout, reason = "a command's output")]
 fn show(report: &Report) {
     let Report { workflow, version, load, deployment, .. } = report;
-    println!("{workflow} version {version}, size {}: {}", deployment.size, load_text(load));
-    println!("{}", stages(report));
-    println!("{}", limits(report));
-    verdict(report).iter().for_each(|line| println!("{line}"));
+    say!("{workflow} version {version}, size {}: {}", deployment.size, load_text(load));
+    say!("{}", stages(report));
+    say!("{}", limits(report));
+    verdict(report).iter().for_each(|line| say!("{line}"));
     if !report.raises.is_empty() {
-        println!("{}", raises(report));
+        say!("{}", raises(report));
     }
     let options = report.raises.iter().flat_map(|raise| &raise.options);
     let options = largest(options.map(String::as_str));
     if !options.is_empty() {
-        println!("try: steward scale … {}", options.join(" "));
+        say!("try: steward scale … {}", options.join(" "));
     }
-    println!("assumed:");
-    report.assumes.iter().for_each(|assumed| println!("- {assumed}"));
+    say!("assumed:");
+    report.assumes.iter().for_each(|assumed| say!("- {assumed}"));
 }
 
 /// Of options that are there several times, the largest.

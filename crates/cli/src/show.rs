@@ -8,7 +8,6 @@ use steward_view::timeline::{Line, timeline};
 use crate::{client::Deployment, table::table};
 
 /// Prints a task and its timeline.
-#[expect(clippy::print_stdout, reason = "a command's output")]
 pub(crate) async fn show(id: &TaskId, as_json: bool, deployment: &Deployment) -> Result<()> {
     let store = deployment.store().await;
     let task = store.load(id).await?.with_context(|| format!("there is no task `{id}`"))?;
@@ -19,15 +18,15 @@ pub(crate) async fn show(id: &TaskId, as_json: bool, deployment: &Deployment) ->
         if let Some(fields) = shown.as_object_mut() {
             fields.insert("timeline".to_owned(), json!(lines));
         }
-        println!("{}", serde_json::to_string_pretty(&shown)?);
+        say!("{}", serde_json::to_string_pretty(&shown)?);
         return Ok(());
     }
-    println!("{}", header(&view));
+    say!("{}", header(&view));
     let mut table = table(&["at", "step", "attempt", "what", "why", "verdict"]);
     for line in lines {
         table.add_row(cells(line));
     }
-    println!("{table}\nnext: {}", view.next);
+    say!("{table}\nnext: {}", view.next);
     Ok(())
 }
 

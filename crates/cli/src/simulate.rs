@@ -41,10 +41,9 @@ pub(crate) async fn run(args: SimulateArgs) -> Result<()> {
     .await?
 }
 
-#[expect(clippy::print_stdout, reason = "a command's output")]
 fn replay(seed: u64) -> Result<()> {
     let report = simulate(seed, true)?;
-    report.trace.iter().for_each(|line| println!("{line}"));
+    report.trace.iter().for_each(|line| say!("{line}"));
     show_findings(&report);
     show_totals(&report.totals, None);
     if report.findings.is_empty() { Ok(()) } else { bail!("seed {seed} failed") }
@@ -103,39 +102,36 @@ fn progress_bar(seeds: u64) -> ProgressBar {
 }
 
 /// Runs the failing seed again, for its trace: a seed always gives the same.
-#[expect(clippy::print_stdout, reason = "a command's output")]
 fn show_failure(seed: u64) -> Result<()> {
     let report = simulate(seed, true)?;
     let skipped = report.trace.len().saturating_sub(TAIL);
-    println!("seed {seed}, after {skipped} more lines:");
-    report.trace.iter().skip(skipped).for_each(|line| println!("{line}"));
+    say!("seed {seed}, after {skipped} more lines:");
+    report.trace.iter().skip(skipped).for_each(|line| say!("{line}"));
     show_findings(&report);
-    println!("replay with: steward simulate --seed {seed}");
+    say!("replay with: steward simulate --seed {seed}");
     bail!("seed {seed} failed")
 }
 
-#[expect(clippy::print_stdout, reason = "a command's output")]
 fn show_findings(report: &Report) {
-    report.findings.iter().for_each(|finding| println!("found: {finding}"));
+    report.findings.iter().for_each(|finding| say!("found: {finding}"));
 }
 
-#[expect(clippy::print_stdout, reason = "a command's output")]
 fn show_totals(totals: &Totals, took: Option<Duration>) {
     let Totals { seeds, tasks, faults, messages, effects, steps, task_ms } = totals;
     let count: u64 = tasks.values().sum();
     let states: Vec<_> = tasks.iter().map(|(state, count)| format!("{count} {state}")).collect();
     let hours = task_ms / 3_600_000;
-    println!("seeds             {seeds}");
-    println!("tasks             {count}: {}", states.join(", "));
-    println!("faults injected   {faults}");
-    println!("messages          {messages}");
-    println!("effects           {effects}");
-    println!("task-hours        {hours}");
+    say!("seeds             {seeds}");
+    say!("tasks             {count}: {}", states.join(", "));
+    say!("faults injected   {faults}");
+    say!("messages          {messages}");
+    say!("effects           {effects}");
+    say!("task-hours        {hours}");
     let completed = steps
         .iter()
         .filter_map(|(kind, count)| Some(format!("{count} {}", kind.strip_suffix(" completed")?)));
-    println!("steps completed   {}", completed.collect::<Vec<_>>().join(", "));
+    say!("steps completed   {}", completed.collect::<Vec<_>>().join(", "));
     if let Some(took) = took {
-        println!("seconds           {:.1}", took.as_secs_f64());
+        say!("seconds           {:.1}", took.as_secs_f64());
     }
 }

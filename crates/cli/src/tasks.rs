@@ -17,7 +17,6 @@ use crate::{
 };
 
 /// Sends the submissions in `files` to the submissions queue, after checking all of them.
-#[expect(clippy::print_stdout, reason = "a command's output")]
 pub(crate) async fn submit(files: &[std::path::PathBuf], deployment: &Deployment) -> Result<()> {
     let mut submissions = Vec::new();
     for file in files {
@@ -35,7 +34,7 @@ pub(crate) async fn submit(files: &[std::path::PathBuf], deployment: &Deployment
             bail!("the queue refused a submission: {reason}");
         }
         for (task_id, _) in batch {
-            println!("{task_id}: sent");
+            say!("{task_id}: sent");
         }
     }
     Ok(())
@@ -110,7 +109,6 @@ impl State {
 }
 
 /// Prints tasks, newest first.
-#[expect(clippy::print_stdout, reason = "a command's output")]
 pub(crate) async fn list(args: ListArgs) -> Result<()> {
     let wanted = |task: &Task| {
         args.state.is_none_or(|state| state.process_state() == task.process_state)
@@ -120,7 +118,7 @@ pub(crate) async fn list(args: ListArgs) -> Result<()> {
     tasks.sort_by_key(|task| std::cmp::Reverse(task.submitted_at));
     let views: Vec<_> = tasks.iter().map(TaskView::of).collect();
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&views)?);
+        say!("{}", serde_json::to_string_pretty(&views)?);
         return Ok(());
     }
     let mut table = table(&["task", "workflow", "state", "submitted", "failures", "error"]);
@@ -134,6 +132,6 @@ pub(crate) async fn list(args: ListArgs) -> Result<()> {
             view.error.unwrap_or_default(),
         ]);
     }
-    println!("{table}");
+    say!("{table}");
     Ok(())
 }

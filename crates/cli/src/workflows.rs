@@ -58,11 +58,10 @@ pub(crate) enum WorkflowCommand {
     Graph(graph::GraphArgs),
 }
 
-#[expect(clippy::print_stdout, reason = "a command's output")]
 pub(crate) async fn run(command: WorkflowCommand) -> Result<()> {
     match command {
         WorkflowCommand::Check { files } => check(&files)?,
-        WorkflowCommand::Schema => println!("{}", serde_json::to_string_pretty(&json_schema())?),
+        WorkflowCommand::Schema => say!("{}", serde_json::to_string_pretty(&json_schema())?),
         WorkflowCommand::Publish { files, deployment } => {
             publish::publish(&files, &deployment).await?;
         }
@@ -78,7 +77,7 @@ pub(crate) async fn run(command: WorkflowCommand) -> Result<()> {
     Ok(())
 }
 
-#[expect(clippy::print_stdout, clippy::print_stderr, reason = "a command's output")]
+#[expect(clippy::print_stderr, reason = "a command's output")]
 fn check(files: &[PathBuf]) -> Result<()> {
     // As https://no-color.org has it: said, and not empty.
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|said| !said.is_empty());
@@ -89,7 +88,7 @@ fn check(files: &[PathBuf]) -> Result<()> {
             Ok(workflow) => {
                 let (name, version, steps) =
                     (&workflow.name, workflow.version, workflow.steps.len());
-                println!("{}: {name} version {version}, {steps} steps: ok", file.display());
+                say!("{}: {name} version {version}, {steps} steps: ok", file.display());
             }
             Err(error) => {
                 bad += 1;

@@ -21,7 +21,7 @@ use tokio::{task::JoinSet, time::sleep_until};
 use super::{
     Figures,
     load::{Latencies, input, latencies, micros, ms},
-    thread::on_a_thread,
+    thread::{named, on_a_thread},
 };
 
 /// Submissions in one request, as many as SQS takes.
@@ -88,7 +88,7 @@ pub(super) async fn run(ingest: &Ingest) -> Result<Figures> {
     let (sqs, queue) = (host.sqs(), host.queue_url(resources::SUBMISSIONS_QUEUE));
     let load = ingest.clone();
     let begun = Instant::now();
-    let (_, mut done) = on_a_thread("client", submit(load, sqs, queue));
+    let (_, mut done) = on_a_thread(named("client"), submit(load, sqs, queue))?;
     let mut backlog_max = 0;
     let accepted = loop {
         tokio::select! {

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use axum::{Router, http::header::CONTENT_TYPE, routing::post};
 use tokio::net::TcpListener;
 
-use super::thread::{Thread, on_a_thread};
+use super::thread::{Thread, named, on_a_thread};
 
 /// Bytes of each reply.
 const REPLY_BYTES: usize = 200;
@@ -22,11 +22,11 @@ impl Mock {
     /// Starts one that takes `delay` for each answer.
     pub(super) async fn start(delay: Duration) -> Result<Self> {
         let (address, started) = tokio::sync::oneshot::channel();
-        let (thread, _) = on_a_thread("mock", async move {
+        let (thread, _) = on_a_thread(named("mock"), async move {
             let listener = TcpListener::bind("127.0.0.1:0").await?;
             let _ = address.send(listener.local_addr()?);
             axum::serve(listener, router(delay)).await.context("the mock")
-        });
+        })?;
         Ok(Self { address: started.await.context("start the mock")?, thread })
     }
 }

@@ -21,7 +21,7 @@ use super::{
     Figures,
     load::{Client, Latencies, input, ms},
     mock::Mock,
-    thread::on_a_thread,
+    thread::{named, on_a_thread},
 };
 
 /// Steps of the order saga.
@@ -102,7 +102,7 @@ pub(super) async fn run(saga: &Saga) -> Result<Figures> {
     let (measured, is_measured) = oneshot::channel();
     let (go, may_go) = oneshot::channel();
     let (tasks, aws) = (saga.tasks, host.aws.clone());
-    let (client, done) = on_a_thread("client", async move {
+    let (client, done) = on_a_thread(named("client"), async move {
         let mut listeners = JoinSet::new();
         client.listen(&mut listeners);
         client.run("warm-up", WARM_UP).await?;
@@ -118,7 +118,7 @@ pub(super) async fn run(saga: &Saga) -> Result<Figures> {
         may_go.await?;
         client.run("accounted", tasks).await?;
         Ok((time, all, latencies, asked))
-    });
+    })?;
     is_measured.await.context("the run failed")?;
     let used = || {
         let mut used: BTreeMap<_, _> = cpu::read();

@@ -3,6 +3,7 @@
 
 use std::{
     future::Future,
+    io,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -27,30 +28,45 @@ impl Thread {
     }
 }
 
+/// A thread to be.
+pub(super) fn named(name: &str) -> std::thread::Builder {
+    std::thread::Builder::new().name(name.to_owned())
+}
+
 /// Runs `work` to its end, or to the end of the process.
+///
+/// # Errors
+/// There is no thread to be had.
 pub(super) fn on_a_thread<T: Send + 'static>(
-    name: &str,
+    thread: std::thread::Builder,
     work: impl Future<Output = Result<T>> + Send + 'static,
-) -> (Thread, tokio::sync::oneshot::Receiver<Result<T>>) {
-    let (thread, (done, end)) = (Thread::default(), tokio::sync::oneshot::channel());
-    let said = thread.clone();
+) -> io::Result<(Thread, tokio::sync::oneshot::Receiver<Result<T>>)> {
+    let (said, (done, end)) = (Thread::default(), tokio::sync::oneshot::channel());
+    let used = said.clone();
     let run = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let saying = async {
                 loop {
                     tokio::time::sleep(SAY_EVERY).await;
-                    let used = u64::try_from(cpu::thread().as_nanos()).unwrap_or(u64::MAX);
-                    said.0.store(used, Ordering::Relaxed);
+                    let nanos = u64::try_from(cpu::thread().as_nanos()).unwrap_or(u64::MAX);
+                    used.0.store(nanos, Ordering::Relaxed);
                 }
             };
             tokio::select! { done = work => done, () = saying => unreachable!("it has no end") }
         })
     };
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(move || done.send(run()))
-        .map(|_| ())
-        .unwrap_or_default();
-    (thread, end)
+    thread.spawn(move || done.send(run()))?;
+    Ok((said, end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_cannot_be_had_is_an_error() {
+        let too_much = std::thread::Builder::new().stack_size(1 << 46);
+        assert!(on_a_thread(too_much, async { Ok(()) }).is_err());
+    }
 }

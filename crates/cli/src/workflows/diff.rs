@@ -27,7 +27,6 @@ pub(crate) struct DiffArgs {
 }
 
 /// Prints the changes. It is an error if one needs a look.
-#[expect(clippy::print_stdout, reason = "a command's output")]
 pub(super) async fn run(args: DiffArgs) -> Result<()> {
     let old = read(&args.old, &args.deployment).await?;
     let new = read(&args.new, &args.deployment).await?;
@@ -36,14 +35,12 @@ pub(super) async fn run(args: DiffArgs) -> Result<()> {
         let each = changes.iter().map(|Change { at, what, safe, why }| {
             json!({ "at": at, "what": what, "safe": safe, "why": why })
         });
-        println!("{}", serde_json::to_string_pretty(&each.collect::<Vec<_>>())?);
+        say!("{}", serde_json::to_string_pretty(&each.collect::<Vec<_>>())?);
     } else if changes.is_empty() {
-        println!("nothing changed");
+        say!("nothing changed");
     } else {
         print(&changes);
-        println!(
-            "tasks that run stay with the version that they began with; all this is for new ones"
-        );
+        say!("tasks that run stay with the version that they began with; all this is for new ones");
     }
     match changes.iter().filter(|change| !change.safe).count() {
         0 => Ok(()),
@@ -52,13 +49,12 @@ pub(super) async fn run(args: DiffArgs) -> Result<()> {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "a command's output")]
 fn print(changes: &[Change]) {
     let mut rows = table(&["", "key", "what", "why"]);
     for Change { at, what, safe, why } in changes {
         rows.add_row([if *safe { "safe" } else { "look" }, at, what, why]);
     }
-    println!("{rows}");
+    say!("{rows}");
 }
 
 /// A definition from a file or a deployment.

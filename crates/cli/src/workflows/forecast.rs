@@ -42,12 +42,11 @@ pub(crate) struct ForecastArgs {
     json: bool,
 }
 
-#[expect(clippy::print_stdout, reason = "a command's output")]
 pub(crate) async fn run(args: ForecastArgs) -> Result<()> {
     let json = args.json;
     let report = forecast(settings(args)?).await?;
     match json {
-        true => println!("{}", serde_json::to_string_pretty(&report)?),
+        true => say!("{}", serde_json::to_string_pretty(&report)?),
         false => show(&report),
     }
     Ok(())
@@ -64,16 +63,15 @@ fn settings(args: ForecastArgs) -> Result<Settings> {
     })
 }
 
-#[expect(clippy::print_stdout, reason = "a command's output")]
 fn show(report: &Report) {
     let Report { workflow, version, runs, seed, .. } = report;
-    println!("{workflow} version {version}: {runs} tasks, seed {seed}");
-    println!("{}", outcomes(report));
+    say!("{workflow} version {version}: {runs} tasks, seed {seed}");
+    say!("{}", outcomes(report));
     for reason in &report.reasons {
-        println!("{} tasks: {}", reason.tasks, reason.reason);
+        say!("{} tasks: {}", reason.tasks, reason.reason);
     }
-    println!("{}", steps(report));
-    println!("alerts {}, tasks that need an operator {}", report.alerts, report.need_operator);
+    say!("{}", steps(report));
+    say!("alerts {}, tasks that need an operator {}", report.alerts, report.need_operator);
     show_price(report);
 }
 

@@ -29,7 +29,6 @@ enum Format {
 }
 
 /// Draws a definition that can run.
-#[expect(clippy::print_stdout, reason = "a command's output")]
 pub(super) fn run(args: &GraphArgs) -> Result<()> {
     let workflow = read_file(&args.file)?;
     let text = match args.format {
@@ -38,7 +37,7 @@ pub(super) fn run(args: &GraphArgs) -> Result<()> {
     };
     match &args.output {
         Some(path) => std::fs::write(path, text).with_context(|| path.display().to_string())?,
-        None => print!("{text}"),
+        None => say!("{}", text.trim_end()),
     }
     Ok(())
 }

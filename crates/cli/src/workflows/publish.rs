@@ -9,20 +9,18 @@ use steward_local::definitions::read_file;
 use crate::client::Deployment;
 
 /// Publishes each file; those before one that fails stay published.
-#[expect(clippy::print_stdout, reason = "a command's output")]
 pub(super) async fn publish(files: &[PathBuf], deployment: &Deployment) -> Result<()> {
     let publisher = deployment.publisher().await;
     for file in files {
         let workflow = read_file(file)?;
         let published = publisher.publish(&workflow).await;
         published.with_context(|| file.display().to_string())?;
-        println!("{} version {}: published", workflow.name, workflow.version);
+        say!("{} version {}: published", workflow.name, workflow.version);
     }
     Ok(())
 }
 
 /// Ends the publication of a version.
-#[expect(clippy::print_stdout, reason = "a command's output")]
 pub(super) async fn unpublish(
     name: &WorkflowName,
     version: u32,
@@ -36,6 +34,6 @@ pub(super) async fn unpublish(
         || "no version is published now".to_owned(),
         |stored| format!("the newest is version {} now", stored.workflow.version),
     );
-    println!("{name} version {version}: unpublished; {newest}");
+    say!("{name} version {version}: unpublished; {newest}");
     Ok(())
 }

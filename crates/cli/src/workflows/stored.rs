@@ -59,7 +59,6 @@ impl<'a> Row<'a> {
 }
 
 /// Prints the workflows, by name.
-#[expect(clippy::print_stdout, reason = "a command's output")]
 pub(super) async fn list(args: ListArgs) -> Result<()> {
     let all = args.deployment.definitions().await.all().await?;
     let rows = all.chunk_by(|a, b| a.workflow.name == b.workflow.name).filter_map(Row::of);
@@ -72,7 +71,7 @@ pub(super) async fn list(args: ListArgs) -> Result<()> {
                 "unpublished": row.unpublished, "trigger": trigger,
             })
         });
-        println!("{}", serde_json::to_string_pretty(&rows.collect::<Vec<_>>())?);
+        say!("{}", serde_json::to_string_pretty(&rows.collect::<Vec<_>>())?);
         return Ok(());
     }
     let mut table = table(&["workflow", "newest", "published", "unpublished", "trigger"]);
@@ -86,7 +85,7 @@ pub(super) async fn list(args: ListArgs) -> Result<()> {
             trigger.map_or_else(String::new, |on| format!("{}: {}", on.source, on.detail_type)),
         ]);
     }
-    println!("{table}");
+    say!("{table}");
     Ok(())
 }
 
@@ -95,17 +94,16 @@ fn joined(versions: &[u32]) -> String {
 }
 
 /// Prints a definition.
-#[expect(clippy::print_stdout, reason = "a command's output")]
 pub(super) async fn show(args: ShowArgs) -> Result<()> {
     let stored = find(&args.deployment, &args.name, args.of_version).await?;
     let Stored { workflow, is_published } = &stored;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(workflow)?);
+        say!("{}", serde_json::to_string_pretty(workflow)?);
         return Ok(());
     }
     let state = if *is_published { "published" } else { "unpublished" };
     let yaml = serde_saphyr::to_string(workflow).context("write as YAML")?;
-    println!("# {} version {}, {state}\n{}", workflow.name, workflow.version, yaml.trim_end());
+    say!("# {} version {}, {state}\n{}", workflow.name, workflow.version, yaml.trim_end());
     Ok(())
 }
 

@@ -14,6 +14,7 @@ use axum::{Json, Router, extract::State, http::StatusCode, response::IntoRespons
 use futures_util::future::join_all;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use steward_aws::{AwsPorts, Config};
 use steward_core::{
     bulk::Bulk,
     command::Order,
@@ -239,6 +240,43 @@ async fn a_run_that_was_recorded_and_never_sent_is_sent_by_hand_and_carried_out_
         let task = world.until(order, "Processed").await;
         assert_eq!((task.commands.len(), world.service.calls(order)), (1, 2), "{task:?}");
     }
+}
+
+/// The same world with another configuration.
+fn changed(world: &World, change: impl FnOnce(&mut Config)) -> World {
+    let mut config = world.config.clone();
+    change(&mut config);
+    let ports = Arc::new(AwsPorts::new(&world.aws.sdk_config(), &config, "console"));
+    World::over(ports, world.aws.clone(), config, true)
+}
+
+const UNDO: [(&str, &str); 5] = [
+    ("id", "run-1"),
+    ("action", "undo"),
+    ("reason", "sold out"),
+    ("task", "order-1"),
+    ("task", "order-2"),
+];
+
+#[tokio::test]
+async fn nothing_is_sent_of_a_run_that_cannot_be_recorded() {
+    let world = World::new().await;
+    let broken = changed(&world, |config| config.documents_table = "gone".to_owned());
+    let failed = broken.post("/console/bulk", &UNDO).await;
+    assert_eq!(failed.status, StatusCode::SERVICE_UNAVAILABLE);
+    let sqs = aws_sdk_sqs::Client::new(&world.aws.sdk_config());
+    let request = sqs.receive_message().queue_url(&world.config.scheduler_queue_url);
+    assert_eq!(request.send().await.unwrap().messages(), []);
+}
+
+#[tokio::test]
+async fn how_many_commands_could_not_be_sent_is_said() {
+    let world = World::new().await;
+    let broken = changed(&world, |config| config.scheduler_queue_url.push_str("-gone"));
+    let sent = broken.post("/console/bulk", &UNDO).await;
+    assert_eq!(sent.location.as_deref(), Some("/console/bulk/run-1?unsent=2"));
+    let page = world.get(&sent.location.unwrap()).await;
+    page.says(&["2 commands could not be sent", "undo of 2 tasks"]);
 }
 
 #[tokio::test]
