@@ -5,8 +5,9 @@ use std::{collections::BTreeMap, time::Duration};
 use jiff::Timestamp;
 use steward_aws::store::DynamoStore;
 use steward_core::{
-    history::{self, LastRun, Minute, minute_of},
-    ports::{PortError, SharedKind},
+    history::{self, Counts, LastRun, Minute, minute_of},
+    names::WorkflowName,
+    ports::{PortError, SharedKind, StateStore},
     task::{ProcessState, earlier},
 };
 
@@ -40,4 +41,20 @@ pub(crate) async fn since(
         }
     }
     Ok(minutes)
+}
+
+/// What ended from `from` on, all minutes together.
+pub(crate) async fn by_workflow(
+    store: &DynamoStore,
+    from: Timestamp,
+    now: Timestamp,
+) -> Result<BTreeMap<WorkflowName, Counts>, PortError> {
+    let last_run = store.shared(&LastRun::key()).await?;
+    let last_run = last_run.as_ref().and_then(LastRun::read);
+    let minutes = since(store, from, now, last_run.as_ref()).await?;
+    let mut all: BTreeMap<_, Counts> = BTreeMap::new();
+    for (workflow, counts) in minutes.into_values().flat_map(|minute| minute.workflows) {
+        *all.entry(workflow).or_default() += counts;
+    }
+    Ok(all)
 }

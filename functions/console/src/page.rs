@@ -126,13 +126,6 @@ struct FailurePage {
     said: String,
 }
 
-/// A page with nothing on it yet.
-#[derive(Template)]
-#[template(path = "blank.html")]
-pub(crate) struct Blank {
-    pub(crate) frame: Frame,
-}
-
 /// Why something is done, from a form.
 pub(crate) fn reason(said: &str) -> Result<String, Failure> {
     let said = said.trim();

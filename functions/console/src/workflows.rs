@@ -1,7 +1,7 @@
 //! Workflows: which there are; and one, with its graph, how its tasks fare, its versions and what changed
 //! between them.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use askama::Template;
 use axum::{
@@ -13,8 +13,10 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Deserialize;
 use steward_aws::definitions::{DynamoDefinitions, Listed};
 use steward_core::{
+    history::Counts,
     names::WorkflowName,
     ports::{Definitions, Ports},
+    task::earlier,
     workflow::Workflow,
 };
 use steward_view::{
@@ -25,6 +27,7 @@ use steward_view::{
 use crate::{
     Console,
     access::Caller,
+    history,
     page::{Failure, Frame, page},
 };
 use measured::{Measured, measure};
@@ -39,6 +42,9 @@ const READS_AT_ONCE: usize = 16;
 
 /// Versions in the table of a workflow; all can be chosen.
 const VERSIONS_MAX: usize = 20;
+
+/// How far back ended tasks are counted.
+const COUNTED: Duration = Duration::from_secs(24 * 3_600);
 
 /// Where a list goes on.
 #[derive(Debug, Deserialize)]
@@ -61,6 +67,12 @@ struct Row {
     workflow: Arc<Workflow>,
     is_published: bool,
     versions: usize,
+    ended: Counts,
+}
+
+/// How many ended in each final state.
+fn by_state(ended: Counts) -> [(&'static str, u64); 3] {
+    [("Processed", ended.processed), ("Error", ended.error), ("Undone", ended.undone)]
 }
 
 /// The list of workflows.
@@ -69,19 +81,25 @@ pub(crate) async fn list(
     Extension(caller): Extension<Caller>,
     Query(After { after }): Query<After>,
 ) -> Result<Response, Failure> {
-    let definitions = console.ports.definitions();
-    let mut all = definitions.list().await?;
+    let frame = Frame::new("Workflows", "workflows", &caller);
+    let (definitions, store) = (console.ports.definitions(), console.ports.store());
+    let ended = history::by_workflow(store, earlier(frame.now, COUNTED), frame.now);
+    let (ended, mut all) = tokio::try_join!(ended, definitions.list())?;
     all.retain(|listed| listed.name.as_str() > after.as_str());
     let mut found: Vec<_> = all.chunk_by(|a, b| a.name == b.name).filter_map(newest).collect();
     let more = found.len() > ROWS_MAX;
     found.truncate(ROWS_MAX);
-    let rows = stream::iter(found).map(|(listed, versions)| async move {
-        let workflow = definition(definitions, &listed).await?;
-        Ok::<_, Failure>(Row { workflow, is_published: listed.is_published, versions })
+    let rows = stream::iter(found).map(|(listed, versions)| {
+        let ended = ended.get(&listed.name).copied().unwrap_or_default();
+        async move {
+            let workflow = definition(definitions, &listed).await?;
+            let is_published = listed.is_published;
+            Ok::<_, Failure>(Row { workflow, is_published, versions, ended })
+        }
     });
     let rows: Vec<_> = rows.buffered(READS_AT_ONCE).try_collect().await?;
     let next = rows.last().filter(|_| more).map(|row| row.workflow.name.clone());
-    Ok(page(&ListPage { frame: Frame::new("Workflows", "workflows", &caller), rows, next }))
+    Ok(page(&ListPage { frame, rows, next }))
 }
 
 /// Of one workflow's versions, the newest that is published, or that was; and how many there are.
@@ -109,6 +127,7 @@ struct ShowPage {
     versions: Vec<Listed>,
     compared: Option<Compared>,
     graph: String,
+    ended: Counts,
     measured: Measured,
     yaml: String,
     json: String,
@@ -117,6 +136,13 @@ struct ShowPage {
 impl ShowPage {
     fn in_table(&self) -> impl Iterator<Item = &Listed> {
         self.versions.iter().take(VERSIONS_MAX)
+    }
+
+    /// Of all that ended, how many were processed: not all unless it is all.
+    fn processed_percent(&self) -> String {
+        let per_mille = (self.ended.processed * 1_000).checked_div(self.ended.all());
+        let per_mille = per_mille.unwrap_or_default();
+        format!("{}.{}%", per_mille / 10, per_mille % 10)
     }
 
     /// The version before one.
@@ -155,12 +181,16 @@ pub(crate) async fn show(
     };
     versions.reverse();
     let frame = Frame::new(format!("{name} version {}", shown.version), "workflows", &caller);
+    let store = console.ports.store();
+    let ended = history::by_workflow(store, earlier(frame.now, COUNTED), frame.now);
+    let (ended, measured) = tokio::try_join!(ended, measure(store, &workflow))?;
     Ok(page(&ShowPage {
         frame,
         is_published: shown.is_published,
         compared,
         graph: graph::element(&workflow, None),
-        measured: measure(console.ports.store(), &workflow).await?,
+        ended: ended.get(&name).copied().unwrap_or_default(),
+        measured,
         // What was read as JSON can be written as it, and as YAML.
         yaml: serde_saphyr::to_string(&workflow).unwrap_or_default(),
         json: serde_json::to_string_pretty(&workflow).unwrap_or_default(),

@@ -4,9 +4,10 @@ use axum::http::StatusCode;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use steward_core::{
+    history::{LastRun, Minute, minute_of},
     messages::AttemptTimes,
     ports::{Document, DocumentKey, Kept, Ports, StateStore},
-    task::Task,
+    task::{ProcessState, Task},
 };
 
 use crate::world::World;
@@ -43,7 +44,7 @@ async fn each_workflow_is_listed_with_its_newest_published_version() {
     unpublish(&world, "pause", 1).await;
     let page = world.get("/console/workflows").await;
     page.says(&[
-        "order Sells &#60;things&#62; 2 ✓ published 3 shop: Order Placed",
+        "order Sells &#60;things&#62; 2 ✓ published 3 shop: Order Placed 0 0 0 list",
         "pause 1 – not published 1",
     ]);
     assert!(page.html.contains("href=\"/console/workflows/order\""), "{}", page.html);
@@ -178,4 +179,38 @@ async fn steps_are_measured_on_the_newest_tasks_that_ended() {
         "ship 1 1 (100%) 5 ms",
         "Measured on the 50 tasks of any version that ended last.",
     ]);
+}
+
+#[tokio::test]
+async fn what_ended_in_the_last_day_is_counted_by_how() {
+    let world = World::new().await;
+    world.publish(order(1, 1)).await;
+    world.publish(pause("pause")).await;
+    world
+        .get("/console/workflows/order")
+        .await
+        .says(&["Tasks that ended in the last 24 hours None."]);
+    let (store, now) = (world.ports.store(), Timestamp::now());
+    let ago = |hours| minute_of(now - jiff::SignedDuration::from_hours(hours));
+    for (hours, processed) in [(1, 997), (2, 1_002), (25, 4)] {
+        let mut minute = Minute::default();
+        let order = "order".parse().unwrap();
+        (0..processed).for_each(|_| minute.add(&order, ProcessState::Processed));
+        minute.add(&"pause".parse().unwrap(), ProcessState::Undone);
+        if hours == 1 {
+            minute.add(&order, ProcessState::Error);
+        }
+        store.save_shared(&minute.record(ago(hours))).await.unwrap();
+    }
+    let counted_until = Some(minute_of(now));
+    let run = LastRun { at: now, took_ms: 0, due: 0, failed: 0, shards_left: 0, counted_until };
+    store.save_shared(&run.record(0)).await.unwrap();
+    world
+        .get("/console/workflows")
+        .await
+        .says(&["Order Placed 1999 1 0 list", "pause 1 ✓ published 1 0 0 2 list"]);
+    world
+        .get("/console/workflows/order")
+        .await
+        .says(&["99.9% of 2000 processed 1999 ✓ Processed 1 ✕ Error 0 ↺ Undone"]);
 }
