@@ -3,7 +3,7 @@
 //! this dies in between, the page has a button that sends again to those without an answer, which is
 //! harmless: a task carries a command out once.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, collections::BTreeMap};
 
 use askama::Template;
 use axum::{
@@ -31,8 +31,8 @@ use crate::{
     page::{Failure, Frame, page, reason},
 };
 
-/// How long a run's page refreshes itself while an answer is missing. Later it is lost, or the scheduler
-/// stands still.
+/// How long a run's page refreshes itself while an answer is missing, or a task goes on. Later the answer
+/// is lost, or the scheduler stands still.
 const REFRESHED_FOR: SignedDuration = SignedDuration::from_mins(10);
 
 /// Tasks looked at for those that a filter finds.
@@ -207,6 +207,15 @@ impl Progress {
         self.count(&Fate::Unanswered)
     }
 
+    /// How many tasks are in each state now.
+    fn states(&self) -> BTreeMap<&str, usize> {
+        let mut states = BTreeMap::new();
+        for state in self.rows.iter().filter_map(|row| row.state.as_deref()) {
+            *states.entry(state).or_default() += 1;
+        }
+        states
+    }
+
     fn gone(&self) -> usize {
         self.count(&Fate::Gone)
     }
@@ -217,6 +226,8 @@ struct Row {
     id: TaskId,
     state: Option<String>,
     fate: Fate,
+    /// Whether it was carried out, and what came of it is still to be seen.
+    goes_on: bool,
 }
 
 /// What became of a task's command. What needs a look comes first.
@@ -239,7 +250,7 @@ pub(crate) async fn progress(
     let rows = rows(&console, &run).await?;
     let frame = Frame::new(title(&run), "tasks", &caller);
     let is_young = frame.now.duration_since(run.at) < REFRESHED_FOR;
-    let waits = is_young && rows.iter().any(|row| row.fate == Fate::Unanswered);
+    let waits = is_young && rows.iter().any(|row| row.goes_on || row.fate == Fate::Unanswered);
     let frame = if waits { frame.refreshed(&uri) } else { frame };
     Ok(page(&Progress { frame, run, unsent, rows }))
 }
@@ -272,14 +283,16 @@ async fn read(console: &Console, id: &str) -> Result<Bulk, Failure> {
 /// What became of each task's command.
 async fn rows(console: &Console, run: &Bulk) -> Result<Vec<Row>, PortError> {
     let tasks = Box::pin(run.load(&*console.ports)).await?;
-    let row = |(id, task): (&TaskId, Option<_>)| {
+    let row = |(id, task): (&TaskId, Option<Task>)| {
         let fate = match task.as_ref().map(|task| run.answer(task)) {
             None => Fate::Gone,
             Some(None) => Fate::Unanswered,
             Some(Some(record)) => record.refused.clone().map_or(Fate::Done, Fate::Refused),
         };
+        let moves = |task: &Task| !task.process_state.is_final() && task.paused_at.is_none();
+        let goes_on = fate == Fate::Done && task.as_ref().is_some_and(moves);
         let state = task.map(|task| task.process_state.to_string());
-        Row { id: id.clone(), state, fate }
+        Row { id: id.clone(), state, fate, goes_on }
     };
     let mut rows: Vec<_> = run.tasks.iter().zip(tasks).map(row).collect();
     rows.sort_by(|a, b| match (&a.fate, &b.fate) {
