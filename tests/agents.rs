@@ -135,15 +135,18 @@ fn completed(task: &str, output: Value) -> Value {
     reply(task, json!({ "status": "completed", "output": output }))
 }
 
+/// A reply without its times, which it must have.
+fn said(body: &str) -> Value {
+    let mut reply: Value = serde_json::from_str(body).unwrap();
+    let times = reply.as_object_mut().unwrap().remove("times").unwrap();
+    assert!(times["answered_at"].is_string(), "{times}");
+    reply
+}
+
 /// What waits for the scheduler, sorted by task.
 async fn replies(deployment: &Deployment) -> Vec<Value> {
     let bodies = deployment.to_scheduler().await;
-    let mut replies: Vec<Value> =
-        bodies.iter().map(|body| serde_json::from_str(body).unwrap()).collect();
-    for reply in &mut replies {
-        let times = reply.as_object_mut().unwrap().remove("times").unwrap();
-        assert!(times["answered_at"].is_string(), "{times}");
-    }
+    let mut replies: Vec<_> = bodies.iter().map(|body| said(body)).collect();
     replies.sort_by_key(|reply| reply["task_id"].to_string());
     replies
 }
@@ -210,7 +213,7 @@ async fn each_reply_says_what_became_of_its_own_request_and_carries_its_trace() 
     ];
     assert_eq!(sent.len(), expected.len());
     for (message, (body, trace)) in sent.iter().zip(expected) {
-        assert_eq!(serde_json::from_str::<Value>(message.body().unwrap()).unwrap(), body);
+        assert_eq!(said(message.body().unwrap()), body);
         let attributes = message.message_attributes();
         let carried = attributes.and_then(|attributes| attributes.get("traceparent"));
         assert_eq!(carried.and_then(|attribute| attribute.string_value()), trace);

@@ -321,3 +321,109 @@ fn length(millis: i64) -> String {
         _ => format!("{millis} ms"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const SECOND: i64 = 1_000;
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millisecond(millis).unwrap()
+    }
+
+    fn workflow() -> Workflow {
+        let step = json!({ "agent": "a", "complete_within": "30s", "request": { "path": "/" } });
+        let definition = json!({ "name": "w", "version": 1, "steps": { "a": step, "b": step } });
+        serde_json::from_value(definition).unwrap()
+    }
+
+    fn document(key: &str, millis: i64, times: AttemptTimes) -> Document {
+        let body = json!({ "reason": "<no>", "verdict": "x" });
+        Document { times, ..Document::new(key.parse().unwrap(), at(millis), body) }
+    }
+
+    fn times(queued: i64, called: i64, answered: i64) -> AttemptTimes {
+        let [queued_at, called_at, answered_at] = [queued, called, answered].map(|ms| Some(at(ms)));
+        AttemptTimes { queued_at, called_at, answered_at }
+    }
+
+    /// A task that has run for 100 seconds: `a` completed at its second attempt, `b` runs.
+    fn draw() -> String {
+        let command = json!({
+            "id": "c-1", "command": "resubmit a", "by": "<ann>", "why": "x", "at": 50 * SECOND,
+        });
+        let task = json!({
+            "task_id": "t", "workflow": "w", "version": 1, "process_state": "Processing",
+            "revision": 1, "complete_by": 3_600 * SECOND, "submitted_at": 0, "commands": [command],
+            "steps": { "a": { "s": "c", "a": 2 }, "b": { "s": "r", "a": 1, "b": 110 * SECOND } },
+        });
+        let documents = [
+            document("submission", 0, AttemptTimes::default()),
+            document("step/a/1/failure", 30 * SECOND, times(0, 10 * SECOND, 30 * SECOND)),
+            document("step/a/2/output", 70 * SECOND, times(60 * SECOND, 60 * SECOND, 70 * SECOND)),
+        ];
+        element(&serde_json::from_value(task).unwrap(), &workflow(), &documents, at(100 * SECOND))
+    }
+
+    /// Where and how wide each bar of a class is, in hundredths of the time that is drawn.
+    fn bars(svg: &str, class: &str) -> Vec<(f64, f64)> {
+        let document = roxmltree::Document::parse(svg).unwrap();
+        let bars = document.descendants().filter(|node| node.attribute("class") == Some(class));
+        let number =
+            |node: roxmltree::Node<'_, '_>, name| node.attribute(name).unwrap().parse::<f64>();
+        let hundredths = |pixels: f64| (pixels / TIME * 105.0).round();
+        bars.map(|bar| {
+            let (x, width) = (number(bar, "x").unwrap(), number(bar, "width").unwrap());
+            (hundredths(x - NAMES), hundredths(width))
+        })
+        .collect()
+    }
+
+    #[test]
+    fn attempts_are_drawn_to_scale_their_time_in_the_queue_apart() {
+        let svg = draw();
+        assert_eq!(bars(&svg, "queued"), [(0.0, 10.0)]);
+        // The one that runs was sent when its complete-by says, and goes on.
+        assert_eq!(bars(&svg, "call"), [(10.0, 20.0), (60.0, 10.0), (80.0, 20.0)]);
+    }
+
+    #[test]
+    fn it_is_well_formed_has_no_style_and_says_in_words_what_it_draws() {
+        let svg = draw();
+        let document = roxmltree::Document::parse(&svg).unwrap();
+        let titles: Vec<_> = document
+            .descendants()
+            .filter(|node| node.has_tag_name("title"))
+            .filter_map(|title| title.text())
+            .collect();
+        assert_eq!(
+            titles,
+            [
+                "attempt 1 failed, queued 1970-01-01T00:00:00.000Z, called 1970-01-01T00:00:10.000Z, \
+                 answered 1970-01-01T00:00:30.000Z, recorded 1970-01-01T00:00:30.000Z",
+                "attempt 2 completed, queued 1970-01-01T00:01:00.000Z, called 1970-01-01T00:01:00.000Z, \
+                 answered 1970-01-01T00:01:10.000Z, recorded 1970-01-01T00:01:10.000Z",
+                "attempt 1 running, queued 1970-01-01T00:01:20.000Z",
+                "resubmit a by <ann>, 1970-01-01T00:00:50.000Z",
+            ]
+        );
+        assert!(!svg.contains("style") && svg.contains("20 s"), "{svg}");
+    }
+
+    #[test]
+    fn clocks_that_disagree_and_times_that_nobody_knows_are_drawn_all_the_same() {
+        let task = json!({
+            "task_id": "t", "workflow": "w", "version": 1, "process_state": "Processed", "revision": 1,
+            "complete_by": 0, "submitted_at": 5_000, "ended_at": 6_000, "steps": { "a": { "s": "c", "a": 1 } },
+        });
+        let task = serde_json::from_value(task).unwrap();
+        for times in [AttemptTimes::default(), times(9_000_000, 4_000, 1), times(1, 9_000_000, 2)] {
+            let documents = [document("step/a/1/output", 6_000, times)];
+            let svg = element(&task, &workflow(), &documents, at(7_000));
+            let drawn = bars(&svg, "call");
+            assert!(drawn.iter().all(|(x, width)| *x >= 0.0 && *width >= 0.0), "{drawn:?} {svg}");
+        }
+    }
+}

@@ -117,7 +117,7 @@ impl Move<'_> {
             }
             (StepState::Waiting { attempt, .. }, _) => {
                 let which = self.which(attempt + 1);
-                let why = progress.error.as_ref().map(|error| format!("The last failed: {error}"));
+                let why = progress.error.as_ref().map(|error| format!("after this: {error}"));
                 (format!("{} is tried again, {which}, at", capital(&name)), why.unwrap_or_default())
             }
             (
@@ -186,4 +186,139 @@ impl Move<'_> {
 fn capital(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn workflow() -> Workflow {
+        let call = json!({
+            "agent": "bank", "complete_within": "30s", "request": { "path": "/charges" },
+            "recovery": { "attempts": 2, "extended_wait": { "wait": "15m", "times": 1 }, "then": "undo" },
+            "undo": { "request": { "path": "/refunds" } },
+        });
+        let mut once = call.clone();
+        once["idempotent"] = json!(false);
+        once["recovery"] = json!({ "attempts": 3 });
+        let definition = json!({
+            "name": "order", "version": 1, "overdue": "undo",
+            "steps": {
+                "charge": call, "once": once, "rest": { "wait": "1h" },
+                "send": { "workflow": { "name": "delivery" } },
+                "ask": { "agent": "desk", "callback": { "within": "1h" }, "request": { "path": "/${ callback.token }" } },
+            },
+        });
+        serde_json::from_value(definition).unwrap()
+    }
+
+    fn said(patch: Value) -> Vec<String> {
+        let mut task = json!({
+            "task_id": "o-1", "workflow": "order", "version": 1, "process_state": "Processing",
+            "revision": 1, "complete_by": 3_600_000, "submitted_at": 0, "steps": {},
+        });
+        let fields = patch.as_object().unwrap().clone();
+        task.as_object_mut().unwrap().extend(fields);
+        let task = serde_json::from_value(task).unwrap();
+        let line = |next: Next| {
+            let at = next.at.map(|at| format!(" {at}")).unwrap_or_default();
+            let task = next.task.map(|task| format!(" [{task}]")).unwrap_or_default();
+            let then =
+                if next.then.is_empty() { String::new() } else { format!(", {}", next.then) };
+            format!("{}{at}{then}{task}", next.what)
+        };
+        next(&workflow(), &task).into_iter().map(line).collect()
+    }
+
+    /// What is said of one step, in this state.
+    fn of_step(name: &str, record: Value) -> String {
+        said(json!({ "steps": { name: record } })).remove(0)
+    }
+
+    #[test]
+    fn who_is_at_work_is_said_and_what_is_done_if_they_stay_silent() {
+        let running = |failures| json!({ "s": "r", "a": failures + 1, "b": 30_000, "f": failures });
+        for (failures, expected) in [
+            (
+                0,
+                "attempt 1 of 2. If it says nothing by 1970-01-01T00:00:30Z, the supervisor has it tried again, 2 of 2",
+            ),
+            (
+                1,
+                "attempt 2 of 2. If it says nothing by 1970-01-01T00:00:30Z, the supervisor has it tried again after 15m, wait 1 of 1",
+            ),
+            (
+                3,
+                "attempt 4 (2 of 2). If it says nothing by 1970-01-01T00:00:30Z, the task is undone",
+            ),
+        ] {
+            let said = of_step("charge", running(failures));
+            assert_eq!(said, format!("Agent bank is at work on step charge, {expected}"));
+        }
+        let once = of_step("once", running(0));
+        assert!(once.ends_with("the task stops in Error, with an alert"), "{once}");
+    }
+
+    #[test]
+    fn what_waits_is_said_with_its_next_attempt() {
+        let waiting =
+            json!({ "s": "w", "a": 1, "u": 40_000, "f": 1, "e": "no reply by complete-by" });
+        assert_eq!(
+            of_step("charge", waiting.clone()),
+            "Step charge is tried again, attempt 2 of 2, at 1970-01-01T00:00:40Z, after this: \
+             no reply by complete-by"
+        );
+        let rest = of_step("rest", json!({ "s": "w", "a": 0, "u": 40_000 }));
+        assert_eq!(rest, "The wait rest is over at 1970-01-01T00:00:40Z");
+        let undo = json!({ "s": "c", "a": 1, "x": waiting });
+        let task =
+            json!({ "process_state": "Undoing", "undo_reason": "x", "steps": { "charge": undo } });
+        let said = said(task);
+        assert!(said[0].starts_with("The undo of step charge is tried again"), "{said:?}");
+        assert!(said[1].starts_with("The task must be undone by"), "{said:?}");
+    }
+
+    #[test]
+    fn a_task_that_runs_for_a_step_is_named() {
+        let said = of_step("send", json!({ "s": "r", "a": 1, "b": 30_000 }));
+        assert!(said.starts_with("A task of workflow delivery runs for step send."), "{said}");
+        assert!(said.ends_with(" [o-1:send]"), "{said}");
+        let said = of_step("ask", json!({ "s": "h", "a": 1, "b": 30_000, "u": 30_000 }));
+        assert!(
+            said.starts_with("Whoever was handed the token of step ask is to answer."),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn a_paused_task_waits_for_an_operator_and_for_who_is_at_work() {
+        let steps = json!({
+            "charge": { "s": "w", "a": 1, "u": 40_000 }, "once": { "s": "r", "a": 1, "b": 30_000 },
+        });
+        let said = said(json!({ "paused_at": 1, "steps": steps }));
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert!(said[0].starts_with("Agent bank is at work on step once"), "{said:?}");
+        assert_eq!(said[1], "Nothing starts until the task is resumed");
+    }
+
+    #[test]
+    fn the_end_is_said() {
+        assert_eq!(said(json!({ "process_state": "Processed" })), ["Nothing: the task has ended"]);
+        for (fields, what) in [
+            (json!({ "process_state": "Error" }), "what failed, or undo the task"),
+            (json!({ "process_state": "Error", "undo_reason": "x" }), "the undo that failed"),
+        ] {
+            let said = said(fields);
+            assert!(said[0].ends_with(what), "{said:?}");
+        }
+        let pending = said(json!({ "process_state": "Pending" }));
+        assert_eq!(
+            pending,
+            [
+                "The scheduler takes the task up",
+                "The task must be done by 1970-01-01T01:00:00Z, or it is undone"
+            ]
+        );
+    }
 }

@@ -74,7 +74,7 @@ async fn the_timeline_says_how_long_an_attempt_was_queued_and_called() {
     let page = shop.get(TASK).await;
     let row = page.html.split("<tr>").find(|row| row.contains("<td>failed</td>")).unwrap();
     let lengths = row.matches(" ms</td>").count() + row.matches(" s</td>").count();
-    assert_eq!(lengths, 2, "{row}");
+    assert_eq!(lengths, 3, "since its submission, in the queue, and of the call: {row}");
     assert!(page.html.contains("attempt 1 failed, queued 2"), "{}", page.html);
 }
 
