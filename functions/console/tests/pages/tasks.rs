@@ -96,7 +96,8 @@ async fn unfinished_tasks_come_first_by_when_they_are_due_then_ended_ones_newest
     let expected: Vec<_> = found.iter().filter(|id| id.starts_with("ended")).collect();
     let expected = expected.iter().filter(|id| id[6..].parse::<u32>().unwrap() % 3 == 1);
     let (mut errors, mut expected) = (errors, expected.map(|id| (*id).clone()).collect::<Vec<_>>());
-    (errors.sort(), expected.sort());
+    errors.sort();
+    expected.sort();
     assert_eq!(errors, expected);
 }
 
