@@ -31,7 +31,7 @@ const QUEUES: [&str; 7] = [
 ];
 
 /// Every function with all that it may do.
-const MAY: [(&str, &[&str]); 5] = [
+const MAY: [(&str, &[&str]); 6] = [
     (
         "submission",
         &[
@@ -115,6 +115,38 @@ const MAY: [(&str, &[&str]); 5] = [
             "PutEvents",
             "GetQueueAttributes agent-payment-dead-letters",
             "GetQueueAttributes submissions-dead-letters",
+        ],
+    ),
+    (
+        "console",
+        &[
+            "Query due",
+            "Query ended",
+            "GetItem tasks",
+            "BatchGetItem tasks",
+            "GetItem documents",
+            "BatchGetItem documents",
+            "Query documents",
+            "PutItem documents",
+            "GetItem workflows",
+            "Query workflows",
+            "Scan workflows",
+            "SendMessage submissions",
+            "SendMessage scheduler",
+            "SendMessage agent-payment-requests",
+            "SendMessage agent-shipping-requests",
+            "PutEvents",
+            "GetQueueAttributes submissions",
+            "GetQueueAttributes scheduler",
+            "GetQueueAttributes rejected",
+            "GetQueueAttributes agent-payment-requests",
+            "GetQueueAttributes agent-shipping-requests",
+            "GetQueueAttributes agent-payment-dead-letters",
+            "GetQueueAttributes submissions-dead-letters",
+            "ReceiveMessage agent-payment-dead-letters",
+            "ReceiveMessage submissions-dead-letters",
+            "DeleteMessage agent-payment-dead-letters",
+            "DeleteMessage submissions-dead-letters",
         ],
     ),
 ];

@@ -29,10 +29,12 @@ use crate::{
 pub(crate) struct Desk<'d> {
     at_hand: &'d Documents,
     wanted: RefCell<BTreeSet<DocumentKey>>,
-    /// The items of steps with `for_each`, by the edit of the input that they were made from: rendered once,
-    /// and not again for each of them.
-    items: RefCell<BTreeMap<(StepName, Option<CommandId>), Rc<[Value]>>>,
+    /// The items of steps with `for_each`: rendered once, and not again for each of them.
+    items: RefCell<BTreeMap<ItemsOf, Rc<[Value]>>>,
 }
+
+/// A step with `for_each`, and the edit of the input that its items are made from.
+type ItemsOf = (StepName, Option<CommandId>);
 
 impl<'d> Desk<'d> {
     pub(crate) fn new(at_hand: &'d Documents) -> Self {

@@ -160,7 +160,8 @@ fn document(key: DocumentKey, at: Timestamp, body: Value) -> Document {
 fn task(order: &dyn Scenario, n: usize, submitted_at: Timestamp) -> Result<Task> {
     let millis = submitted_at.as_millisecond();
     let done = json!({ "s": "c", "a": 1 });
-    let (state, ship) = match Kind::of(n) {
+    let kind = Kind::of(n);
+    let (state, ship) = match kind {
         Kind::Processed => ("Processed", done.clone()),
         Kind::Undone => ("Undone", json!({ "s": "f", "a": 1, "x": { "s": "c", "a": 1 } })),
         Kind::Error => {
@@ -168,18 +169,23 @@ fn task(order: &dyn Scenario, n: usize, submitted_at: Timestamp) -> Result<Task>
         }
         Kind::Processing => ("Processing", json!({ "s": "r", "a": 1, "b": millis + 172_800_000 })),
     };
-    let mut task = json!({
+    let task = json!({
         "task_id": order.task_id(n), "workflow": "order", "version": 2, "process_state": state,
         "revision": 5, "complete_by": millis + 172_800_000, "submitted_at": millis,
         "steps": { "reserve": done, "charge": done, "ship": ship },
     });
-    match Kind::of(n) {
-        Kind::Processing => task["due"] = json!(millis + 172_800_000),
-        Kind::Error => {
-            task["error"] = json!("step ship: 503 Service Unavailable");
-            task["ended_at"] = json!(millis + 400);
-        }
-        Kind::Processed | Kind::Undone => task["ended_at"] = json!(millis + 200),
+    let ended_after_ms = match kind {
+        Kind::Processing => None,
+        Kind::Error => Some(400),
+        Kind::Processed | Kind::Undone => Some(200),
+    };
+    let mut task: Task = serde_json::from_value(task)?;
+    task.ended_at = ended_after_ms.map(|after| submitted_at + SignedDuration::from_millis(after));
+    if kind == Kind::Processing {
+        task.due = Some(task.complete_by);
     }
-    Ok(serde_json::from_value(task)?)
+    if kind == Kind::Error {
+        task.error = Some("step ship: 503 Service Unavailable".to_owned());
+    }
+    Ok(task)
 }
