@@ -177,7 +177,7 @@ fn a_mistake_is_not_told_again_by_what_follows_from_it() {
         (
             "name: order",
             "title: order",
-            "1:1: missing key `name`\n1:1: unknown key `title`; there are `name`, `version`, `description`, `input`, `trigger`, `complete_within`, `overdue`, `retention`, `lifecycle_events`, `defaults`, `steps` and `output`",
+            "1:1: missing key `name`\n1:1: unknown key `title`; there are `name`, `version`, `description`, `input`, `mask`, `trigger`, `complete_within`, `overdue`, `retention`, `lifecycle_events`, `defaults`, `steps` and `output`",
         ),
     ] {
         assert_eq!(told(from, to), expected, "{to}");
