@@ -1,10 +1,11 @@
-"""Starts the emulator with four things mended; called by `emulator`."""
+"""Starts the emulator with five things mended; called by `emulator`."""
 
+import json
 import socketserver
 
 from ministack.app import main
 from ministack.core import iam_actions, iam_evaluator
-from ministack.services import lambda_svc
+from ministack.services import lambda_svc, sqs
 from ministack.services.cloudformation import engine, provisioners
 
 # The server of the functions' runtime API answers in two small writes, and with Nagle's algorithm on
@@ -57,5 +58,15 @@ def build_event_with_caller(*arguments, **options):
 
 
 lambda_svc._build_function_url_event = build_event_with_caller
+
+# Which queues send their dead letters to this one: it has no such operation.
+def list_dead_letter_source_queues(request, _url):
+    queue = sqs._get_q(request["QueueUrl"], "sqs:ListDeadLetterSourceQueues")
+    arn = queue["attributes"]["QueueArn"]
+    policies = ((url, queue["attributes"].get("RedrivePolicy") or "{}") for url, queue in sqs._queues.items())
+    return {"queueUrls": [url for url, policy in policies if json.loads(policy).get("deadLetterTargetArn") == arn]}
+
+
+sqs._HANDLERS["ListDeadLetterSourceQueues"] = list_dead_letter_source_queues
 
 main()
