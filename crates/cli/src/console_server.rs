@@ -13,7 +13,7 @@ use axum::{
     Router,
     body::{Body, Bytes},
     extract::{DefaultBodyLimit, State},
-    http::{HeaderMap, Method, StatusCode, Uri, header},
+    http::{HeaderMap, HeaderName, Method, StatusCode, Uri, header},
     response::{IntoResponse, Response},
 };
 use clap::{Args, builder::NonEmptyStringValueParser};
@@ -31,6 +31,16 @@ use crate::client::{Deployment, sdk_config};
 /// What of a browser's request goes on to the function.
 const PASSED_ON: [&str; 5] = ["accept", "content-type", "hx-request", "origin", "sec-fetch-site"];
 
+/// What of the function's answer goes back to the browser.
+const PASSED_BACK: [HeaderName; 6] = [
+    header::CACHE_CONTROL,
+    header::CONTENT_SECURITY_POLICY,
+    header::CONTENT_TYPE,
+    header::LOCATION,
+    header::REFERRER_POLICY,
+    header::X_CONTENT_TYPE_OPTIONS,
+];
+
 /// Bytes of a form, at most: a task's whole input may be in it.
 const FORM_BYTES_MAX: usize = 1024 * 1024;
 
@@ -38,7 +48,7 @@ const FORM_BYTES_MAX: usize = 1024 * 1024;
 #[derive(Debug, Args)]
 pub(crate) struct ConsoleArgs {
     /// The deployed console's URL: its requests are signed with the AWS credentials of the environment.
-    #[arg(long, env = "STEWARD_CONSOLE_URL", value_name = "URL")]
+    #[arg(long, value_name = "URL")]
     url: Option<Url>,
     /// Where to serve it. Whoever reaches it has your rights: keep it on the loopback interface.
     #[arg(long, default_value = "127.0.0.1:8008")]
@@ -47,8 +57,8 @@ pub(crate) struct ConsoleArgs {
     /// the function (x-forwarded-email, -user and -groups).
     #[arg(long, requires = "url")]
     behind_proxy: bool,
-    /// Show no buttons, and refuse what would act.
-    #[arg(long)]
+    /// Show no buttons, and refuse what would act. With --url that is the function's to decide.
+    #[arg(long, conflicts_with = "url")]
     read_only: bool,
     /// Who acts, for the record.
     #[arg(long, env = "USER", default_value = "unknown", value_parser = NonEmptyStringValueParser::new())]
@@ -139,7 +149,7 @@ impl Function {
         }
         let answer = request.send().await.context("ask the function")?;
         let mut response = Response::builder().status(answer.status());
-        for name in [header::CONTENT_TYPE, header::LOCATION, header::CONTENT_SECURITY_POLICY] {
+        for name in PASSED_BACK {
             if let Some(value) = answer.headers().get(&name) {
                 response = response.header(name, value);
             }
@@ -183,6 +193,22 @@ fn region_of(url: &Url) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Cli {
+        #[command(flatten)]
+        _args: ConsoleArgs,
+    }
+
+    /// It would be passed on to a function that lets the caller act.
+    #[test]
+    fn what_is_read_only_here_cannot_be_asked_of_the_function() {
+        let parsed =
+            |args: &[&str]| <Cli as clap::Parser>::try_parse_from([&["console"], args].concat());
+        parsed(&["--read-only"]).unwrap();
+        parsed(&["--url", "https://x.example"]).unwrap();
+        assert!(parsed(&["--url", "https://x.example", "--read-only"]).is_err());
+    }
 
     #[test]
     fn a_function_url_names_its_region() {
