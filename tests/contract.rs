@@ -3,7 +3,8 @@
 //! may be relied on everywhere.
 //!
 //! Each clause is a test of its own on either side: `memory::a_save_of_an_old_revision_is_a_conflict`
-//! and `embedded::a_save_of_an_old_revision_is_a_conflict`. A clause that is written but not listed
+//! and `embedded::a_save_of_an_old_revision_is_a_conflict`; and `in_company`, where whatever the adapters
+//! write goes out together with something else. A clause that is written but not listed
 //! below is dead code, and the compiler says so.
 //!
 //! One thing is left open, since the sides differ: how long it takes until an instance that knows
@@ -13,6 +14,7 @@
 
 mod bus;
 mod channel;
+mod company;
 mod definitions;
 mod documents;
 mod due;
@@ -32,6 +34,10 @@ macro_rules! contract {
         mod embedded {
             use super::worlds::{Embedded, World as _};
             contract!(@tests Embedded; $($($chapter::$clause)+)+);
+        }
+        mod in_company {
+            use super::{company::Company, worlds::World as _};
+            contract!(@tests Company; $($($chapter::$clause)+)+);
         }
     };
     (@tests $world:ident; $($chapter:ident::$clause:ident)+) => {

@@ -28,3 +28,4 @@ mod support;
 mod template;
 mod triggers;
 mod versions;
+mod writes;

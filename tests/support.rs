@@ -319,13 +319,17 @@ use aws_smithy_runtime_api::http::StatusCode;
 use aws_smithy_runtime_api::{
     box_error::BoxError,
     client::{
+        http::{
+            HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings,
+            SharedHttpClient, SharedHttpConnector,
+        },
         interceptors::{
             Intercept,
             context::{
                 BeforeDeserializationInterceptorContextMut, BeforeTransmitInterceptorContextRef,
             },
         },
-        orchestrator::{HttpResponse, Metadata},
+        orchestrator::{HttpRequest, HttpResponse, Metadata},
         runtime_components::RuntimeComponents,
     },
 };
@@ -372,5 +376,49 @@ impl Intercept for Sabotage {
         let unavailable = StatusCode::try_from(503_u16)?;
         *context.response_mut() = HttpResponse::new(unavailable, SdkBody::from("{}"));
         Ok(())
+    }
+}
+
+/// A service that does not know one of the operations.
+#[derive(Debug, Clone)]
+pub(crate) struct Without {
+    operation: &'static str,
+    service: SharedHttpClient,
+}
+
+impl Without {
+    pub(crate) fn over(
+        operation: &'static str,
+        sdk: &aws_config::SdkConfig,
+    ) -> aws_config::SdkConfig {
+        let service = sdk.http_client().unwrap();
+        sdk.clone().into_builder().http_client(Self { operation, service }).build()
+    }
+}
+
+impl HttpClient for Without {
+    fn http_connector(
+        &self,
+        settings: &HttpConnectorSettings,
+        components: &RuntimeComponents,
+    ) -> SharedHttpConnector {
+        let service = self.service.http_connector(settings, components);
+        SharedHttpConnector::new(WithoutConnected { operation: self.operation, service })
+    }
+}
+
+#[derive(Debug)]
+struct WithoutConnected {
+    operation: &'static str,
+    service: SharedHttpConnector,
+}
+
+impl HttpConnector for WithoutConnected {
+    fn call(&self, mut request: HttpRequest) -> HttpConnectorFuture {
+        let target = request.headers().get("x-amz-target").unwrap_or_default();
+        if target.ends_with(self.operation) {
+            request.headers_mut().insert("x-amz-target", "DynamoDB_20120810.NoSuchOperation");
+        }
+        self.service.call(request)
     }
 }

@@ -1,6 +1,7 @@
-"""Starts the emulator with five things mended; called by `emulator`."""
+"""Starts the emulator with six things mended; called by `emulator`."""
 
 import json
+import re
 import socketserver
 
 from ministack.app import main
@@ -44,6 +45,23 @@ def extract_without_batch(*request):
 
 
 iam_actions.extract_iam_action = extract_without_batch
+
+# IAM is asked of each statement of a batch: what it does, on the table that it names.
+transaction_checks = iam_actions.dynamodb_transaction_checks
+STATEMENT = re.compile(r'(INSERT|UPDATE|DELETE|SELECT)[^"]*"([^"]+)"')
+
+
+def checks_of_statements(action, body, region, account):
+    if action != "dynamodb:BatchExecuteStatement":
+        return transaction_checks(action, body, region, account)
+    statements = (STATEMENT.match(each["Statement"]) for each in json.loads(body)["Statements"])
+    return [
+        (f"dynamodb:PartiQL{verb.title()}", f"arn:aws:dynamodb:{region}:{account}:table/{table}")
+        for verb, table in (statement.groups() for statement in statements if statement)
+    ]
+
+
+iam_actions.dynamodb_transaction_checks = checks_of_statements
 
 # A function URL that IAM guards tells the function who is calling.
 build_event = lambda_svc._build_function_url_event

@@ -42,6 +42,13 @@ fn together(tasks: usize) -> usize {
     tasks.div_ceil(TASKS_AT_ONCE)
 }
 
+/// Requests that write so many items of each of so many tasks: 25 of those that are in hand at once share
+/// one.
+fn writes(tasks: usize, items: usize) -> usize {
+    let (rounds, rest) = (tasks / TASKS_AT_ONCE, tasks % TASKS_AT_ONCE);
+    rounds * (TASKS_AT_ONCE * items).div_ceil(25) + (rest * items).div_ceil(25)
+}
+
 /// Puts tasks into the store, and throws their wakes away.
 async fn submitted(deployment: &Deployment, ids: &[String]) {
     deployment.submit(&deployment.ports("submission"), ids).await;

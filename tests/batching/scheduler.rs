@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use steward_core::{drive::TASKS_AT_ONCE, workflow::Workflow};
 
-use super::{SIZES, assert_seen, ids, rounds, sends, slow::Slow, submitted, together};
+use super::{SIZES, assert_seen, ids, rounds, sends, slow::Slow, submitted, together, writes};
 use crate::support::{Deployment, completed, event, line, wake};
 
 /// One step for each of ten items, all at once, and a step that follows.
@@ -53,15 +53,15 @@ async fn a_message_each_is_a_load_and_a_save_each_and_a_tenth_of_a_send() {
         // The tasks in hand are loaded together, and their documents; and the definition, once: the
         // instance is new.
         let requests = [
+            ("DynamoDB.BatchExecuteStatement", writes(size, 1)),
             ("DynamoDB.BatchGetItem", 2 * together(size)),
             ("DynamoDB.GetItem", 1),
-            ("DynamoDB.PutItem", size),
             ("SQS.SendMessageBatch", size.div_ceil(10)),
         ];
         // Load, document, save.
         let chain = 3 * rounds(size, TASKS_AT_ONCE) + 1 + sends(size);
         assert_seen(&answer, &seen, &requests, chain);
-        assert_eq!(seen.at_once, size.min(TASKS_AT_ONCE));
+        assert_eq!(seen.at_once, writes(size.min(TASKS_AT_ONCE), 1));
         assert_eq!(deployment.requests().await.len(), size);
     }
 }
@@ -85,17 +85,20 @@ async fn answers_of_one_task_in_one_batch_are_one_load_and_one_save() {
 
         let (answer, seen) = slow.watch(async |ports| scheduler::handle(ports, batch).await).await;
 
-        // One task has nobody to share a request with.
-        let read = if tasks.len() == 1 { "DynamoDB.GetItem" } else { "DynamoDB.BatchGetItem" };
-        let requests = [
-            // A load, and the input that the next step reads.
-            (read, 2 * together(tasks.len())),
-            // What each item returned; and the save.
-            ("DynamoDB.PutItem", size + tasks.len()),
-            ("SQS.SendMessageBatch", tasks.len().div_ceil(10)),
-        ];
+        // What each item returned.
+        let outputs = writes(tasks.len(), 10);
+        // A load, and the input that the next step reads. And the save.
+        let (reads, saves) = (2 * together(tasks.len()), writes(tasks.len(), 1));
+        let sends = ("SQS.SendMessageBatch", tasks.len().div_ceil(10));
+        let [write, read, put] =
+            ["BatchExecuteStatement", "BatchGetItem", "PutItem"].map(|o| format!("DynamoDB.{o}"));
+        let requests = match tasks.len() {
+            // One task has nobody to share a request with.
+            1 => vec![(&*write, outputs), ("DynamoDB.GetItem", reads), (&*put, saves), sends],
+            _ => vec![(&*write, outputs + saves), (&*read, reads), sends],
+        };
         // Load, input, outputs side by side, save.
-        let chain = 4 * rounds(tasks.len(), TASKS_AT_ONCE) + sends(tasks.len());
+        let chain = 4 * rounds(tasks.len(), TASKS_AT_ONCE) + super::sends(tasks.len());
         assert_seen(&answer, &seen, &requests, chain);
         for id in &tasks {
             assert_eq!(deployment.task(id).await.revision, 3, "one save for ten answers");
@@ -168,10 +171,10 @@ async fn errors_are_alerted_and_recorded_as_alerted_side_by_side() {
         let (answer, seen) = slow.watch(async |ports| scheduler::handle(ports, batch).await).await;
 
         let requests = [
-            // To decide, and to record that the alert is out.
+            // Why it failed, the save, and that the alert is out.
+            ("DynamoDB.BatchExecuteStatement", 3 * writes(size, 1)),
+            // To decide, and to record that.
             ("DynamoDB.BatchGetItem", 2 * together(size)),
-            // Why it failed, the save, and that record.
-            ("DynamoDB.PutItem", 3 * size),
             ("EventBridge.PutEvents", size.div_ceil(10)),
         ];
         // Load, reason, save; alerts; load, save.

@@ -8,6 +8,7 @@ use steward_core::{ports::Ports, workflow::Workflow};
 use super::{
     SIZES, assert_seen, ids, rounds, sends,
     slow::{Seen, Slow},
+    writes,
 };
 use crate::support::{Deployment, event, line, submission};
 
@@ -29,7 +30,7 @@ fn asked(seen: &Seen, workflows: u64, start: Instant) -> (usize, u64) {
 const TRIGGERED: usize = 3;
 
 #[tokio::test(start_paused = true)]
-async fn a_submission_each_is_a_transaction_each_and_a_tenth_of_a_send() {
+async fn of_submissions_25_are_a_transaction_and_ten_a_send() {
     for size in SIZES {
         let deployment = Deployment::new(&line(1)).await;
         let slow = Slow::new(&deployment, "submission");
@@ -43,7 +44,7 @@ async fn a_submission_each_is_a_transaction_each_and_a_tenth_of_a_send() {
         let (queries, asked) = asked(&seen, 1, start);
         let requests = [
             ("DynamoDB.Query", queries),
-            ("DynamoDB.TransactWriteItems", size),
+            ("DynamoDB.TransactWriteItems", writes(size, 1)),
             ("SQS.SendMessageBatch", size.div_ceil(10)),
         ];
         let chain = asked + rounds(size, SUBMISSIONS_AT_ONCE) + sends(size);
@@ -90,7 +91,7 @@ async fn the_tasks_of_an_event_are_recorded_side_by_side() {
             // Which workflows, for each event: a trigger that was just published is not missed.
             ("DynamoDB.GetItem", size),
             ("DynamoDB.Query", queries),
-            ("DynamoDB.TransactWriteItems", tasks),
+            ("DynamoDB.TransactWriteItems", writes(size, TRIGGERED)),
             ("SQS.SendMessageBatch", tasks.div_ceil(10)),
         ];
         let chain = asked + 2 * rounds(size, SUBMISSIONS_AT_ONCE) + sends(tasks);

@@ -119,12 +119,12 @@ fn leave_out_doubts(uncut: &Tasks, tasks: &mut Tasks, ledgers: &mut Ledgers) {
 fn may_wait(calls: &[Call], CutAt { call, cut }: CutAt) -> bool {
     let Some(at) = calls.get(call) else { return false };
     let mut before = calls.iter().take(call).filter(|c| c.invocation == at.invocation);
-    let saved_before = before.any(Call::is_save);
+    let saved_before = before.any(|call| call.is_save);
     at.role == Role::Supervisor
         && match cut {
             Cut::DieBefore | Cut::FailBefore => saved_before,
-            Cut::DieAfter => saved_before || at.is_save(),
-            Cut::FailAfter => at.is_save(),
+            Cut::DieAfter => saved_before || at.is_save,
+            Cut::FailAfter => at.is_save,
             Cut::RepeatAfter => false,
         }
 }

@@ -55,6 +55,8 @@ pub(super) struct Call {
     operation: String,
     /// The table or queue.
     on: String,
+    /// Whether it saves a task's state.
+    pub(super) is_save: bool,
 }
 
 impl Call {
@@ -68,12 +70,11 @@ impl Call {
             .unwrap_or_default();
         let on = body["TableName"].as_str().or(body["QueueUrl"].as_str()).unwrap_or_default();
         let on = on.rsplit('/').next().unwrap_or_default().to_owned();
-        Self { role, invocation, operation, on }
-    }
-
-    /// Whether it saves a task's state.
-    pub(super) fn is_save(&self) -> bool {
-        self.operation == "PutItem" && self.on == TASKS_TABLE
+        let mut statements = body["Statements"].as_array().into_iter().flatten();
+        let updates =
+            |one: &Value| one["Statement"].as_str().is_some_and(|s| s.starts_with("UPDATE"));
+        let is_save = statements.any(updates) || operation == "PutItem" && on == TASKS_TABLE;
+        Self { role, invocation, operation, on, is_save }
     }
 }
 

@@ -17,6 +17,14 @@ use super::{
 const TABLE_OPERATIONS: [&str; 7] =
     ["GetItem", "BatchGetItem", "PutItem", "UpdateItem", "DeleteItem", "Query", "Scan"];
 
+/// What statements of PartiQL do; IAM has an action for each.
+const STATEMENTS: [(&str, &str); 4] = [
+    ("PartiQLInsert", "INSERT INTO \"TABLE\" VALUE {}"),
+    ("PartiQLUpdate", "UPDATE \"TABLE\" SET a=1 WHERE b=1"),
+    ("PartiQLDelete", "DELETE FROM \"TABLE\" WHERE b=1"),
+    ("PartiQLSelect", "SELECT a FROM \"TABLE\" WHERE b=1"),
+];
+
 const QUEUE_OPERATIONS: [&str; 5] =
     ["SendMessage", "ReceiveMessage", "DeleteMessage", "GetQueueAttributes", "PurgeQueue"];
 
@@ -69,9 +77,11 @@ const MAY: [(&str, &[&str]); 6] = [
             "GetItem tasks",
             "BatchGetItem tasks",
             "PutItem tasks",
+            "PartiQLUpdate tasks",
             "GetItem documents",
             "BatchGetItem documents",
             "PutItem documents",
+            "PartiQLInsert documents",
             "GetItem workflows",
             "SendMessage agent-payment-requests",
             "SendMessage agent-shipping-requests",
@@ -90,6 +100,7 @@ const MAY: [(&str, &[&str]); 6] = [
             "GetItem documents",
             "BatchGetItem documents",
             "PutItem documents",
+            "PartiQLInsert documents",
             "SendMessage scheduler",
             "PutEvents",
             "GetSecretValue own",
@@ -106,8 +117,10 @@ const MAY: [(&str, &[&str]); 6] = [
             "GetItem tasks",
             "BatchGetItem tasks",
             "PutItem tasks",
+            "PartiQLUpdate tasks",
             "GetItem documents",
             "PutItem documents",
+            "PartiQLInsert documents",
             "Query documents",
             "GetItem workflows",
             "SendMessage scheduler",
@@ -189,6 +202,12 @@ fn probes(stack: &Stack) -> Vec<Probe> {
         probes.extend(bodies.map(|(operation, body)| {
             let target = format!("DynamoDB_20120810.{operation}");
             Probe { what: format!("{operation} {table}"), service: "dynamodb", target, body }
+        }));
+        probes.extend(STATEMENTS.map(|(action, statement)| {
+            let statement = json!({ "Statement": statement.replace("TABLE", &name) });
+            let (what, target) =
+                (format!("{action} {table}"), "DynamoDB_20120810.BatchExecuteStatement");
+            probe(&what, "dynamodb", target, json!({ "Statements": [statement] }))
         }));
     }
     for index in ["due", "ended"] {

@@ -16,6 +16,7 @@ const PERMANENT: &[&str] = &[
     "QueueDoesNotExist",
     "ResourceNotFoundException",
     "SerializationException",
+    "UnknownOperationException",
     "ValidationException",
 ];
 

@@ -5,6 +5,7 @@ use std::{collections::HashMap, num::NonZeroU32, time::Duration};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use jiff::Timestamp;
+use serde_aux::serde_introspection::serde_introspect;
 use steward_core::{
     messages::AttemptTimes,
     names::TaskId,
@@ -28,6 +29,16 @@ pub(crate) const QUEUED_AT: &str = "q";
 pub(crate) const CALLED_AT: &str = "c";
 pub(crate) const ANSWERED_AT: &str = "r";
 
+/// What a task's item has beside the task.
+const SHARD: &str = "shard";
+const EXPIRES_AT: &str = "expires_at";
+const ENDED: &str = "ended";
+
+/// All attributes that a task's item may have.
+pub(crate) fn task_attributes() -> impl Iterator<Item = &'static str> {
+    serde_introspect::<Task>().iter().copied().chain([SHARD, EXPIRES_AT, ENDED])
+}
+
 /// What a deployment's items have in common.
 #[derive(Debug, Clone, Copy)]
 pub struct Items {
@@ -49,13 +60,13 @@ impl Items {
             serde_dynamo::to_item(task).map_err(|e| corrupt(operation())(e.into()))?;
         if task.due.is_some() {
             let shard = shard_of(&task.task_id, self.shards);
-            item.insert("shard".to_owned(), number(i64::from(shard)));
+            item.insert(SHARD.to_owned(), number(i64::from(shard)));
         } else {
-            item.insert("expires_at".to_owned(), self.expires_at(Kept::with(task)));
+            item.insert(EXPIRES_AT.to_owned(), self.expires_at(Kept::with(task)));
         }
         if task.process_state.is_final() {
             let part = shard_of(&task.task_id, ended_parts(self.shards));
-            item.insert("ended".to_owned(), ended(task.process_state, part));
+            item.insert(ENDED.to_owned(), ended(task.process_state, part));
         }
         Ok(item)
     }
@@ -66,7 +77,7 @@ impl Items {
         let mut item = document_id(id, &document.key);
         item.insert("at".to_owned(), time(document.at));
         item.insert("body".to_owned(), text(&document.body.to_string()));
-        item.insert("expires_at".to_owned(), self.expires_at(kept));
+        item.insert(EXPIRES_AT.to_owned(), self.expires_at(kept));
         let AttemptTimes { queued_at, called_at, answered_at } = document.times;
         let times = [(QUEUED_AT, queued_at), (CALLED_AT, called_at), (ANSWERED_AT, answered_at)];
         item.extend(times.into_iter().filter_map(|(name, at)| Some((name.to_owned(), time(at?)))));

@@ -12,6 +12,7 @@ use std::{
 
 use aws_sdk_dynamodb::{
     operation::{
+        batch_execute_statement::{BatchExecuteStatementInput, BatchExecuteStatementOutput},
         batch_get_item::{BatchGetItemInput, BatchGetItemOutput},
         get_item::{GetItemInput, GetItemOutput},
         put_item::{PutItemInput, PutItemOutput},
@@ -124,6 +125,8 @@ impl Intercept for Meter {
             input.return_consumed_capacity = wanted;
         } else if let Some(input) = input.downcast_mut::<TransactWriteItemsInput>() {
             input.return_consumed_capacity = wanted;
+        } else if let Some(input) = input.downcast_mut::<BatchExecuteStatementInput>() {
+            input.return_consumed_capacity = wanted;
         }
         Ok(())
     }
@@ -183,6 +186,9 @@ fn consumed(output: &Output) -> Usage {
     } else if let Some(output) = output.downcast_ref::<PutItemOutput>() {
         writes(one(output.consumed_capacity()))
     } else if let Some(output) = output.downcast_ref::<TransactWriteItemsOutput>() {
+        writes(units(output.consumed_capacity()))
+    } else if let Some(output) = output.downcast_ref::<BatchExecuteStatementOutput>() {
+        // The only batches of statements there are write.
         writes(units(output.consumed_capacity()))
     } else if let Some(output) = output.downcast_ref::<PutEventsOutput>() {
         let taken = output.entries().iter().filter(|entry| entry.error_code().is_none());

@@ -9,16 +9,7 @@
 use std::{collections::HashMap, num::NonZeroU32, ops::Range, time::Duration};
 
 pub use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::{
-    operation::{
-        put_item::{PutItemError, builders::PutItemFluentBuilder},
-        query::builders::QueryFluentBuilder,
-        transact_write_items::TransactWriteItemsError,
-    },
-    types::{
-        AttributeValue, Put as PutItem, ReturnValuesOnConditionCheckFailure, TransactWriteItem,
-    },
-};
+use aws_sdk_dynamodb::{operation::query::builders::QueryFluentBuilder, types::AttributeValue};
 use futures_util::future::try_join_all;
 use jiff::Timestamp;
 use steward_core::{
@@ -40,11 +31,14 @@ use crate::{
 
 mod indices;
 mod reads;
+mod together;
 mod unfinished;
+mod writes;
 
 pub use indices::{Count, Cursor, Entries, Entry, InvalidCursor};
 use indices::{DUE, ENDED, Slice, read_ended, read_entry};
 use reads::{Key, Reads};
+use writes::{Condition, New, Write, Writes, Written};
 
 /// Tasks in a page of the due index. Each is then read and written, so a page is a few hundred ms.
 const DUE_PAGE: i32 = 100;
@@ -57,6 +51,7 @@ const ENDED_PAGE: i32 = 4_000;
 pub struct DynamoStore {
     client: Client,
     reads: Reads,
+    writes: Writes,
     tasks: String,
     documents: String,
     items: Items,
@@ -72,8 +67,8 @@ impl DynamoStore {
         shards: NonZeroU32,
         retention: Duration,
     ) -> Self {
-        let reads = Reads::new(client.clone());
-        Self { client, reads, tasks, documents, items: Items { shards, retention } }
+        let (reads, writes) = (Reads::new(client.clone()), Writes::new(client.clone()));
+        Self { client, reads, writes, tasks, documents, items: Items { shards, retention } }
     }
 
     /// All documents of a task, for people: the timeline of its attempts.
@@ -183,46 +178,22 @@ impl StateStore for DynamoStore {
 
     async fn create(&self, task: &Task, submitted: &Document) -> Result<Created, PortError> {
         let id = &task.task_id;
-        let put = |table: &str, item| {
-            let put = PutItem::builder()
-                .table_name(table)
-                .set_item(Some(item))
-                .condition_expression("attribute_not_exists(task_id)")
-                .build()
-                .map_err(|e| corrupt(format!("create task {id}"))(e.into()))?;
-            Ok(TransactWriteItem::builder().put(put).build())
+        let document = self.items.document(id, Kept::with(task), submitted);
+        let new = New {
+            document: Write::new(&self.documents, document, Condition::IsNew),
+            task: Write::new(&self.tasks, self.items.task(task)?, Condition::IsNew),
         };
-        let request = self
-            .client
-            .transact_write_items()
-            .transact_items(put(
-                &self.documents,
-                self.items.document(id, Kept::with(task), submitted),
-            )?)
-            .transact_items(put(&self.tasks, self.items.task(task)?)?);
-        match request.send().await {
-            Ok(_) => Ok(Created::Created),
-            Err(error) if error.as_service_error().is_some_and(exists_already) => {
-                Ok(Created::Exists)
-            }
-            Err(error) => Err(failed(format!("create task {id}"))(error)),
-        }
+        self.writes.create(new, || format!("create task {id}")).await
     }
 
     async fn save(&self, task: &Task) -> Result<Saved, PortError> {
-        let operation = format!("save task {}", task.task_id);
-        let before = task.revision.saturating_sub(1);
-        let request = self
-            .client
-            .put_item()
-            .table_name(&self.tasks)
-            .set_item(Some(self.items.task(task)?))
-            .condition_expression("revision = :before")
-            .expression_attribute_values(":before", AttributeValue::N(before.to_string()));
-        match put_if(request, &operation).await? {
-            ConditionalPut::Done => Ok(Saved::Saved),
-            ConditionalPut::Refused(item) => {
-                let now = item.map(read_task).transpose().map_err(corrupt(operation))?;
+        let operation = || format!("save task {}", task.task_id);
+        let condition = Condition::Revision(task.revision.saturating_sub(1));
+        let write = Write::new(&self.tasks, self.items.task(task)?, condition);
+        match self.writes.put(write, operation).await? {
+            Written::Done => Ok(Saved::Saved),
+            Written::Refused(item) => {
+                let now = item.map(read_task).transpose().map_err(corrupt(operation()))?;
                 Ok(Saved::Conflict(now.map(Box::new)))
             }
         }
@@ -234,19 +205,15 @@ impl StateStore for DynamoStore {
         kept: Kept,
         document: &Document,
     ) -> Result<Put, PortError> {
-        let operation = format!("write {} of {id}", document.key);
-        let request = self
-            .client
-            .put_item()
-            .table_name(&self.documents)
-            .set_item(Some(self.items.document(id, kept, document)))
-            .condition_expression("attribute_not_exists(task_id)");
-        match put_if(request, &operation).await? {
-            ConditionalPut::Done => Ok(Put::Stored),
-            ConditionalPut::Refused(item) => {
+        let operation = || format!("write {} of {id}", document.key);
+        let item = self.items.document(id, kept, document);
+        let write = Write::new(&self.documents, item, Condition::IsNew);
+        match self.writes.put(write, operation).await? {
+            Written::Done => Ok(Put::Stored),
+            Written::Refused(item) => {
                 let existing = item.ok_or_else(|| "refused without the item".into());
                 let existing = existing.and_then(|item| read_document(&item));
-                Ok(Put::Existing(existing.map_err(corrupt(operation))?.body))
+                Ok(Put::Existing(existing.map_err(corrupt(operation()))?.body))
             }
         }
     }
@@ -330,27 +297,23 @@ impl StateStore for DynamoStore {
 
     async fn save_shared(&self, shared: &Shared) -> Result<SharedSaved, PortError> {
         let key = &shared.key;
-        let operation = format!("save {} {}", key.kind.name(), key.name);
+        let operation = || format!("save {} {}", key.kind.name(), key.name);
         let mut item = shared_id(key);
         item.insert("revision".to_owned(), AttributeValue::N(shared.revision.to_string()));
         item.insert("body".to_owned(), text(&shared.body.to_string()));
         if let Some(at) = shared.expires_at {
             item.insert("expires_at".to_owned(), number(at.as_second()));
         }
-        let before = shared.revision.saturating_sub(1);
-        let request = self.client.put_item().table_name(&self.documents).set_item(Some(item));
-        let request = if before == 0 {
-            request.condition_expression("attribute_not_exists(task_id)")
-        } else {
-            request
-                .condition_expression("revision = :before")
-                .expression_attribute_values(":before", AttributeValue::N(before.to_string()))
+        let condition = match shared.revision.saturating_sub(1) {
+            0 => Condition::IsNew,
+            before => Condition::Revision(before),
         };
-        match put_if(request, &operation).await? {
-            ConditionalPut::Done => Ok(SharedSaved::Saved),
-            ConditionalPut::Refused(item) => {
+        let write = Write::new(&self.documents, item, condition);
+        match self.writes.put_alone(write, operation).await? {
+            Written::Done => Ok(SharedSaved::Saved),
+            Written::Refused(item) => {
                 let now = item.map(|item| read_shared(key.kind, &item)).transpose();
-                Ok(SharedSaved::Conflict(now.map_err(corrupt(operation))?))
+                Ok(SharedSaved::Conflict(now.map_err(corrupt(operation()))?))
             }
         }
     }
@@ -381,38 +344,6 @@ fn shared_id(key: &SharedKey) -> Item {
         ("task_id".to_owned(), text(key.kind.name())),
         ("document".to_owned(), text(&key.name)),
     ])
-}
-
-/// What came of a put on a condition.
-enum ConditionalPut {
-    Done,
-    /// The condition refused it; the item as it is, if there is one.
-    Refused(Option<Item>),
-}
-
-/// Sends a put that asks for the old item if its condition refuses it.
-async fn put_if(
-    request: PutItemFluentBuilder,
-    operation: &str,
-) -> Result<ConditionalPut, PortError> {
-    let request = request
-        .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
-    match request.send().await {
-        Ok(_) => Ok(ConditionalPut::Done),
-        Err(error) => match error.as_service_error() {
-            Some(PutItemError::ConditionalCheckFailedException(refused)) => {
-                Ok(ConditionalPut::Refused(refused.item.clone()))
-            }
-            Some(_) | None => Err(failed(operation)(error)),
-        },
-    }
-}
-
-fn exists_already(error: &TransactWriteItemsError) -> bool {
-    let TransactWriteItemsError::TransactionCanceledException(canceled) = error else {
-        return false;
-    };
-    canceled.cancellation_reasons().iter().any(|r| r.code() == Some("ConditionalCheckFailed"))
 }
 
 fn read_document(item: &Item) -> Result<Document, Unreadable> {

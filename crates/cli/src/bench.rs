@@ -2,7 +2,10 @@
 //! its own, so that none finds the memory, the threads or the caches of another; the cases take turns in
 //! rounds, so that a noisy minute touches them alike; medians are told with their spread.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
@@ -13,6 +16,7 @@ use tokio::process::Command;
 
 use crate::table::table;
 
+mod cold_start;
 mod console;
 mod ingest;
 mod load;
@@ -22,6 +26,7 @@ mod saga;
 mod thread;
 
 use self::console::Console;
+use cold_start::ColdStart;
 use ingest::Ingest;
 use recovery::Recovery;
 use saga::Saga;
@@ -29,8 +34,11 @@ use saga::Saga;
 /// What to measure.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// What to measure; all but `full` unless said.
+    /// What to measure; all but `full` unless said, and cold starts only if there are functions.
     suites: Vec<Suite>,
+    /// Where the functions are whose starts are measured, as infra/build leaves them.
+    #[arg(long, value_name = "FOLDER", default_value = cold_start::BUILT)]
+    functions: PathBuf,
     /// How often each case is run.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
@@ -51,6 +59,8 @@ enum Suite {
     Ingest,
     /// From the end of an agent to the next call of the step that it had in hand.
     Recovery,
+    /// From the start of each function's process to its first request for work; infra/build builds them.
+    ColdStart,
     /// Steps of a task, and tasks in the store: what a step costs then.
     Growth,
     /// The console's pages, with many tasks in the store.
@@ -67,6 +77,7 @@ enum Case {
     Saga(Saga),
     Ingest(Ingest),
     Recovery(Recovery),
+    ColdStart(ColdStart),
     Console(Console),
 }
 
@@ -86,7 +97,7 @@ pub(crate) async fn run(args: BenchArgs) -> Result<()> {
         let case = serde_json::from_str(case).context("not a case")?;
         return print(&serde_json::to_string(&measure(case).await?)?);
     }
-    let cases = cases(&args.suites);
+    let cases = cases(&args)?;
     let progress = progress_bar((cases.len() * args.rounds) as u64)?;
     let mut rounds: Vec<Vec<Figures>> = cases.iter().map(|_| Vec::new()).collect();
     for _ in 0..args.rounds {
@@ -101,21 +112,29 @@ pub(crate) async fn run(args: BenchArgs) -> Result<()> {
     if args.json { print(&as_json(&cases, &spreads)?) } else { print(&as_tables(&cases, &spreads)) }
 }
 
-fn cases(suites: &[Suite]) -> Vec<Case> {
-    let all = [Suite::Saga, Suite::Ingest, Suite::Recovery, Suite::Growth, Suite::Console];
-    let suites = if suites.is_empty() { &all } else { suites };
-    let cases = suites.iter().flat_map(|suite| match suite {
-        Suite::Saga => saga::grid(2_000).into_iter().map(Case::Saga).collect(),
-        Suite::Ingest => vec![Case::Ingest(Ingest::short())],
-        Suite::Recovery => vec![Case::Recovery(Recovery::default())],
-        Suite::Growth => saga::growth(100_000).into_iter().map(Case::Saga).collect::<Vec<_>>(),
-        Suite::Console => vec![Case::Console(Console::default())],
-        Suite::Full => {
-            let sagas = saga::grid(10_000).into_iter().chain(saga::growth(1_000_000));
-            sagas.map(Case::Saga).chain(Ingest::full().map(Case::Ingest)).collect()
+fn cases(args: &BenchArgs) -> Result<Vec<Case>> {
+    let mut all = vec![Suite::Saga, Suite::Ingest, Suite::Recovery, Suite::Growth, Suite::Console];
+    all.extend(args.functions.is_dir().then_some(Suite::ColdStart));
+    let suites = if args.suites.is_empty() { &all } else { &args.suites };
+    let mut cases = Vec::new();
+    for suite in suites {
+        match suite {
+            Suite::Saga => cases.extend(saga::grid(2_000).into_iter().map(Case::Saga)),
+            Suite::Ingest => cases.push(Case::Ingest(Ingest::short())),
+            Suite::Recovery => cases.push(Case::Recovery(Recovery::default())),
+            Suite::ColdStart => {
+                let functions = cold_start::built(&args.functions)?;
+                cases.extend(functions.into_iter().map(Case::ColdStart));
+            }
+            Suite::Growth => cases.extend(saga::growth(100_000).into_iter().map(Case::Saga)),
+            Suite::Console => cases.push(Case::Console(Console::default())),
+            Suite::Full => {
+                let sagas = saga::grid(10_000).into_iter().chain(saga::growth(1_000_000));
+                cases.extend(sagas.map(Case::Saga).chain(Ingest::full().map(Case::Ingest)));
+            }
         }
-    });
-    cases.collect()
+    }
+    Ok(cases)
 }
 
 async fn measure(case: Case) -> Result<Figures> {
@@ -123,6 +142,7 @@ async fn measure(case: Case) -> Result<Figures> {
         Case::Saga(saga) => saga::run(&saga).await,
         Case::Ingest(ingest) => ingest::run(&ingest).await,
         Case::Recovery(recovery) => recovery::run(&recovery).await,
+        Case::ColdStart(start) => cold_start::run(&start).await,
         Case::Console(console) => console::run(&console).await,
     }
 }
@@ -144,6 +164,7 @@ impl Case {
             Self::Saga(saga) => saga.name(),
             Self::Ingest(ingest) => ingest.name(),
             Self::Recovery(recovery) => recovery.name(),
+            Self::ColdStart(start) => start.name(),
             Self::Console(console) => console.name(),
         }
     }
@@ -155,10 +176,18 @@ impl Case {
             Self::Saga(saga) => saga.data = saga.on_file.then(|| folder.to_owned()),
             Self::Ingest(ingest) => ingest.data = Some(folder.to_owned()),
             Self::Console(console) => console.data = Some(folder.to_owned()),
-            Self::Recovery(_) => {}
+            Self::Recovery(_) | Self::ColdStart(_) => {}
         }
         case
     }
+}
+
+/// The most memory that a process has had, by its id or as `self`. Linux says it; others do not.
+fn peak_mib(process: &str) -> Option<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib / 1_024.0)
 }
 
 fn spread(rounds: &[Figures]) -> BTreeMap<String, Spread> {

@@ -1,20 +1,17 @@
-//! Reads that are asked for at the same moment go out together: one `BatchGetItem` for the tasks of a
-//! batch, and one for the documents that they want, instead of a `GetItem` for each. What is read and
-//! what it costs is the same; it is fewer requests to sign, send and wait for. The idea is that of
-//! DataLoader (<https://github.com/graphql/dataloader>).
+//! Reads that are asked for at the same moment go out [together](super::together): one `BatchGetItem` for
+//! the tasks of a batch, and one for the documents that they want, instead of a `GetItem` for each. What is
+//! read and what it costs is the same; it is fewer requests to sign, send and wait for.
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use aws_sdk_dynamodb::{Client, types::KeysAndAttributes};
 use steward_core::ports::PortError;
-use tokio::{
-    sync::oneshot::{Receiver, Sender, channel},
-    task::yield_now,
-};
+use tokio::sync::oneshot::Sender;
 
+use super::together::{Asked, Together, cut_off};
 use crate::{
     errors::{corrupt, failed, for_each},
     items::{Item, text},
@@ -52,71 +49,45 @@ impl Key {
 
 type Found = Result<Option<Item>, PortError>;
 
-/// What is asked for, and by whom.
-type Asked = BTreeMap<Key, Vec<Sender<Found>>>;
-
 /// Consistent reads by key.
 #[derive(Debug, Clone)]
 pub(super) struct Reads {
     client: Client,
-    /// What the next request will ask for, if somebody is about to send one.
-    next: Arc<Mutex<Option<Arc<Mutex<Asked>>>>>,
+    together: Arc<Together<Key, Found>>,
 }
 
 impl Reads {
     pub(super) fn new(client: Client) -> Self {
-        Self { client, next: Arc::default() }
+        Self { client, together: Arc::default() }
     }
 
     /// Reads one item for `operation`, together with whatever else is being asked for.
     pub(super) async fn get(&self, key: Key, operation: impl Fn() -> String) -> Found {
-        let (answer, mine) = self.ask(key);
-        if let Some(asked) = mine {
-            let close = Close { reads: self, asked: &asked };
-            // Whoever is about to ask does so before this goes on.
-            yield_now().await;
-            let asked = close.asked();
-            self.send(asked).await;
-        }
-        // Whoever was to send the request was cut off, and will not.
-        let cut_off = "the one who was to send the request was cut off";
-        let found = answer.await.unwrap_or_else(|_| Err(retryable(cut_off)));
+        let has_room = |asked: &[_], _: &Key| asked.len() < KEYS_MAX;
+        let found = self.together.ask(key, has_room, |asked| self.send(asked)).await;
+        let found = found.unwrap_or_else(|| Err(cut_off(OPERATION)));
         found.map_err(|error| PortError { operation: operation(), ..error })
     }
 
-    /// Puts a key into the next request; whoever is the first to do so sends it.
-    fn ask(&self, key: Key) -> (Receiver<Found>, Option<Arc<Mutex<Asked>>>) {
-        let (sender, answer) = channel();
-        let mut next = lock(&self.next);
-        if let Some(asked) = next.as_ref() {
-            let mut asked = lock(asked);
-            if asked.len() < KEYS_MAX {
-                asked.entry(key).or_default().push(sender);
-                return (answer, None);
-            }
-        }
-        let mine = Arc::new(Mutex::new(Asked::from([(key, vec![sender])])));
-        *next = Some(mine.clone());
-        (answer, Some(mine))
-    }
-
     /// Sends a request, and hands the answers out.
-    async fn send(&self, asked: Asked) {
-        let keys: Vec<_> = asked.keys().cloned().collect();
+    async fn send(&self, asked: Vec<Asked<Key, Found>>) {
+        let mut readers: BTreeMap<Key, Vec<Sender<Found>>> = BTreeMap::new();
+        asked.into_iter().for_each(|(key, reader)| readers.entry(key).or_default().push(reader));
+        let keys: Vec<_> = readers.keys().cloned().collect();
         let read = match keys.as_slice() {
             [key] => self.get_one(key).await,
             keys => self.get_many(keys).await,
         };
         // A reader that was given up does not listen.
         match read {
-            Ok(mut found) => asked.into_iter().for_each(|(key, senders)| {
+            Ok(mut found) => readers.into_iter().for_each(|(key, readers)| {
                 let item = found.remove(&key);
-                senders.into_iter().for_each(|sender| drop(sender.send(Ok(item.clone()))));
+                readers.into_iter().for_each(|reader| drop(reader.send(Ok(item.clone()))));
             }),
             Err(error) => {
-                let senders: Vec<_> = asked.into_values().flatten().collect();
-                let errors = for_each(&error, senders.len());
-                senders.into_iter().zip(errors).for_each(|(to, error)| drop(to.send(Err(error))));
+                let readers: Vec<_> = readers.into_values().flatten().collect();
+                let errors = for_each(&error, readers.len());
+                readers.into_iter().zip(errors).for_each(|(to, error)| drop(to.send(Err(error))));
             }
         }
     }
@@ -141,35 +112,8 @@ impl Reads {
                 return Ok(found);
             }
         }
-        Err(retryable("throttled"))
-    }
-}
-
-fn retryable(source: &str) -> PortError {
-    PortError { operation: OPERATION.to_owned(), retryable: true, source: source.into() }
-}
-
-/// A request that more is added to, until this goes: also if the one who was to send it is given up.
-struct Close<'a> {
-    reads: &'a Reads,
-    asked: &'a Arc<Mutex<Asked>>,
-}
-
-impl Close<'_> {
-    /// What was asked for.
-    fn asked(self) -> Asked {
-        self.close()
-    }
-
-    fn close(&self) -> Asked {
-        lock(&self.reads.next).take_if(|next| Arc::ptr_eq(next, self.asked));
-        std::mem::take(&mut *lock(self.asked))
-    }
-}
-
-impl Drop for Close<'_> {
-    fn drop(&mut self) {
-        self.close();
+        let (operation, source) = (OPERATION.to_owned(), "throttled".into());
+        Err(PortError { operation, retryable: true, source })
     }
 }
 
@@ -184,8 +128,4 @@ fn wanted(keys: &[Key]) -> Result<HashMap<String, KeysAndAttributes>, PortError>
         Ok((table, keys.map_err(|error| corrupt(OPERATION)(error.into()))?))
     });
     tables.collect()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -21,6 +21,7 @@ use super::{
     Figures,
     load::{Client, Latencies, input, ms},
     mock::Mock,
+    peak_mib,
     thread::{named, on_a_thread},
 };
 
@@ -146,7 +147,7 @@ pub(super) async fn run(saga: &Saga) -> Result<Figures> {
         let spent = after.saturating_sub(before.get(account).copied().unwrap_or_default());
         (format!("CPU µs/step, {account}"), each(spent))
     }));
-    figures.extend(peak_mib().map(|peak| ("peak MiB".to_owned(), peak)));
+    figures.extend(peak_mib("self").map(|peak| ("peak MiB".to_owned(), peak)));
     Ok(figures)
 }
 
@@ -158,14 +159,6 @@ fn speeds(saga: &Saga, time: Duration, latencies: &Latencies) -> Figures {
         ("p50 ms".to_owned(), ms(latencies, 0.5)),
         ("p99 ms".to_owned(), ms(latencies, 0.99)),
     ])
-}
-
-/// Linux says it; others do not.
-fn peak_mib() -> Option<f64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib / 1_024.0)
 }
 
 fn workflow(steps: u32) -> Result<Workflow> {

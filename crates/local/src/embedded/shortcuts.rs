@@ -6,20 +6,24 @@
 //! dynoxide, so it alone says what is wrong with one (`docs/adr/0018`).
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use dynoxide::{AttributeValue, DynoxideError, Item};
+use dynoxide::{AttributeValue, DynoxideError, Item, types::item_size};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use serde::{Deserialize, de::IgnoredAny};
+use serde_json::{Value, json};
 use tokio::{
     sync::oneshot::{Sender, channel},
     task::yield_now,
 };
 
 use super::layout::{Entry, Key, Layout};
+use statement::Statement;
 
+mod statement;
 #[cfg(test)]
 mod tests;
 
@@ -34,6 +38,9 @@ const DEPTH_MAX: usize = 20;
 
 /// Digits of a number that need no rounding and no other form.
 const DIGITS_MAX: usize = 30;
+
+/// Statements in one request, by DynamoDB's limit.
+const STATEMENTS_MAX: usize = 25;
 
 /// Pages of the write-ahead log before it is moved into the file.
 const LOG_PAGES: u32 = 16_000;
@@ -55,7 +62,17 @@ struct Open {
 /// A write that has not been committed, and who wants to know.
 struct Waiting {
     puts: Vec<Put>,
+    together: Together,
     answer: Sender<Option<Answered>>,
+}
+
+/// What the puts of one request have to do with each other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Together {
+    /// All are written or none is.
+    Atomic,
+    /// Each is written or refused by itself.
+    Batch,
 }
 
 #[derive(Deserialize)]
@@ -109,6 +126,15 @@ struct Put {
     expression_attribute_values: Option<Item>,
     #[serde(default)]
     return_values_on_condition_check_failure: Option<String>,
+    /// An update instead: the item is what is set, these attributes are removed, the others stay.
+    #[serde(skip)]
+    removed: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase", deny_unknown_fields)]
+struct Batch {
+    statements: Vec<Statement>,
 }
 
 /// The conditions that the shortcuts know.
@@ -145,10 +171,19 @@ impl Shortcuts {
         match operation {
             "GetItem" => self.get(&serde_json::from_slice(body).ok()?),
             "BatchGetItem" => self.batch_get(&serde_json::from_slice(body).ok()?),
-            "PutItem" => self.put(vec![serde_json::from_slice(body).ok()?]).await,
+            "PutItem" => self.put(vec![serde_json::from_slice(body).ok()?], Together::Atomic).await,
             "TransactWriteItems" => {
                 let Transact { transact_items, .. } = serde_json::from_slice(body).ok()?;
-                self.put(transact_items.into_iter().map(|item| item.put).collect()).await
+                let puts = transact_items.into_iter().map(|item| item.put);
+                self.put(puts.collect(), Together::Atomic).await
+            }
+            "BatchExecuteStatement" => {
+                let Batch { statements } = serde_json::from_slice(body).ok()?;
+                if !(1..=STATEMENTS_MAX).contains(&statements.len()) {
+                    return None;
+                }
+                let puts = statements.into_iter().map(Statement::into_put);
+                self.put(puts.collect::<Option<_>>()?, Together::Batch).await
             }
             _ => None,
         }
@@ -191,15 +226,15 @@ impl Shortcuts {
         (answer.len() <= ANSWER_BYTES_MAX).then_some(Ok(answer))
     }
 
-    /// Writes all or nothing, in one commit with what others write at the same moment.
-    async fn put(&self, puts: Vec<Put>) -> Option<Answered> {
-        if !puts.iter().all(Put::is_plain) || !are_different(&puts) {
+    /// Writes in one commit with what others write at the same moment.
+    async fn put(&self, puts: Vec<Put>, together: Together) -> Option<Answered> {
+        if !puts.iter().all(Put::is_plain) {
             return None;
         }
         let (answer, written) = channel();
         let leads = {
             let mut waiting = lock(&self.waiting);
-            waiting.push(Waiting { puts, answer });
+            waiting.push(Waiting { puts, together, answer });
             waiting.len() == 1
         };
         if leads {
@@ -251,9 +286,9 @@ impl Open {
         let behavior = TransactionBehavior::Immediate;
         let transaction = Transaction::new_unchecked(&self.connection, behavior)?;
         let mut answers = Vec::with_capacity(waiting.len());
-        for (Waiting { puts, .. }, layouts) in waiting.iter().zip(layouts) {
+        for (Waiting { puts, together, .. }, layouts) in waiting.iter().zip(layouts) {
             answers.push(match layouts {
-                Some(layouts) => write(&transaction, puts, &layouts)?,
+                Some(layouts) => write(&transaction, puts, &layouts, *together)?,
                 None => None,
             });
         }
@@ -267,20 +302,33 @@ fn write(
     connection: &Connection,
     puts: &[Put],
     layouts: &[Arc<Layout>],
+    together: Together,
 ) -> rusqlite::Result<Option<Answered>> {
-    let mut writes = Vec::new();
+    let (mut writes, mut answers, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
     for (put, layout) in puts.iter().zip(layouts) {
-        match judge(connection, put, layout)? {
-            Judged::Write(write) => writes.push(write),
-            Judged::Refused(old) => return Ok(put.refused(old.as_deref(), puts.len())),
-            Judged::NotPlain => return Ok(None),
+        if !layout.key(&put.item).is_some_and(|key| seen.insert((&put.table_name, key))) {
+            return Ok(None);
         }
+        answers.push(match (judge(connection, put, layout)?, together) {
+            (Judged::Write(write), _) => {
+                writes.push(write);
+                format!(r#"{{"TableName":{}}}"#, Value::from(put.table_name.as_str()))
+            }
+            (Judged::Refused(old), Together::Atomic) => {
+                return Ok(put.refused(old.as_deref(), puts.len()));
+            }
+            (Judged::Refused(_), Together::Batch) => put.refused_statement().to_string(),
+            (Judged::NotPlain, _) => return Ok(None),
+        });
     }
     for Write { layout, item, key, entries, before } in writes {
-        layout.store(connection, item, &key)?;
+        layout.store(connection, &item, &key)?;
         layout.reindex(connection, &key, &entries, &before)?;
     }
-    Ok(Some(Ok("{}".to_owned())))
+    Ok(Some(Ok(match together {
+        Together::Atomic => "{}".to_owned(),
+        Together::Batch => format!(r#"{{"Responses":[{}]}}"#, answers.join(",")),
+    })))
 }
 
 /// What comes of a put.
@@ -294,7 +342,7 @@ enum Judged<'a> {
 /// A put whose condition holds, with what the item has in each index, and had.
 struct Write<'a> {
     layout: &'a Layout,
-    item: &'a Item,
+    item: Cow<'a, Item>,
     key: Key,
     entries: Vec<Option<Entry>>,
     before: Vec<Option<Entry>>,
@@ -305,10 +353,7 @@ fn judge<'a>(
     put: &'a Put,
     layout: &'a Layout,
 ) -> rusqlite::Result<Judged<'a>> {
-    let item = &put.item;
-    let (Some(key), Some(entries)) = (layout.key(item), layout.entries(item)) else {
-        return Ok(Judged::NotPlain);
-    };
+    let Some(key) = layout.key(&put.item) else { return Ok(Judged::NotPlain) };
     let Some(condition) = put.condition(layout) else { return Ok(Judged::NotPlain) };
     let old = layout.get(connection, &key)?;
     let is_new = matches!(condition, Condition::IsNew);
@@ -322,16 +367,28 @@ fn judge<'a>(
         Condition::IsNew => old.is_none(),
         Condition::Is(name, value) => read.get(name) == Some(value),
     };
+    let item = put.applied_to(&read);
+    let Some(entries) = layout.entries(&item) else { return Ok(Judged::NotPlain) };
     if !holds {
         return Ok(Judged::Refused(old));
     }
-    Ok(match layout.entries(&read) {
+    let before = layout.entries(&read).filter(|_| item_size(&item) <= REQUEST_BYTES_MAX);
+    Ok(match before {
         Some(before) => Judged::Write(Write { layout, item, key, entries, before }),
         None => Judged::NotPlain,
     })
 }
 
 impl Put {
+    /// The item as it will be.
+    fn applied_to(&self, old: &Item) -> Cow<'_, Item> {
+        let Some(removed) = &self.removed else { return Cow::Borrowed(&self.item) };
+        let mut item = old.clone();
+        item.extend(self.item.clone());
+        removed.iter().for_each(|name| drop(item.remove(name)));
+        Cow::Owned(item)
+    }
+
     /// Whether there is nothing in it that needs a closer look.
     fn is_plain(&self) -> bool {
         let returns = self.return_values_on_condition_check_failure.as_deref();
@@ -358,8 +415,19 @@ impl Put {
         let (name, value) = text.split_once(" = ")?;
         let values = values.filter(|values| values.len() == 1)?;
         let value = values.get(value).filter(|value| matches!(value, AttributeValue::N(_)))?;
+        // Which item an update is for, its statement says by this name and no other.
+        let is_whole = self.removed.is_none() || layout.key_names().eq(["task_id"]);
         // No other name is looked at, and this is none of DynamoDB's reserved words.
-        (name == "revision").then_some(Condition::Is(name, value))
+        (name == "revision" && is_whole).then_some(Condition::Is(name, value))
+    }
+
+    /// What a statement is answered whose condition does not hold.
+    fn refused_statement(&self) -> Value {
+        let (code, message) = match self.removed {
+            Some(_) => ("ConditionalCheckFailed", "The conditional request failed"),
+            None => ("DuplicateItem", "Duplicate primary key exists in table"),
+        };
+        json!({ "Error": { "Code": code, "Message": message }, "TableName": self.table_name })
     }
 
     /// What a refused put is answered. A transaction's refusal is dynoxide's to word.
@@ -375,12 +443,6 @@ impl Put {
         let message = "The conditional request failed".to_owned();
         Some(Err(DynoxideError::ConditionalCheckFailedException(message, old)))
     }
-}
-
-/// Whether no two write the same item; every key of every table is among these values.
-fn are_different(puts: &[Put]) -> bool {
-    let tables: HashSet<_> = puts.iter().map(|put| &put.table_name).collect();
-    tables.len() == puts.len()
 }
 
 fn is_plain(value: &AttributeValue, depth: usize) -> bool {

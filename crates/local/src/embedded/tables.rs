@@ -117,6 +117,7 @@ impl Tables {
             "Query" => act(body, |request| db.query(request)),
             "Scan" => act(body, |request| db.scan(request)),
             "BatchGetItem" => act(body, |request| db.batch_get_item(request)),
+            "BatchExecuteStatement" => act(body, |request| db.batch_execute_statement(request)),
             "BatchWriteItem" => act(body, |request| db.batch_write_item(request)),
             "TransactGetItems" => act(body, |request| db.transact_get_items(request)),
             "TransactWriteItems" => act(

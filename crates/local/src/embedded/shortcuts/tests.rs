@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::embedded::{Door, tables::Tables};
 
 /// Requests of a run: enough for every kind to meet every state of an item.
-const REQUESTS: usize = 4_000;
+const REQUESTS: usize = 6_000;
 
 fn tables() -> Tables {
     let tables = Tables::in_memory().unwrap();
@@ -152,10 +152,59 @@ fn put(dice: &mut fastrand::Rng) -> Value {
     put
 }
 
+/// A statement as the store says them, or nearly so.
+fn statement(dice: &mut fastrand::Rng) -> Value {
+    let is_task = dice.u8(..4) > 0;
+    let (mut table, item) = match is_task {
+        true => ("tasks", task(dice)),
+        false => ("documents", document(dice)),
+    };
+    let mut fields: Vec<_> = item.as_object().unwrap().clone().into_iter().collect();
+    let (text, mut values) = if !is_task || dice.u8(..3) == 0 {
+        let names: Vec<_> = fields.iter().map(|(name, _)| format!("'{name}': ?")).collect();
+        let text = format!("INSERT INTO \"{table}\" VALUE {{{}}}", names.join(", "));
+        (text, fields.into_iter().map(|(_, value)| value).collect::<Vec<_>>())
+    } else {
+        let sets_key = dice.u8(..32) == 0;
+        let absent = ["shard", "due", "ended", "ended_at", "workflow", "extra", "none"];
+        let absent = absent.iter().filter(|name| item.get(name).is_none() || dice.u8(..64) == 0);
+        let absent: String = absent.map(|name| format!(" REMOVE \"{name}\"")).collect();
+        fields.retain(|(name, _)| name != "task_id" || sets_key);
+        if dice.u8(..32) == 0 {
+            fields.extend_from_within(..1);
+        }
+        if dice.u8(..32) == 0 {
+            table = "documents";
+        }
+        let set: String = fields.iter().map(|(name, _)| format!(" SET \"{name}\"=?")).collect();
+        let mut values: Vec<_> = fields.into_iter().map(|(_, value)| value).collect();
+        values.extend([item["task_id"].clone(), json!({ "N": dice.u8(..4).to_string() })]);
+        let text =
+            format!("UPDATE \"{table}\"{set}{absent} WHERE \"task_id\"=? AND \"revision\"=?");
+        (text, values)
+    };
+    let text = match dice.u8(..48) {
+        0 => text.replace(" AND \"revision\"=?", ""),
+        1 => text.replace(" AND \"revision\"=?", " AND \"revision\">?"),
+        2 => text.replace("\"tasks\"", "\"none\""),
+        3 => text.replace("INSERT", "insert"),
+        4 => text.replace(", ", ",  "),
+        _ => text,
+    };
+    if dice.u8(..48) == 0 {
+        values.pop();
+    }
+    let mut statement = json!({ "Statement": text, "Parameters": values });
+    if dice.u8(..48) == 0 {
+        statement["ReturnValuesOnConditionCheckFailure"] = json!("ALL_OLD");
+    }
+    statement
+}
+
 fn request(dice: &mut fastrand::Rng) -> (&'static str, Value) {
     let key =
         |dice: &mut fastrand::Rng| json!({ "task_id": { "S": format!("task-{}", dice.u8(..7)) } });
-    match dice.u8(..8) {
+    match dice.u8(..10) {
         0 => ("GetItem", json!({ "TableName": "tasks", "Key": key(dice), "ConsistentRead": true })),
         1 => {
             let keys: Vec<_> = (0..dice.u8(1..4)).map(|_| key(dice)).collect();
@@ -185,6 +234,10 @@ fn request(dice: &mut fastrand::Rng) -> (&'static str, Value) {
             }
             ("TransactWriteItems", json!({ "TransactItems": puts }))
         }
+        8.. => {
+            let statements: Vec<_> = (0..dice.u8(1..4)).map(|_| statement(dice)).collect();
+            ("BatchExecuteStatement", json!({ "Statements": statements }))
+        }
         // Seldom: most requests are to meet an item that is there.
         3 if dice.u8(..8) == 0 => ("DeleteItem", json!({ "TableName": "tasks", "Key": key(dice) })),
         4 if dice.u8(..4) == 0 => ("PutItem", json!({ "TableName": "none", "Item": task(dice) })),
@@ -213,8 +266,9 @@ async fn answers_and_tables_are_dynoxides_own() {
             assert_eq!(rows(&ours), rows(&theirs), "{n}: {operation} {request}");
         }
     }
-    for kind in ["get", "batch get", "new task", "saved task", "document", "refused", "transaction"]
-    {
+    let kinds =
+        ["get", "batch get", "new task", "saved task", "document", "refused", "transaction"];
+    for kind in kinds.into_iter().chain(["statements", "some statements refused"]) {
         assert!(short.get(kind).is_some_and(|count| *count > 30), "{kind}: {short:?}");
     }
 }
@@ -227,6 +281,12 @@ fn kind(operation: &str, request: &Value, answer: &Value) -> &'static str {
         ("GetItem", ..) => "get",
         ("BatchGetItem", ..) => "batch get",
         ("TransactWriteItems", ..) if is_done => "transaction",
+        ("BatchExecuteStatement", ..) => {
+            let answers = answer["Responses"].as_array();
+            let refused =
+                answers.is_some_and(|all| all.iter().any(|one| one.get("Error").is_some()));
+            if refused { "some statements refused" } else { "statements" }
+        }
         ("PutItem", ..) if !is_done => "refused",
         ("PutItem", Some("documents"), _) => "document",
         ("PutItem", Some("tasks"), Some("revision = :before")) => "saved task",

@@ -1,0 +1,302 @@
+//! Writes that are asked for at the same moment go out [together](super::together): conditional puts as
+//! statements of one `BatchExecuteStatement`, each with its own condition and its own answer; new tasks
+//! in one transaction. What is written and what it costs is the same, in fewer requests. Whatever such a
+//! request refuses is asked for again alone, and that answer counts: together is only quicker
+//! (`docs/adr/0021`).
+
+use std::sync::Arc;
+
+use aws_sdk_dynamodb::{
+    Client,
+    error::BuildError,
+    operation::{put_item::PutItemError, transact_write_items::TransactWriteItemsError},
+    types::{
+        AttributeValue, BatchStatementRequest, Put, ReturnValuesOnConditionCheckFailure,
+        TransactWriteItem,
+    },
+};
+use steward_core::ports::{Created, PortError, chain};
+
+use super::together::{Asked, Together, cut_off};
+use crate::{
+    errors::{corrupt, failed, for_each},
+    items::{self, Item, task_attributes},
+};
+
+/// Statements in one `BatchExecuteStatement`, by DynamoDB's limit.
+const STATEMENTS_MAX: usize = 25;
+
+/// New tasks in one transaction; DynamoDB's limit is 100 items, of which a task takes two.
+const CREATED_MAX: usize = 25;
+
+/// Bytes of items in one request. DynamoDB takes more; what is large gains nothing by company.
+const BYTES_MAX: usize = 256 * 1024;
+
+const TASK_ID: &str = "task_id";
+const DOCUMENT: &str = "document";
+
+/// There is no item of this key, in either table.
+const IS_NEW: &str = "attribute_not_exists(task_id)";
+
+/// Until the one who asked says what it was for.
+const TOGETHER: &str = "write items";
+
+/// An item to be written.
+#[derive(Debug)]
+pub(super) struct Write {
+    table: String,
+    item: Item,
+    condition: Condition,
+    bytes: usize,
+}
+
+/// When it may be written.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Condition {
+    /// There is no item of this key.
+    IsNew,
+    /// The item's `revision` is this one.
+    Revision(u64),
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) enum Written {
+    Done,
+    /// The condition refused it; the item as it is, if there is one.
+    Refused(Option<Item>),
+}
+
+/// A new task and what was submitted.
+#[derive(Debug)]
+pub(super) struct New {
+    pub(super) document: Write,
+    pub(super) task: Write,
+}
+
+/// What became of what went out together.
+#[derive(Debug)]
+enum Answer<Q> {
+    Done,
+    /// It was not written: to be asked for again.
+    Alone(Q),
+    Failed(PortError),
+}
+
+/// Conditional writes.
+#[derive(Debug, Clone)]
+pub(super) struct Writes {
+    client: Client,
+    puts: Arc<Together<Write, Answer<Write>>>,
+    creations: Arc<Together<New, Answer<New>>>,
+}
+
+impl Writes {
+    pub(super) fn new(client: Client) -> Self {
+        Self { client, puts: Arc::default(), creations: Arc::default() }
+    }
+
+    /// Writes an item together with whatever else is being written.
+    pub(super) async fn put(
+        &self,
+        write: Write,
+        operation: impl Fn() -> String,
+    ) -> Result<Written, PortError> {
+        let has_room = |asked: &[Asked<Write, _>], write: &Write| {
+            let bytes: usize = asked.iter().map(|(asked, _)| asked.bytes).sum();
+            asked.len() < STATEMENTS_MAX
+                && bytes + write.bytes <= BYTES_MAX
+                && asked.iter().all(|(asked, _)| !asked.is_same_item(write))
+        };
+        let answer = self.puts.ask(write, has_room, |asked| self.send_puts(asked)).await;
+        match answer.unwrap_or_else(|| Answer::Failed(cut_off(TOGETHER))) {
+            Answer::Done => Ok(Written::Done),
+            Answer::Alone(write) => self.put_alone(write, operation).await,
+            Answer::Failed(error) => Err(PortError { operation: operation(), ..error }),
+        }
+    }
+
+    /// Writes an item in a request of its own.
+    pub(super) async fn put_alone(
+        &self,
+        Write { table, item, condition, .. }: Write,
+        operation: impl Fn() -> String,
+    ) -> Result<Written, PortError> {
+        let request = self
+            .client
+            .put_item()
+            .table_name(table)
+            .set_item(Some(item))
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
+        let request = match condition {
+            Condition::IsNew => request.condition_expression(IS_NEW),
+            Condition::Revision(before) => request
+                .condition_expression("revision = :before")
+                .expression_attribute_values(":before", AttributeValue::N(before.to_string())),
+        };
+        match request.send().await {
+            Ok(_) => Ok(Written::Done),
+            Err(error) => match error.as_service_error() {
+                Some(PutItemError::ConditionalCheckFailedException(refused)) => {
+                    Ok(Written::Refused(refused.item.clone()))
+                }
+                Some(_) | None => Err(failed(operation())(error)),
+            },
+        }
+    }
+
+    /// Records a new task together with whatever else is being recorded.
+    pub(super) async fn create(
+        &self,
+        new: New,
+        operation: impl Fn() -> String,
+    ) -> Result<Created, PortError> {
+        let has_room = |asked: &[Asked<New, _>], new: &New| {
+            let bytes: usize = asked.iter().map(|(asked, _)| asked.bytes()).sum();
+            asked.len() < CREATED_MAX
+                && bytes + new.bytes() <= BYTES_MAX
+                && asked.iter().all(|(asked, _)| !asked.task.is_same_item(&new.task))
+        };
+        let answer = self.creations.ask(new, has_room, |asked| self.send_creations(asked)).await;
+        match answer.unwrap_or_else(|| Answer::Failed(cut_off(TOGETHER))) {
+            Answer::Done => Ok(Created::Created),
+            Answer::Alone(new) => self.create_alone(new, operation).await,
+            Answer::Failed(error) => Err(PortError { operation: operation(), ..error }),
+        }
+    }
+
+    async fn create_alone(
+        &self,
+        new: New,
+        operation: impl Fn() -> String,
+    ) -> Result<Created, PortError> {
+        let items = new.items().map_err(|error| corrupt(operation())(error.into()))?;
+        let request = self.client.transact_write_items().set_transact_items(Some(items.into()));
+        match request.send().await {
+            Ok(_) => Ok(Created::Created),
+            Err(error) if error.as_service_error().is_some_and(exists_already) => {
+                Ok(Created::Exists)
+            }
+            Err(error) => Err(failed(operation())(error)),
+        }
+    }
+
+    async fn send_puts(&self, asked: Vec<Asked<Write, Answer<Write>>>) {
+        let statements = asked.iter().map(|(write, _)| write.statement()).collect::<Result<_, _>>();
+        let (2.., Ok(statements)) = (asked.len(), statements) else { return all_alone(asked) };
+        let request = self.client.batch_execute_statement().set_statements(Some(statements));
+        match request.send().await {
+            Ok(answer) => {
+                for ((write, writer), answer) in asked.into_iter().zip(answer.responses()) {
+                    let is_done = answer.error().is_none_or(|refused| {
+                        tracing::debug!(code = ?refused.code(), "written alone");
+                        false
+                    });
+                    // A writer that was given up does not listen.
+                    let _ = writer.send(if is_done { Answer::Done } else { Answer::Alone(write) });
+                }
+            }
+            Err(error) => not_together(failed(TOGETHER)(error), asked),
+        }
+    }
+
+    async fn send_creations(&self, asked: Vec<Asked<New, Answer<New>>>) {
+        let items = asked.iter().map(|(new, _)| new.items()).collect::<Result<Vec<_>, _>>();
+        let (2.., Ok(items)) = (asked.len(), items) else { return all_alone(asked) };
+        let request = self.client.transact_write_items().set_transact_items(Some(items.concat()));
+        match request.send().await {
+            Ok(_) => asked.into_iter().for_each(|(_, writer)| drop(writer.send(Answer::Done))),
+            // One of them exists, or is being written: nothing was, of any.
+            Err(error) if error.as_service_error().is_some_and(is_canceled) => all_alone(asked),
+            Err(error) => not_together(failed(TOGETHER)(error), asked),
+        }
+    }
+}
+
+impl Write {
+    pub(super) fn new(table: &str, item: Item, condition: Condition) -> Self {
+        Self { table: table.to_owned(), bytes: items::size(&item), item, condition }
+    }
+
+    /// Two statements for one item are refused.
+    fn is_same_item(&self, other: &Self) -> bool {
+        let is_same = |name| self.item.get(name) == other.item.get(name);
+        self.table == other.table && is_same(TASK_ID) && is_same(DOCUMENT)
+    }
+
+    /// The same as a statement of PartiQL, which has no word for "replace": all attributes of an item that
+    /// is there are set, and those that a task may have and this one has not are removed.
+    fn statement(&self) -> Result<BatchStatementRequest, BuildError> {
+        let table = &self.table;
+        let mut attributes: Vec<_> = self.item.iter().collect();
+        // In one order, so that items alike have the same statement.
+        attributes.sort_unstable_by_key(|(name, _)| *name);
+        let (text, parameters) = match self.condition {
+            Condition::IsNew => {
+                let values: Vec<_> =
+                    attributes.iter().map(|(name, _)| format!("'{name}': ?")).collect();
+                let text = format!("INSERT INTO \"{table}\" VALUE {{{}}}", values.join(", "));
+                (text, attributes.into_iter().map(|(_, value)| value.clone()).collect())
+            }
+            Condition::Revision(before) => {
+                attributes.retain(|(name, _)| *name != TASK_ID);
+                let mut text = format!("UPDATE \"{table}\"");
+                attributes.iter().for_each(|(name, _)| text.extend([" SET \"", name, "\"=?"]));
+                let absent = task_attributes().filter(|name| !self.item.contains_key(*name));
+                absent.for_each(|name| text.extend([" REMOVE \"", name, "\""]));
+                text.push_str(" WHERE \"task_id\"=? AND \"revision\"=?");
+                let values = attributes.into_iter().map(|(_, value)| value);
+                let values = values.chain(self.item.get(TASK_ID)).cloned();
+                (text, values.chain([AttributeValue::N(before.to_string())]).collect::<Vec<_>>())
+            }
+        };
+        BatchStatementRequest::builder().statement(text).set_parameters(Some(parameters)).build()
+    }
+}
+
+impl New {
+    fn bytes(&self) -> usize {
+        self.document.bytes + self.task.bytes
+    }
+
+    fn items(&self) -> Result<[TransactWriteItem; 2], BuildError> {
+        let item = |write: &Write| {
+            let put = Put::builder()
+                .table_name(&write.table)
+                .set_item(Some(write.item.clone()))
+                .condition_expression(IS_NEW)
+                .build()?;
+            Ok::<_, BuildError>(TransactWriteItem::builder().put(put).build())
+        };
+        Ok([item(&self.document)?, item(&self.task)?])
+    }
+}
+
+/// Lets each be asked for alone.
+fn all_alone<Q>(asked: Vec<Asked<Q, Answer<Q>>>) {
+    asked.into_iter().for_each(|(one, writer)| drop(writer.send(Answer::Alone(one))));
+}
+
+/// What comes of a request that failed as a whole: one that would fail again is made alone by each.
+fn not_together<Q>(error: PortError, asked: Vec<Asked<Q, Answer<Q>>>) {
+    if !error.retryable {
+        tracing::warn!(error = chain(&error), "refused together, written alone");
+        return all_alone(asked);
+    }
+    let errors = for_each(&error, asked.len());
+    asked
+        .into_iter()
+        .zip(errors)
+        .for_each(|((_, writer), error)| drop(writer.send(Answer::Failed(error))));
+}
+
+fn exists_already(error: &TransactWriteItemsError) -> bool {
+    let TransactWriteItemsError::TransactionCanceledException(canceled) = error else {
+        return false;
+    };
+    canceled.cancellation_reasons().iter().any(|r| r.code() == Some("ConditionalCheckFailed"))
+}
+
+fn is_canceled(error: &TransactWriteItemsError) -> bool {
+    matches!(error, TransactWriteItemsError::TransactionCanceledException(_))
+}

@@ -1,0 +1,122 @@
+//! A function's cold start: from the start of its process until it asks Lambda's runtime API for its first
+//! event, and the memory that it has by then. Of what `infra/build` made, on this machine.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use axum::Router;
+use serde::{Deserialize, Serialize};
+use tokio::{net::TcpListener, process::Command, sync::Notify, task::JoinSet, time::timeout};
+
+use super::{
+    Figures,
+    load::{latencies, micros, ms},
+    peak_mib,
+};
+
+/// Where `infra/build` puts the functions.
+pub(super) const BUILT: &str = "target/deploy/functions";
+
+/// How long a start may take.
+const START_MAX: Duration = Duration::from_secs(30);
+
+/// What a function is told; nothing that it names is there, or asked.
+const ENVIRONMENT: [(&str, &str); 16] = [
+    ("AWS_REGION", "us-east-1"),
+    ("AWS_ACCESS_KEY_ID", "none"),
+    ("AWS_SECRET_ACCESS_KEY", "none"),
+    ("AWS_LAMBDA_FUNCTION_NAME", "measured"),
+    ("AWS_LAMBDA_FUNCTION_VERSION", "1"),
+    ("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "256"),
+    ("STEWARD_AGENT_NAME", "agent"),
+    ("STEWARD_AGENT_BASE_URL", "http://127.0.0.1:9"),
+    ("STEWARD_AGENT_QUEUE_URL", "http://127.0.0.1:9/{agent}"),
+    ("STEWARD_TASKS_TABLE", "tasks"),
+    ("STEWARD_DOCUMENTS_TABLE", "documents"),
+    ("STEWARD_WORKFLOWS_TABLE", "workflows"),
+    ("STEWARD_SUBMISSIONS_QUEUE_URL", "http://127.0.0.1:9/submissions"),
+    ("STEWARD_SCHEDULER_QUEUE_URL", "http://127.0.0.1:9/scheduler"),
+    ("STEWARD_REJECTED_QUEUE_URL", "http://127.0.0.1:9/rejected"),
+    ("STEWARD_EVENT_BUS", "bus"),
+];
+
+/// One case.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct ColdStart {
+    /// The function's folder, with its `bootstrap`.
+    function: PathBuf,
+    starts: usize,
+}
+
+impl ColdStart {
+    pub(super) fn name(&self) -> String {
+        let name = self.function.file_name().unwrap_or_default().to_string_lossy();
+        format!("cold start of {name}, {} times", self.starts)
+    }
+}
+
+/// The functions that are built in `folder`, by name.
+///
+/// # Errors
+/// There are none.
+pub(super) fn built(folder: &Path) -> Result<Vec<ColdStart>> {
+    let none = || format!("no functions in {}: infra/build builds them", folder.display());
+    let entries = folder.read_dir().with_context(none)?;
+    let mut folders: Vec<_> =
+        entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
+    folders.sort();
+    ensure!(!folders.is_empty(), none());
+    Ok(folders.into_iter().map(|function| ColdStart { function, starts: 20 }).collect())
+}
+
+/// Runs one case.
+pub(super) async fn run(case: &ColdStart) -> Result<Figures> {
+    let bootstrap = case.function.join("bootstrap");
+    let size = bootstrap.metadata().with_context(|| bootstrap.display().to_string())?.len();
+    let (mut starts, mut figures) = (latencies()?, Figures::new());
+    for _ in 0..case.starts {
+        let (took, peak) = start(&bootstrap).await?;
+        starts.saturating_record(took);
+        figures.extend(peak.map(|peak| ("memory MiB".to_owned(), peak)));
+    }
+    figures.insert("start ms, p50".to_owned(), ms(&starts, 0.5));
+    figures.insert("start ms, longest".to_owned(), ms(&starts, 1.0));
+    figures.insert("size MB".to_owned(), size as f64 / 1e6);
+    Ok(figures)
+}
+
+/// Microseconds until the first event is asked for, and the memory by then.
+async fn start(bootstrap: &Path) -> Result<(u64, Option<f64>)> {
+    let asked = Arc::new(Notify::new());
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?.to_string();
+    let asking = asked.clone();
+    // Lambda's runtime API, which never has an event.
+    let api = Router::new().fallback(move || {
+        asking.notify_one();
+        std::future::pending::<&'static str>()
+    });
+    let mut serving = JoinSet::new();
+    serving.spawn(async move { axum::serve(listener, api).await });
+    let mut command = Command::new(bootstrap);
+    command.env_clear().envs(ENVIRONMENT).env("AWS_LAMBDA_RUNTIME_API", address);
+    command.stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+    let begun = Instant::now();
+    let mut process = command.spawn().with_context(|| bootstrap.display().to_string())?;
+    let name = bootstrap.display();
+    tokio::select! {
+        asked = timeout(START_MAX, asked.notified()) => {
+            asked.with_context(|| format!("{name} does not ask for an event"))?;
+        }
+        ended = process.wait() => bail!("{name} ended: {}", ended?),
+    }
+    let took = micros(begun);
+    let peak = process.id().and_then(|id| peak_mib(&id.to_string()));
+    process.kill().await?;
+    Ok((took, peak))
+}
