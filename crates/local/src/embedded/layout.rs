@@ -4,14 +4,15 @@
 use std::collections::BTreeMap;
 
 use dynoxide::{
-    AttributeValue, Item,
     storage::compute_hash_prefix,
     types::{
         AttributeDefinition, GlobalSecondaryIndex, KeySchemaElement, KeyType, ProjectionType,
-        ScalarAttributeType, item_size,
+        ScalarAttributeType,
     },
 };
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
+
+use super::shortcuts::attribute::{Attribute, Item, size};
 
 /// Bytes of a key that are surely within DynamoDB's limit, also for a sort key.
 const KEY_BYTES_MAX: usize = 1_024;
@@ -93,9 +94,7 @@ impl Layout {
     /// The key of an item, if it is an ordinary one.
     pub(super) fn key(&self, item: &Item) -> Option<Key> {
         let text = |name: &String| {
-            item.get(name)
-                .filter(|value| is_key_text(value))
-                .and_then(AttributeValue::to_key_string)
+            item.get(name).filter(|value| is_key_text(value))?.as_key()?.to_key_string()
         };
         let sort = match &self.sort {
             Some(sort) => text(sort)?,
@@ -132,8 +131,9 @@ impl Layout {
         key: &Key,
     ) -> rusqlite::Result<()> {
         let json = to_json(item)?;
-        let size = i64::try_from(item_size(item)).unwrap_or(i64::MAX);
-        let prefix = item.get(&self.partition).map(compute_hash_prefix).unwrap_or_default();
+        let size = i64::try_from(size(item)).unwrap_or(i64::MAX);
+        let partition_key = item.get(&self.partition).and_then(Attribute::as_key);
+        let prefix = partition_key.as_ref().map(compute_hash_prefix).unwrap_or_default();
         let [partition, sort] = key;
         let mut statement = connection.prepare_cached(&self.put)?;
         statement.execute(params![partition, sort, json, size, prefix])?;
@@ -194,10 +194,10 @@ impl Index {
         let keys = present.map(|(value, kind)| {
             let is_right = match kind {
                 ScalarAttributeType::S => is_key_text(value),
-                ScalarAttributeType::N => matches!(value, AttributeValue::N(_)),
+                ScalarAttributeType::N => matches!(value, Attribute::N(_)),
                 ScalarAttributeType::B => false,
             };
-            value.to_key_string().filter(|_| is_right)
+            value.as_key().filter(|_| is_right)?.to_key_string()
         });
         let keys: Vec<_> = keys.collect::<Option<_>>()?;
         if keys.len() < self.keys.len() {
@@ -213,8 +213,8 @@ impl Index {
     }
 }
 
-fn is_key_text(value: &AttributeValue) -> bool {
-    matches!(value, AttributeValue::S(text) if (1..=KEY_BYTES_MAX).contains(&text.len()))
+fn is_key_text(value: &Attribute) -> bool {
+    matches!(value, Attribute::S(text) if (1..=KEY_BYTES_MAX).contains(&text.len()))
 }
 
 /// Partition key and sort key, with their types.

@@ -11,7 +11,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use dynoxide::{AttributeValue, DynoxideError, Item, types::item_size};
+use attribute::{Attribute, Item, size};
+use dynoxide::DynoxideError;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
@@ -23,6 +24,7 @@ use tokio::{
 use super::layout::{Entry, Key, Layout};
 use statement::Statement;
 
+pub(super) mod attribute;
 mod statement;
 #[cfg(test)]
 mod tests;
@@ -35,9 +37,6 @@ const ANSWER_BYTES_MAX: usize = 4_000_000;
 
 /// Levels of an item's values that are surely within DynamoDB's limit.
 const DEPTH_MAX: usize = 20;
-
-/// Digits of a number that need no rounding and no other form.
-const DIGITS_MAX: usize = 30;
 
 /// Statements in one request, by DynamoDB's limit.
 const STATEMENTS_MAX: usize = 25;
@@ -143,7 +142,7 @@ enum Condition<'a> {
     /// `attribute_not_exists(<part of the key>)`: there is no such item.
     IsNew,
     /// `<name> = :value`, for numbers.
-    Is(&'a str, &'a AttributeValue),
+    Is(&'a str, &'a Attribute),
 }
 
 /// Whether an operation changes what the tables are.
@@ -372,7 +371,7 @@ fn judge<'a>(
     if !holds {
         return Ok(Judged::Refused(old));
     }
-    let before = layout.entries(&read).filter(|_| item_size(&item) <= REQUEST_BYTES_MAX);
+    let before = layout.entries(&read).filter(|_| size(&item) <= REQUEST_BYTES_MAX);
     Ok(match before {
         Some(before) => Judged::Write(Write { layout, item, key, entries, before }),
         None => Judged::NotPlain,
@@ -398,7 +397,7 @@ impl Put {
                 .item
                 .iter()
                 .chain(values)
-                .all(|(name, value)| !name.is_empty() && is_plain(value, DEPTH_MAX))
+                .all(|(name, value)| !name.is_empty() && value.is_plain(DEPTH_MAX))
     }
 
     /// Its condition, if it is of those that are known.
@@ -414,7 +413,7 @@ impl Put {
         }
         let (name, value) = text.split_once(" = ")?;
         let values = values.filter(|values| values.len() == 1)?;
-        let value = values.get(value).filter(|value| matches!(value, AttributeValue::N(_)))?;
+        let value = values.get(value).filter(|value| matches!(value, Attribute::N(_)))?;
         // Which item an update is for, its statement says by this name and no other.
         let is_whole = self.removed.is_none() || layout.key_names().eq(["task_id"]);
         // No other name is looked at, and this is none of DynamoDB's reserved words.
@@ -442,31 +441,6 @@ impl Put {
         };
         let message = "The conditional request failed".to_owned();
         Some(Err(DynoxideError::ConditionalCheckFailedException(message, old)))
-    }
-}
-
-fn is_plain(value: &AttributeValue, depth: usize) -> bool {
-    match value {
-        AttributeValue::S(_) | AttributeValue::BOOL(_) | AttributeValue::NULL(true) => true,
-        AttributeValue::N(number) => {
-            let digits = number.strip_prefix('-').unwrap_or(number);
-            (1..=DIGITS_MAX).contains(&digits.len())
-                && digits.bytes().all(|byte| byte.is_ascii_digit())
-                && !digits.starts_with('0')
-                || number == "0"
-        }
-        AttributeValue::L(values) => {
-            depth > 0 && values.iter().all(|value| is_plain(value, depth - 1))
-        }
-        AttributeValue::M(values) => {
-            depth > 0
-                && values.iter().all(|(name, value)| !name.is_empty() && is_plain(value, depth - 1))
-        }
-        AttributeValue::NULL(false)
-        | AttributeValue::B(_)
-        | AttributeValue::SS(_)
-        | AttributeValue::NS(_)
-        | AttributeValue::BS(_) => false,
     }
 }
 

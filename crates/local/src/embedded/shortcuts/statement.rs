@@ -1,10 +1,12 @@
 //! The two statements of PartiQL that the shortcuts know, in the words in which the state store says
 //! them: a new item, and an update of a task at a revision.
 
-use dynoxide::{AttributeValue, Item};
 use serde::Deserialize;
 
-use super::Put;
+use super::{
+    Put,
+    attribute::{Attribute, Item},
+};
 
 /// Bytes of a statement, by DynamoDB's limit.
 const STATEMENT_BYTES_MAX: usize = 8_192;
@@ -17,7 +19,7 @@ const WHERE: &str = r#" WHERE "task_id"=? AND "revision"=?"#;
 #[serde(rename_all = "PascalCase", deny_unknown_fields)]
 pub(super) struct Statement {
     statement: String,
-    parameters: Vec<AttributeValue>,
+    parameters: Vec<Attribute>,
 }
 
 impl Statement {
@@ -36,7 +38,7 @@ impl Statement {
 }
 
 /// `table" VALUE {'name': ?, 'name': ?}`
-fn insert(text: &str, values: &mut impl Iterator<Item = AttributeValue>) -> Option<Put> {
+fn insert(text: &str, values: &mut impl Iterator<Item = Attribute>) -> Option<Put> {
     let (table, fields) = text.split_once("\" VALUE {")?;
     let mut item = Item::new();
     for field in fields.strip_suffix('}')?.split(", ") {
@@ -56,7 +58,7 @@ fn insert(text: &str, values: &mut impl Iterator<Item = AttributeValue>) -> Opti
 }
 
 /// `table" SET "name"=? REMOVE "name" WHERE "task_id"=? AND "revision"=?`
-fn update(text: &str, values: &mut impl Iterator<Item = AttributeValue>) -> Option<Put> {
+fn update(text: &str, values: &mut impl Iterator<Item = Attribute>) -> Option<Put> {
     let (table, clauses) = text.strip_suffix(WHERE)?.split_once('"')?;
     let (mut item, mut removed, mut rest) = (Item::new(), Vec::new(), clauses);
     while !rest.is_empty() {
