@@ -204,7 +204,7 @@ fn probes(stack: &Stack) -> Vec<Probe> {
             Probe { what: format!("{operation} {table}"), service: "dynamodb", target, body }
         }));
         probes.extend(STATEMENTS.map(|(action, statement)| {
-            let statement = json!({ "Statement": statement.replace("TABLE", &name) });
+            let statement = json!({ "Statement": statement.replace("TABLE", name) });
             let (what, target) =
                 (format!("{action} {table}"), "DynamoDB_20120810.BatchExecuteStatement");
             probe(&what, "dynamodb", target, json!({ "Statements": [statement] }))
