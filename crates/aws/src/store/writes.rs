@@ -182,8 +182,11 @@ impl Writes {
     }
 
     async fn send_puts(&self, asked: Vec<Asked<Write, Answer<Write>>>) {
+        if asked.len() < 2 {
+            return all_alone(asked);
+        }
         let statements = asked.iter().map(|(write, _)| write.statement()).collect::<Result<_, _>>();
-        let (2.., Ok(statements)) = (asked.len(), statements) else { return all_alone(asked) };
+        let Ok(statements) = statements else { return all_alone(asked) };
         let request = self.client.batch_execute_statement().set_statements(Some(statements));
         match request.send().await {
             Ok(answer) => {
@@ -201,8 +204,11 @@ impl Writes {
     }
 
     async fn send_creations(&self, asked: Vec<Asked<New, Answer<New>>>) {
+        if asked.len() < 2 {
+            return all_alone(asked);
+        }
         let items = asked.iter().map(|(new, _)| new.items()).collect::<Result<Vec<_>, _>>();
-        let (2.., Ok(items)) = (asked.len(), items) else { return all_alone(asked) };
+        let Ok(items) = items else { return all_alone(asked) };
         let request = self.client.transact_write_items().set_transact_items(Some(items.concat()));
         match request.send().await {
             Ok(_) => asked.into_iter().for_each(|(_, writer)| drop(writer.send(Answer::Done))),
