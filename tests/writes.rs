@@ -139,6 +139,9 @@ async fn of_two_saves_of_one_task_at_the_same_moment_one_wins() {
     assert_eq!(saved[0], Saved::Saved);
     let now = Saved::Conflict(Some(Box::new(counted.now(&tasks[0]).await)));
     assert!(saved[1..].contains(&Saved::Saved) && saved[1..].contains(&now), "{saved:?}");
+    // One of the two went with the other task, one alone; and whichever lost asked what there is.
+    let [puts, batches, _] = counted.requests();
+    assert!(batches == 1 && puts <= 2, "{puts} puts, {batches} batches");
 }
 
 #[tokio::test]
