@@ -104,10 +104,14 @@ fn request(ports: &TestPorts, task: &str, path: &str) -> StepRequest {
         complete_by: after(ports, 60_000),
         idempotency_key: format!("{task}/step_1/do"),
         idempotent: true,
+        call_within_ms: None,
+        responses: steward_core::responses::Responses::NONE,
+        may_have_run: false,
         agent: "a".parse().unwrap(),
         method: Method::Post,
         path: path.to_owned(),
-        body: Some(json!({ "order": task })),
+        body: Some(json!({ "order": task }).into()),
+        incarnation: None,
     }
 }
 
@@ -133,6 +137,11 @@ fn reply(task: &str, outcome: Value) -> Value {
 
 fn completed(task: &str, output: Value) -> Value {
     reply(task, json!({ "status": "completed", "output": output }))
+}
+
+/// The same, after an earlier call that may still be in progress.
+fn completed_beside_another(task: &str, output: Value) -> Value {
+    reply(task, json!({ "status": "completed", "output": output, "may_continue": true }))
 }
 
 /// A reply without its times, which it must have.
@@ -204,7 +213,7 @@ async fn each_reply_says_what_became_of_its_own_request_and_carries_its_trace() 
     event.records[0].message_attributes.insert("traceparent".to_owned(), attribute);
 
     assert_eq!(handle(&ports, &remote.agent, event).await, SqsBatchResponse::default());
-    let refused = json!({ "status": "failed", "reason": "HTTP 409 Conflict: Sold out" });
+    let refused = json!({ "status": "failed", "reason": "HTTP 409 Conflict: Sold out", "may_have_run": true });
     let mut sent = deployment.take(&deployment.config.scheduler_queue_url).await;
     sent.sort_by_key(|message| message.body().unwrap().to_owned());
     let expected = [
@@ -219,8 +228,9 @@ async fn each_reply_says_what_became_of_its_own_request_and_carries_its_trace() 
         assert_eq!(carried.and_then(|attribute| attribute.string_value()), trace);
     }
     for call in remote.calls() {
-        let expected = (call["idempotency-key"] == "t-0/step_1/do").then_some(traceparent);
-        assert_eq!(call.get("traceparent").map(|trace| trace.to_str().unwrap()), expected);
+        let is_traced = call["idempotency-key"] == "t-0/step_1/do";
+        let trace = call["traceparent"].to_str().unwrap();
+        assert_eq!(trace == traceparent, is_traced, "{trace}");
     }
 }
 
@@ -230,7 +240,8 @@ async fn a_service_that_is_busy_is_called_again_with_the_same_key() {
     let remote = Remote::start().await;
     let event = messages([&request(&ports, "t", BUSY_AT_FIRST)]);
     assert_eq!(handle(&ports, &remote.agent, event).await, SqsBatchResponse::default());
-    assert_eq!(replies(&deployment).await, [completed("t", json!({ "id": "x" }))]);
+    let expected = completed_beside_another("t", json!({ "id": "x" }));
+    assert_eq!(replies(&deployment).await, [expected]);
     let keys: Vec<_> = remote.calls().iter().map(|call| call["idempotency-key"].clone()).collect();
     assert_eq!(keys, ["t/step_1/do", "t/step_1/do"]);
 }
@@ -256,7 +267,8 @@ async fn corrupt_messages_fail_and_are_alerted_when_they_first_come() {
         let mut came_back = failed(&answer);
         came_back.sort_unstable();
         assert_eq!(came_back, ["m-0", "m-2", "m-3", "m-4"]);
-        assert_eq!(replies(&deployment).await, [completed("t-0", json!({ "id": "x" }))]);
+        let said = if receives > 1 { completed_beside_another } else { completed };
+        assert_eq!(replies(&deployment).await, [said("t-0", json!({ "id": "x" }))]);
         assert_eq!(remote.calls().len(), receives as usize, "the good one alone is called for");
         let alerts = deployment.alerts().await;
         if receives > 1 {
@@ -308,9 +320,10 @@ async fn a_call_that_complete_by_overtakes_is_dropped_in_silence() {
 async fn a_call_that_the_function_has_no_time_for_goes_back_to_the_queue() {
     let (deployment, ports) = deployment().await;
     let remote = Remote::start().await;
-    let requests = [request(&ports, "t-0", HANGS), request(&ports, "t-1", DONE)];
+    let short = StepRequest { call_within_ms: Some(100), ..request(&ports, "t-1", DONE) };
+    let requests = [request(&ports, "t-0", HANGS), short];
     let answer =
-        agent::handle(&ports, &remote.agent, messages(&requests), after(&ports, 300)).await;
+        agent::handle(&ports, &remote.agent, messages(&requests), after(&ports, 5_000)).await;
     assert_eq!(failed(&answer), ["m-0"]);
     assert_eq!(replies(&deployment).await, [completed("t-1", json!({ "id": "x" }))]);
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt};
 
 use steward_core::{
     command::Order,
-    messages::{Action, Answer, Outcome},
+    messages::{Action, Answer, Outcome, StepReply},
     names::Part,
     task::{Progress, StepState, Task},
     transition::{Event, Transition},
@@ -59,7 +59,7 @@ fn states(cell: &str) -> Vec<&str> {
     }
 }
 
-/// `skip/complete, impossible` stands for two events, `any reply` for all six.
+/// `skip/complete, impossible` stands for two events, `any reply` for all eight.
 fn events(cell: &str) -> Vec<String> {
     let (said, rest) =
         cell.split_once(", ").map_or((cell, None), |(said, rest)| (said, Some(rest)));
@@ -95,9 +95,11 @@ pub(crate) fn kind(event: &Event) -> &'static str {
             (Action::Do, Outcome::Completed { .. }) => "step completed",
             (Action::Do, Outcome::Failed { .. }) => "step failed",
             (Action::Do, Outcome::Deferred { .. }) => "step deferred",
+            (Action::Do, Outcome::Unknown { .. }) => "step unknown",
             (Action::Undo, Outcome::Completed { .. }) => "undo completed",
             (Action::Undo, Outcome::Failed { .. }) => "undo failed",
             (Action::Undo, Outcome::Deferred { .. }) => "undo deferred",
+            (Action::Undo, Outcome::Unknown { .. }) => "undo unknown",
         },
         Event::Answered { answer: Answer::Heartbeat, .. } => "heartbeat",
         Event::Answered { .. } => "answered",
@@ -117,16 +119,18 @@ pub(crate) fn kind(event: &Event) -> &'static str {
 }
 
 /// All kinds of events.
-pub(crate) const KINDS: [&str; 21] = [
+pub(crate) const KINDS: [&str; 23] = [
     "wake",
     "swept",
     "alert sent",
     "step completed",
     "step failed",
     "step deferred",
+    "step unknown",
     "undo completed",
     "undo failed",
     "undo deferred",
+    "undo unknown",
     "answered",
     "heartbeat",
     "asked for",
@@ -148,6 +152,12 @@ fn becomes(after: &Task) -> String {
 fn words(before: &Task, event: &Event, after: &Task) -> String {
     let impossible = if is_impossible(before, event, after) { ", impossible" } else { "" };
     let said = match event {
+        Event::Replied(StepReply { step, action: Action::Do, .. })
+        | Event::ChildEnded { step, .. }
+            if has_run_after_all(before, after, step) =>
+        {
+            "step ran after all"
+        }
         Event::Swept => swept(before, after),
         Event::Replied(reply) => {
             let now = after.progress(&reply.step, reply.action).map(|progress| &progress.state);
@@ -172,6 +182,14 @@ fn words(before: &Task, event: &Event, after: &Task) -> String {
         | Event::Asked(Action::Undo) => kind(event),
     };
     format!("{said}{impossible}")
+}
+
+/// Whether a step that nobody waited for any more turned out to have run, or perhaps, and no more came of
+/// it.
+fn has_run_after_all(before: &Task, after: &Task, step: &Part) -> bool {
+    let (Some(old), Some(new)) = (before.record(step), after.record(step)) else { return false };
+    let same = old.run.state == new.run.state && old.run.failure_count == new.run.failure_count;
+    same && !old.run.state.is_running() && !old.run.may_have_run && new.run.may_have_run
 }
 
 /// What became of a step that someone else than an agent spoke of.

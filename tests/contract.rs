@@ -19,6 +19,7 @@ mod definitions;
 mod documents;
 mod due;
 mod ended;
+mod expiry;
 mod item_size;
 mod samples;
 mod shared;
@@ -77,6 +78,14 @@ contract! {
         missing_documents_are_left_out,
         a_document_belongs_to_its_task,
         the_submission_is_a_document_like_any_other;
+    expiry:
+        a_task_that_has_expired_is_absent,
+        a_document_that_has_expired_is_absent,
+        a_new_task_takes_the_place_of_one_that_has_expired,
+        a_new_task_takes_no_place_before_the_old_one_expires,
+        documents_that_an_earlier_task_left_are_not_seen,
+        the_task_of_a_step_takes_the_place_of_an_earlier_parents,
+        of_sixteen_creations_in_the_place_of_an_expired_task_one_wins;
     shared:
         a_shared_record_reads_as_it_was_saved,
         a_shared_record_is_saved_revision_after_revision,

@@ -53,8 +53,8 @@ fn figures(usage: &Usage) -> Figures {
 
 /// Counts a case, and says that the forecast counts the same, function by function.
 async fn counted(case: Case) -> Costs {
-    let costs = case.counted().await;
-    let report = forecast_of(&case).await;
+    let costs = Box::pin(case.counted()).await;
+    let report = Box::pin(forecast_of(&case)).await;
     let functions = report.ledger.functions.iter();
     let forecast: Vec<_> =
         functions.map(|entry| (entry.of.as_str(), figures(&entry.usage))).collect();

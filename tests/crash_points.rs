@@ -94,6 +94,21 @@ fn two_tasks_in_a_batch_survive_any_cut() {
 }
 
 #[test]
+fn completed_task_survives_a_kill_of_the_whole_process_at_any_call() {
+    cut_everywhere(&scenarios::completed().on_disk(), &[Cut::KillAll], &[]);
+}
+
+#[test]
+fn undone_task_survives_a_kill_of_the_whole_process_at_any_call() {
+    cut_everywhere(&scenarios::undone().on_disk(), &[Cut::KillAll], &[]);
+}
+
+#[test]
+fn task_whose_agent_is_silent_at_first_survives_a_kill_of_the_whole_process_at_any_call() {
+    cut_everywhere(&scenarios::silent_at_first().on_disk(), &[Cut::KillAll], &[]);
+}
+
+#[test]
 fn refused_task_survives_any_two_cuts() {
     cut_everywhere(&scenarios::refused(), WORST, WORST);
 }

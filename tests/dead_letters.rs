@@ -5,9 +5,16 @@
 
 use std::collections::BTreeSet;
 
-use aws_sdk_sqs::{Client, types::QueueAttributeName};
+use aws_lambda_events::sqs::{SqsMessage, SqsMessageAttribute};
+use aws_sdk_sqs::{
+    Client,
+    types::{Message, MessageAttributeValue, QueueAttributeName},
+};
 use jiff::Timestamp;
-use steward_aws::dead_letters::{DeadLetterQueue, DeadLettersError, Redrive};
+use steward_aws::{
+    batch::Received,
+    dead_letters::{DeadLetterQueue, DeadLettersError, Redrive},
+};
 use steward_core::{
     events::BusEvent,
     ports::{EventBus, PortError},
@@ -101,4 +108,47 @@ async fn whoever_has_no_more_time_stops_after_a_batch() {
     let bus = MemoryBus::default();
     let redriven = dead.redrive(&bus, Timestamp::now(), &asked(100), goes_on).await.unwrap();
     assert_eq!((redriven.count(), waiting(&dead).await), (20, 5));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_is_sent_back_counts_as_redelivered_and_keeps_its_attributes() {
+    let (_aws, sqs, dead) = world(0).await;
+    let attribute = |value: &str| {
+        let attribute = MessageAttributeValue::builder().data_type("String");
+        attribute.string_value(value).build().unwrap()
+    };
+    let request = sqs.send_message().queue_url(dead.url()).message_body("{}");
+    request.message_attributes("traceparent", attribute("00-1-2-01")).send().await.unwrap();
+    // As many attributes as SQS takes: such a message is sent back as it is.
+    let full = sqs.send_message().queue_url(dead.url()).message_body("full");
+    let full = (0..10)
+        .fold(full, |request, n| request.message_attributes(format!("a{n}"), attribute("x")));
+    full.send().await.unwrap();
+    let bus = MemoryBus::default();
+    let redriven = dead.redrive(&bus, Timestamp::now(), &asked(10), |_| true).await.unwrap();
+    assert_eq!((redriven.count(), redriven.wrong()), (2, Vec::new()));
+    let shop = sqs.get_queue_url().queue_name("shop").send().await.unwrap().queue_url.unwrap();
+    let request = sqs.receive_message().queue_url(shop).max_number_of_messages(10);
+    let answer = request.message_attribute_names("All").wait_time_seconds(1).send().await.unwrap();
+    let mut seen: Vec<_> = answer.messages().iter().map(seen_by_a_function).collect();
+    seen.sort_by(|a, b| b.body.cmp(&a.body));
+    let said: Vec<_> = seen
+        .iter()
+        .map(|message| (message.body.as_str(), message.redelivered, message.first_delivery))
+        .collect();
+    assert_eq!(said, [("{}", true, true), ("full", false, true)]);
+    assert_eq!(seen[0].traceparent.as_deref(), Some("00-1-2-01"));
+}
+
+/// A message as Lambda hands it to a function.
+fn seen_by_a_function(message: &Message) -> Received {
+    let mut record = SqsMessage::default();
+    record.body = message.body.clone();
+    let attributes = message.message_attributes().into_iter().flatten().map(|(name, value)| {
+        let mut attribute = SqsMessageAttribute::default();
+        attribute.string_value = value.string_value.clone();
+        (name.clone(), attribute)
+    });
+    record.message_attributes = attributes.collect();
+    Received::new(record)
 }

@@ -77,7 +77,7 @@ async fn reply_whose_successor_was_not_sent_sends_it_at_once_when_redelivered() 
     let requests = deployment.requests().await;
     assert_eq!(requests.len(), 1);
     assert_eq!(requests[0].step.to_string(), "step_2");
-    assert_eq!(requests[0].body.as_ref().unwrap()["before"], "step_1-1");
+    assert_eq!(requests[0].body.as_ref().unwrap().value()["before"], "step_1-1");
 }
 
 #[tokio::test]
@@ -130,7 +130,7 @@ async fn document_without_its_save_is_taken_up_by_the_next_delivery() {
     let other = reply.replace("step_1-1", "other");
     assert_eq!(schedule(deployment.ports("another"), vec![other], 1).await, Some(vec![]));
     let requests = deployment.requests().await;
-    assert_eq!(requests[0].body.as_ref().unwrap()["before"], "step_1-1");
+    assert_eq!(requests[0].body.as_ref().unwrap().value()["before"], "step_1-1");
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@
 )]
 
 mod agents;
+mod attacks;
 mod bad_input;
 mod batching;
 mod contract;
@@ -20,6 +21,8 @@ mod end_to_end;
 mod event_source;
 mod faults;
 mod history;
+mod lifetimes;
+mod missing_agents;
 mod races;
 mod reads;
 mod step_kinds;

@@ -22,6 +22,7 @@ fn ids() -> Vec<String> {
 fn deliveries(event: &Event) -> Vec<Delivery> {
     let delivery = |id: String| Delivery {
         task_id: id.parse().unwrap(),
+        incarnation: None,
         event: event.clone(),
         redelivered: false,
         traceparent: None,

@@ -9,13 +9,14 @@ use steward_aws::{
 };
 use steward_core::{
     names::TaskId,
-    ports::{DocumentKey, Ports, StateStore},
+    ports::{DocumentKey, Owner, Ports, StateStore},
 };
 use tokio::time::timeout;
 
 use crate::support::{Deployment, TestPorts, line};
 
 struct Counted {
+    deployment: Deployment,
     ports: TestPorts,
     meter: Meter,
 }
@@ -27,7 +28,7 @@ impl Counted {
         deployment.submit(&deployment.ports("submission"), ids).await;
         let meter = Meter::default();
         let ports = deployment.watched("reader", vec![SharedInterceptor::new(meter.clone())]);
-        Self { ports, meter }
+        Self { deployment, ports, meter }
     }
 
     fn requests(&self) -> (u64, u64) {
@@ -78,9 +79,10 @@ async fn tasks_and_documents_share_a_request() {
     let ids = ids(2);
     let counted = Counted::new(&ids).await;
     let (store, ids) = (counted.ports.store(), task_ids(&ids));
+    let owner = Owner::of(&counted.deployment.task(ids[1].as_str()).await);
     let (task, documents) = futures_util::join!(
         store.load(&ids[0]),
-        store.documents(&ids[1], &[DocumentKey::Submission]),
+        store.documents(&owner, &[DocumentKey::Submission]),
     );
     assert_eq!(task.unwrap().unwrap().task_id, ids[0]);
     assert_eq!(documents.unwrap().len(), 1);

@@ -35,10 +35,13 @@
 //! 10m`, `workflow packing` (whose input is the `body`); the workflow itself, `output`.
 //!
 //! **What happens.** `wake`, `sweep`, `alert sent`; `agent completes charge #1 with {...}`,
-//! `agent fails undo of charge #1 "gone"`, `agent defers charge #1 for 10s "breaker open"`, the last two
-//! perhaps `, may have run`. `someone completes charge #1 with {...}`, `someone fails charge #1 "no"`,
-//! `someone is still at charge #1` answer what was handed out; `task of pack is Processed with {...}` (or
-//! `Undone "..."`, `in Error "..."`, `refused "..."`) tells of a step's own task. `submit for pack of p-1`
+//! `agent fails undo of charge #1 "gone"`, `agent defers charge #1 for 10s "breaker open"`, the first perhaps
+//! `, and an earlier call may continue` and the last two perhaps `, may have run`;
+//! `agent cuts charge #1 "too slow"` (its outcome is unknown). `someone completes charge #1 with {...}`,
+//! `someone fails charge #1 "no"`, `someone is still at charge #1` answer what was handed out, with a token that names an attempt;
+//! `token o-1/charge/i0 completes with {...}` answers with that token; `task of pack is Processed with {...}` (or
+//! `Undone "..."`, `in Error "..."`, `refused "..."`) tells of a step's own task, and `task o-1:pack at 3 of
+//! pack is ...` says which task that is and its revision. `submit for pack of p-1`
 //! submits a task that runs for another, which is then `asked to be done` or `asked to be undone`. An
 //! operator's name and a verb make a command: `ann resubmits charge with
 //! input {...}, it did not run because "..."`, `skips`, `completes ... with`, `undoes`, `cancels`,
@@ -89,8 +92,12 @@ stories! {
     alert_lost_in_a_crash_is_sent_again
     alert_of_a_revived_task_is_not_confirmed_late
     answer_that_fails_or_is_too_large
+    answer_to_a_callback_waits_for_its_call
     answers_and_tasks_that_nobody_waits_for
     branches_run_side_by_side_and_join
+    call_in_progress_holds_back_the_undo
+    call_of_an_undo_holds_back_what_came_before
+    callback_token_is_the_same_for_all_attempts
     cancelled_undo_that_finished_by_itself
     chain_of_skipped_steps_ends_the_task
     client_hears_processed_and_error
@@ -98,13 +105,18 @@ stories! {
     command_is_carried_out_once
     commands_where_they_make_no_sense_are_refused
     deferred_for_long_is_found_by_the_supervisor
+    deferred_request_may_act_beside_the_next_attempt
     deferred_step_burns_no_attempts
     deferred_step_is_waited_for_before_its_undo
     deferred_step_that_must_not_be_repeated_is_a_failure
+    did_not_run_is_refused_while_a_call_may_be_in_progress
     duplicate_reply_is_ignored_and_its_effects_are_sent_again_only_if_redelivered
+    earlier_call_that_may_continue_holds_back_the_undo
+    edit_is_refused_while_a_deferred_request_may_act
     edit_that_makes_the_request_impossible
     edited_input_is_refused_if_an_attempt_may_have_run
     edited_input_makes_another_request
+    edited_items_stay_in_their_places
     example_in_the_header
     extended_wait_then_undo
     extended_waits_then_alert
@@ -122,7 +134,12 @@ stories! {
     jitter_takes_up_to_half_of_a_pause
     last_running_branch_ends_an_undo
     late_branch_is_still_recorded_after_error
-    late_reply_is_ignored
+    late_reply_counts_until_its_attempt_is_superseded
+    late_reply_does_not_hand_out_a_callback_again
+    late_reply_to_a_deferred_attempt_may_have_run
+    late_success_after_a_refusal_is_undone
+    late_success_of_a_child_is_undone
+    late_success_of_the_point_of_no_return_ends_the_undo
     lifecycle_event_if_wanted
     long_wait_sends_no_wake_and_is_found_by_the_supervisor
     lost_recovery_wake_is_made_good
@@ -149,6 +166,7 @@ stories! {
     operator_settles_one_of_several_failed_steps
     operator_skips_a_step
     operator_undoes_a_task
+    outcome_that_is_unknown_is_counted_at_once
     output_of_the_task_is_told
     output_of_the_task_that_cannot_be_made
     overdue_task_is_undone_if_the_workflow_says_so
@@ -166,7 +184,9 @@ stories! {
     point_of_no_return_that_is_handed_out_is_waited_for
     redelivered_wake_alerts_again
     redelivered_wake_sends_its_effects_again
+    refusal_of_an_earlier_attempt_is_ignored
     replies_after_the_end_are_ignored
+    report_of_an_earlier_child_is_ignored
     request_of_an_undo_that_cannot_be_made
     request_that_cannot_be_made_fails_its_step
     request_that_cannot_be_made_starts_no_other_branch
@@ -181,6 +201,7 @@ stories! {
     silent_agent_is_repeated_then_error_and_alert
     silent_point_of_no_return_may_be_passed
     silent_step_may_have_run_and_is_undone_too
+    skipped_deferred_step_may_still_run
     someone_answers_later
     stale_attempt_is_fenced
     step_whose_when_is_false_is_skipped
@@ -194,6 +215,7 @@ stories! {
     task_of_a_step_may_still_end_after_error
     task_past_its_own_complete_by_is_an_error
     task_past_its_return_is_not_undone_for_another
+    task_that_another_counts_on_is_not_undone_by_itself
     task_that_runs_for_another_is_asked_for
     task_that_runs_for_another_is_undone
     undo_cannot_be_requested_if_its_step_never_returned
@@ -201,13 +223,17 @@ stories! {
     undo_is_deferred_too
     undo_is_fenced_by_its_own_attempts
     undo_of_a_diamond_goes_side_by_side
+    undo_takes_the_input_of_its_step
     undo_that_cannot_be_done_is_an_error_at_once
     undo_that_fails_is_tried_again_then_an_error
+    undo_that_is_called_off_leaves_a_wait_running
+    wait_goes_on_beside_a_deferred_point_of_no_return
     wait_is_cut_short
     wait_is_over_after_its_time
     wait_until_a_time_that_a_task_names
     waiting_branch_is_given_up_when_the_task_is_undone
     waiting_step_whose_edited_request_cannot_be_made
+    waits_end_early_only_if_they_are_named
     what_is_handed_out_is_undone_at_once
     when_that_is_neither_true_nor_false_fails_the_step
 }
@@ -256,7 +282,6 @@ fn every_reason_to_ignore_is_told() {
         "DuplicateCommand",
         "DuplicateReply",
         "Ended",
-        "LateReply",
         "NotDue",
         "NothingReady",
         "StaleReply",

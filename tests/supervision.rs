@@ -12,7 +12,7 @@ use steward_aws::{
 };
 use steward_core::{
     drive::TASKS_AT_ONCE,
-    ports::{Clock, Ports, shard_of},
+    ports::{Clock, Document, DocumentKey, Kept, Owner, Ports, Put, StateStore, shard_of},
     submission::accept,
     task::{ProcessState, Task},
 };
@@ -47,6 +47,16 @@ async fn fill(deployment: &Deployment) {
             assert!(written.unwrap().unprocessed_items.unwrap_or_default().is_empty());
         })
         .await;
+    // What those that will go on were submitted with.
+    let ports = deployment.ports("submission");
+    for number in (0..TASKS).step_by(TASKS / OVERDUE) {
+        let task = task(number, now - SignedDuration::from_hours(1));
+        let body = json!({ "task_id": task.task_id, "workflow": "line", "input": null });
+        let submitted = Document::new(DocumentKey::Submission, now, body);
+        let (owner, kept) = (Owner::of(&task), Kept::with(&task));
+        let put = ports.store().put_document(&owner, kept, &submitted).await.unwrap();
+        assert_eq!(put, Put::Stored);
+    }
 }
 
 fn task(number: usize, due: Timestamp) -> Task {

@@ -1,8 +1,11 @@
 //! A deployment on embedded AWS for tests that turn its wheels by hand: no loops, no waiting.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI32, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI32, Ordering},
+    },
+    time::Duration,
 };
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
@@ -43,6 +46,11 @@ impl TestClock {
 impl Clock for TestClock {
     fn now(&self) -> Timestamp {
         *self.0.lock().unwrap()
+    }
+
+    /// Takes as long by tokio's clock, which tests of contention move.
+    async fn pause(&self, duration: Duration) {
+        tokio::time::sleep(duration).await;
     }
 }
 
@@ -110,7 +118,10 @@ pub(crate) fn line(steps: usize) -> Workflow {
 
 impl Deployment {
     pub(crate) async fn new(workflow: &Workflow) -> Self {
-        let aws = EmbeddedAws::in_memory().unwrap();
+        Self::over(EmbeddedAws::in_memory().unwrap(), workflow).await
+    }
+
+    pub(crate) async fn over(aws: EmbeddedAws, workflow: &Workflow) -> Self {
         let agent: AgentName = "a".parse().unwrap();
         let config = resources::create(&aws, &[agent]).await.unwrap();
         let clock = TestClock(Arc::new(std::sync::Mutex::new(Timestamp::now())));
@@ -257,6 +268,9 @@ pub(crate) enum Cut {
     DieBefore,
     /// The process dies after the call took effect, before its answer is there.
     DieAfter,
+    /// The same, and with it die all other functions, the tables and the queues, which start again from their
+    /// files: `steward local` is killed. Of the crash points only.
+    KillAll,
     /// The call fails without effect.
     FailBefore,
     /// The call takes effect, its answer is lost, and so is the process's patience.
@@ -297,7 +311,7 @@ impl Sabotage {
 
     fn strike(&self) -> Result<(), BoxError> {
         match self.cut {
-            Cut::DieBefore | Cut::DieAfter => {
+            Cut::DieBefore | Cut::DieAfter | Cut::KillAll => {
                 panic!("sabotage: the process dies at {}", self.operation)
             }
             Cut::FailBefore | Cut::FailAfter | Cut::RepeatAfter => {
@@ -353,7 +367,7 @@ impl Intercept for Sabotage {
         }
         match self.cut {
             Cut::DieBefore | Cut::FailBefore => self.strike(),
-            Cut::DieAfter | Cut::FailAfter | Cut::RepeatAfter => {
+            Cut::DieAfter | Cut::KillAll | Cut::FailAfter | Cut::RepeatAfter => {
                 bag.interceptor_state().store_put(Aimed);
                 Ok(())
             }

@@ -8,7 +8,7 @@ use axum::{Json, Router, routing::post};
 use serde_json::{Value, json};
 use steward_aws::publisher::Publisher;
 use steward_core::{
-    ports::{DocumentKey, Ports, StateStore},
+    ports::{DocumentKey, Owner, Ports, StateStore},
     task::Task,
     workflow::Workflow,
 };
@@ -96,7 +96,9 @@ async fn an_event_on_the_bus_becomes_a_task_that_is_processed() {
     assert_eq!(processed(&host, "order-7").await.workflow.as_str(), "order");
     assert_eq!(processed(&host, &id).await.workflow.as_str(), "audit");
     let id = "order-7".parse().unwrap();
-    let submitted = host.ports.store().documents(&id, &[DocumentKey::Submission]);
+    let task = host.ports.store().load(&id).await.unwrap().unwrap();
+    let owner = Owner::of(&task);
+    let submitted = host.ports.store().documents(&owner, &[DocumentKey::Submission]);
     let expected = json!({ "task_id": "order-7", "workflow": "order", "input": { "number": 7 } });
     assert_eq!(submitted.await.unwrap()[0].body, expected);
 }
@@ -166,6 +168,21 @@ async fn the_same_event_twice_is_one_task() {
         bus.hand_in(vec![arrived[0].clone(), arrived[0].clone()]).await;
     }
     assert_eq!(bus.deployment.task(&id).await.revision, 1);
+    assert_eq!(bus.rejected().await, []);
+}
+
+/// Each delivery is read with the trigger that is published then; `steward workflow diff` flags the change.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_that_comes_again_after_its_trigger_named_tasks_otherwise_is_a_second_task() {
+    let bus = Bus::open().await;
+    bus.publish(&workflow("order", 1, placed("order-${ event.detail.number }"))).await;
+    put(&bus.client, "Order Placed", json!({ "number": 7 })).await;
+    let arrived = bus.arrived().await;
+    bus.hand_in(arrived.clone()).await;
+    bus.publish(&workflow("order", 2, placed("o-${ event.detail.number }"))).await;
+    bus.hand_in(arrived).await;
+    let versions = [bus.deployment.task("order-7").await, bus.deployment.task("o-7").await];
+    assert_eq!(versions.map(|task| task.version), [1, 2]);
     assert_eq!(bus.rejected().await, []);
 }
 

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::{future::join_all, join};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -13,8 +14,9 @@ use steward_aws::{
 };
 use steward_core::{
     messages::AttemptTimes,
-    names::TaskId,
-    ports::{Created, Document, DocumentKey, Kept, PortError, Ports, Put, Saved, StateStore},
+    ports::{
+        Created, Document, DocumentKey, Kept, Owner, PortError, Ports, Put, Saved, StateStore,
+    },
     task::Task,
 };
 use tokio::time::timeout;
@@ -60,9 +62,9 @@ impl Counted {
         join_all(created).await.into_iter().map(Result::unwrap).collect()
     }
 
-    async fn put(&self, id: &TaskId, document: &Document) -> Put {
-        let kept = Kept { from: Timestamp::UNIX_EPOCH, retention_s: None };
-        self.ports.store().put_document(id, kept, document).await.unwrap()
+    async fn put(&self, task: &Task, document: &Document) -> Put {
+        let owner = Owner::of(task);
+        self.ports.store().put_document(&owner, Kept::with(task), document).await.unwrap()
     }
 
     /// The task as it is now.
@@ -114,8 +116,8 @@ async fn tasks_and_documents_are_written_together_each_on_its_own_condition() {
         store.save(&mine),
         store.save(&stale),
         store.save(missing),
-        counted.put(&missing.task_id, &documents[0]),
-        counted.put(&tasks[3].task_id, &documents[1]),
+        counted.put(missing, &documents[0]),
+        counted.put(&tasks[3], &documents[1]),
     );
     assert_eq!(saved.unwrap(), Saved::Saved);
     assert_eq!(lost.unwrap(), Saved::Conflict(Some(Box::new(tasks[1].clone()))));
@@ -149,7 +151,7 @@ async fn what_is_large_has_no_company() {
     let (counted, tasks) = Counted::new(3).await;
     let large =
         Document { key: "step/step_1/1/output".parse().unwrap(), ..submitted("x".repeat(200_000)) };
-    let puts = join_all(tasks.iter().map(|task| counted.put(&task.task_id, &large))).await;
+    let puts = join_all(tasks.iter().map(|task| counted.put(task, &large))).await;
     assert!(puts.into_iter().all(|put| put == Put::Stored));
     assert_eq!(counted.requests(), [3, 0, 0]);
 }
@@ -170,9 +172,37 @@ async fn a_task_that_exists_keeps_no_other_from_being_recorded() {
     let (counted, tasks) = Counted::new(2).await;
     let mixed = [others(&tasks), tasks[..1].to_vec()].concat();
     let created = counted.create(&mixed).await;
-    assert_eq!(created, [Created::Created, Created::Created, Created::Exists]);
+    assert_eq!(
+        created,
+        [Created::Created, Created::Created, Created::Exists(Some(Box::new(tasks[0].clone())))]
+    );
     assert_eq!(counted.requests(), [0, 0, 1 + 3]);
     assert_eq!(counted.now(&tasks[0]).await, tasks[0]);
+}
+
+/// Two releases side by side: an update that shares a request keeps what it does not know of, a `PutItem` drops it.
+/// So what a newer release adds may be missing, or stale.
+#[tokio::test]
+async fn an_attribute_of_a_newer_version_stays_in_company_and_goes_alone() {
+    let (counted, tasks) = Counted::new(2).await;
+    let client = aws_sdk_dynamodb::Client::new(&counted.deployment.aws.sdk_config());
+    let table = &counted.deployment.config.tasks_table;
+    let key = || AttributeValue::S(tasks[0].task_id.to_string());
+    let newer = client.update_item().table_name(table).key("task_id", key());
+    let newer = newer.update_expression("SET added_later = :v");
+    newer.expression_attribute_values(":v", AttributeValue::Bool(true)).send().await.unwrap();
+    let is_there = async || {
+        let item = client.get_item().table_name(table).key("task_id", key()).send().await.unwrap();
+        item.item.unwrap().contains_key("added_later")
+    };
+    let saved = counted.save(&[next(&tasks[0]), next(&tasks[1])]).await;
+    assert!(saved.into_iter().all(|saved| saved.unwrap() == Saved::Saved));
+    assert_eq!(counted.requests(), [0, 1, 0]);
+    assert!(is_there().await, "an older release keeps it");
+    assert_eq!(counted.now(&tasks[0]).await, next(&tasks[0]), "and reads the task nonetheless");
+    counted.save(&[next(&next(&tasks[0]))]).await.remove(0).unwrap();
+    assert_eq!(counted.requests(), [1, 1, 0]);
+    assert!(!is_there().await, "alone, the whole item is replaced");
 }
 
 /// A throttled request is the SDK's to repeat; what it gives up comes back to its queue.

@@ -7,6 +7,7 @@ mod scheduler;
 mod slow;
 mod submission;
 mod supervisor;
+mod wide;
 
 use aws_lambda_events::sqs::SqsBatchResponse;
 use slow::Seen;

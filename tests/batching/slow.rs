@@ -57,8 +57,14 @@ pub(super) struct Slow {
 
 impl Slow {
     pub(super) fn new(deployment: &Deployment, role: &str) -> Self {
+        Self::taking(CALL, deployment, role)
+    }
+
+    /// Each call takes `call`.
+    pub(super) fn taking(call: Duration, deployment: &Deployment, role: &str) -> Self {
         let sdk = deployment.aws.sdk_config();
-        let wire = Wire { beyond: sdk.http_client().unwrap(), under_way: Arc::default() };
+        let beyond = sdk.http_client().unwrap();
+        let wire = Wire { beyond, call, under_way: Arc::default() };
         let sdk: SdkConfig = sdk.into_builder().http_client(wire.clone()).build();
         let meter = Meter::default();
         let interceptors = vec![SharedInterceptor::new(meter.clone())];
@@ -87,6 +93,7 @@ fn more(after: &Usages, before: &Usages) -> Vec<(String, u64)> {
 #[derive(Debug, Clone)]
 struct Wire {
     beyond: SharedHttpClient,
+    call: Duration,
     under_way: Arc<UnderWay>,
 }
 
@@ -103,23 +110,28 @@ impl HttpClient for Wire {
         components: &RuntimeComponents,
     ) -> SharedHttpConnector {
         let beyond = self.beyond.http_connector(settings, components);
-        SharedHttpConnector::new(Connected { beyond, under_way: self.under_way.clone() })
+        SharedHttpConnector::new(Connected {
+            beyond,
+            call: self.call,
+            under_way: self.under_way.clone(),
+        })
     }
 }
 
 #[derive(Debug)]
 struct Connected {
     beyond: SharedHttpConnector,
+    call: Duration,
     under_way: Arc<UnderWay>,
 }
 
 impl HttpConnector for Connected {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
-        let (beyond, under_way) = (self.beyond.clone(), self.under_way.clone());
+        let (beyond, call, under_way) = (self.beyond.clone(), self.call, self.under_way.clone());
         HttpConnectorFuture::new(async move {
             let now = under_way.now.fetch_add(1, Ordering::SeqCst) + 1;
             under_way.most.fetch_max(now, Ordering::SeqCst);
-            sleep(CALL).await;
+            sleep(call).await;
             let answer = beyond.call(request).await;
             under_way.now.fetch_sub(1, Ordering::SeqCst);
             answer

@@ -30,6 +30,7 @@ pub(super) async fn an_event_is_published_with_its_kind_and_content(world: impl 
     let (reason, at) = ("declined \u{1f4b3}\n".to_owned(), at(0));
     let events = vec![
         Happened::TaskInError(TaskTrouble {
+            more_steps: 0,
             task_id: id("t"),
             workflow: "order".parse().unwrap(),
             steps: vec![step("charge").into(), step("pack").into()],
@@ -53,8 +54,8 @@ pub(super) async fn an_event_is_published_with_its_kind_and_content(world: impl 
     let whole = |event: &str, data: Value| {
         json!({
             "metadata": {
-                "event_id": format!("t/{event}/1780315200000"), "event": event,
-                "schema_version": 1, "at": "2026-06-01T12:00:00Z",
+                "event_id": format!("t/{event}/3989390400000"), "event": event,
+                "schema_version": 1, "at": "2096-06-01T12:00:00Z",
             },
             "data": data,
         })

@@ -124,6 +124,7 @@ pub(super) async fn a_queue_that_is_not_there_fails_its_own_messages_alone(world
             Err(error) => {
                 assert_eq!(n % 3, 1, "message {n}: {error:?}");
                 assert!(!error.retryable, "the queue will not come by itself");
+                assert!(error.is_no_such_queue(), "{error:?}");
                 assert!(error.operation.starts_with("send to "), "{error:?}");
             }
         }

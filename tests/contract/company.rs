@@ -16,15 +16,16 @@ use steward_aws::{
 use steward_core::{
     names::TaskId,
     ports::{
-        Created, Document, DocumentKey, DueCursor, DuePage, Ended, EndedPage, Kept, PortError,
-        Ports, Put, Queue, Saved, Shared, SharedKey, SharedKind, SharedSaved, StateStore, Timing,
+        Created, Document, DocumentKey, DueCursor, DuePage, Ended, EndedPage, Kept, Owner,
+        PortError, Ports, Put, Queue, Saved, Shared, SharedKey, SharedKind, SharedSaved,
+        StateStore, Timing,
     },
     task::{ProcessState, Task},
     workflow::Workflow,
 };
 
 use super::{
-    samples::{at, id, output, submission, task_due},
+    samples::{at, output, owner, submission, task_due},
     worlds::{Embedded, Sent, World},
 };
 
@@ -60,7 +61,7 @@ impl CompanyStore {
     async fn another(&self) {
         let kept = Kept { from: at(0), retention_s: None };
         let document = output("another", number(), Value::Null);
-        let put = self.0.put_document(&id("another"), kept, &document).await;
+        let put = self.0.put_document(&owner("another"), kept, &document).await;
         assert_eq!(put.unwrap(), Put::Stored);
     }
 }
@@ -87,19 +88,23 @@ impl StateStore for CompanyStore {
 
     async fn put_document(
         &self,
-        id: &TaskId,
+        owner: &Owner,
         kept: Kept,
         document: &Document,
     ) -> Result<Put, PortError> {
-        join!(self.0.put_document(id, kept, document), self.another()).0
+        join!(self.0.put_document(owner, kept, document), self.another()).0
+    }
+
+    async fn extend_documents(&self, owner: &Owner, kept: Kept) -> Result<(), PortError> {
+        self.0.extend_documents(owner, kept).await
     }
 
     async fn documents(
         &self,
-        id: &TaskId,
+        owner: &Owner,
         keys: &[DocumentKey],
     ) -> Result<Vec<Document>, PortError> {
-        self.0.documents(id, keys).await
+        self.0.documents(owner, keys).await
     }
 
     async fn due(
@@ -222,7 +227,7 @@ async fn what_is_written_is_written_together() {
     let (world, task) = (Company::open().await, task_due("t", None));
     let store = world.ports().store();
     store.create(&task, &submission(&task)).await.unwrap();
-    store.put_document(&id("t"), Kept::with(&task), &output("a", 1, Value::Null)).await.unwrap();
+    store.put_document(&owner("t"), Kept::with(&task), &output("a", 1, Value::Null)).await.unwrap();
     store.save(&Task { revision: 2, ..task }).await.unwrap();
     let requests = |operation: &str| total(&world.embedded.meter.read(), operation).requests;
     assert_eq!(requests("DynamoDB.TransactWriteItems"), 1);

@@ -4,26 +4,26 @@ use serde_json::{Value, json};
 use steward_core::{
     limits,
     messages::{Action, AttemptTimes},
-    ports::{Attempt, Document, DocumentKey, Kept, Ports, Put, StateStore},
+    ports::{Attempt, Document, DocumentKey, Kept, Owner, Ports, Put, StateStore},
     task::Task,
 };
 
 use super::{
-    samples::{at, id, new_task, output, step, submission},
+    samples::{at, new_task, output, owner, step, submission},
     tasks::race,
     worlds::World,
 };
 
 async fn put<P: Ports>(ports: &P, task: &Task, document: &Document) {
     assert_eq!(
-        ports.store().put_document(&task.task_id, Kept::with(task), document).await.unwrap(),
+        ports.store().put_document(&Owner::of(task), Kept::with(task), document).await.unwrap(),
         Put::Stored
     );
 }
 
 /// Reads documents, in the order of their keys: the port promises none.
 async fn read<P: Ports>(ports: &P, task_id: &str, keys: &[DocumentKey]) -> Vec<Document> {
-    let mut documents = ports.store().documents(&id(task_id), keys).await.unwrap();
+    let mut documents = ports.store().documents(&owner(task_id), keys).await.unwrap();
     documents.sort_by(|a, b| a.key.cmp(&b.key));
     documents
 }
@@ -69,7 +69,7 @@ pub(super) async fn a_document_is_written_once(world: impl World) {
     for body in [json!({ "charge": "c-2" }), first.body.clone()] {
         let again = Document { at: at(99), body, ..first.clone() };
         let existing =
-            ports.store().put_document(&task.task_id, Kept::with(&task), &again).await.unwrap();
+            ports.store().put_document(&Owner::of(&task), Kept::with(&task), &again).await.unwrap();
         assert_eq!(existing, Put::Existing(first.body.clone()));
     }
     assert_eq!(read(ports, "t", std::slice::from_ref(&first.key)).await, [first]);
@@ -82,7 +82,7 @@ pub(super) async fn of_sixteen_writes_of_one_document_the_first_stays<W: World>(
             document.body.clone(),
             ports
                 .store()
-                .put_document(&id("t"), Kept { from: at(3_600), retention_s: None }, &document)
+                .put_document(&owner("t"), Kept { from: at(3_600), retention_s: None }, &document)
                 .await
                 .unwrap(),
         )
@@ -153,6 +153,6 @@ pub(super) async fn the_submission_is_a_document_like_any_other(world: impl Worl
     assert_eq!(read(ports, "t", &[DocumentKey::Submission]).await, std::slice::from_ref(&first));
     let again = Document { body: "other".into(), ..first.clone() };
     let existing =
-        ports.store().put_document(&task.task_id, Kept::with(&task), &again).await.unwrap();
+        ports.store().put_document(&Owner::of(&task), Kept::with(&task), &again).await.unwrap();
     assert_eq!(existing, Put::Existing(first.body));
 }

@@ -1,15 +1,16 @@
 //! What a save is charged for: the size of the task's item, as DynamoDB counts it.
 
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use steward_aws::{
-    items::{WRITE_UNIT_BYTES, size},
+    items::{Items, WRITE_UNIT_BYTES, size},
     meter::total,
 };
 use steward_core::{
     ports::{Created, Ports, Saved, StateStore},
-    task::{ProcessState, StepRecord, StepState, Task},
+    task::{self, ProcessState, Progress, StepRecord, StepState, Task},
+    workflow::{Workflow, size::task_bytes},
 };
 
 use super::{
@@ -47,6 +48,7 @@ fn task_of_twenty_steps(running: u32) -> Task {
         paused_at: None,
         input: None,
         parent: None,
+        kept_for_parent: None,
         retention_s: None,
         commands: Vec::new(),
         steps: steps.collect(),
@@ -77,5 +79,116 @@ async fn a_task_of_twenty_steps_costs_one_write_unit_a_save() {
         let (bytes, units) = stored_size(&world, &task_of_twenty_steps(running)).await;
         assert!(bytes <= WRITE_UNIT_BYTES, "{running} running: {bytes} bytes");
         assert!((units - 1.0).abs() < f64::EPSILON, "{running} running: {units} units");
+    }
+}
+
+/// Numbers that are the same on every run (xorshift).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+
+    fn chance(&mut self) -> bool {
+        self.below(2) == 0
+    }
+
+    fn text(&mut self, chars_max: u64) -> String {
+        let character = ["a", "\u{fc}", "\u{8cbb}", "\u{1f4b3}"][self.below(4) as usize];
+        character.repeat(self.below(chars_max + 1) as usize)
+    }
+
+    fn number(&mut self) -> u32 {
+        [0, 1, 99, 100_000, u32::MAX][self.below(5) as usize]
+    }
+
+    fn state(&mut self) -> StepState {
+        let (attempt, complete_by) = (self.number(), at(self.below(1_000_000_000)));
+        match self.below(7) {
+            0 => StepState::Running { attempt, complete_by },
+            1 => StepState::HandedOut { attempt, complete_by, answer_by: complete_by },
+            2 => StepState::Each,
+            3 => {
+                let complete_by = self.chance().then_some(complete_by);
+                StepState::Waiting { attempt, until: at(5), complete_by }
+            }
+            4 => StepState::Completed { attempt },
+            5 => StepState::Failed { attempt },
+            _ => StepState::Skipped { attempt },
+        }
+    }
+
+    fn progress(&mut self) -> Progress {
+        Progress {
+            failure_count: self.number(),
+            may_have_run: self.chance(),
+            input: self.chance().then(|| "c-".repeat(18).parse().unwrap()),
+            ..Progress::new(self.state())
+        }
+    }
+
+    fn record(&mut self, has_undo: bool) -> StepRecord {
+        let undo = (has_undo && self.chance()).then(|| self.progress());
+        StepRecord { run: self.progress(), undo, items: None }
+    }
+
+    /// A definition of a few steps, some with items, some with an undo, and a task of it.
+    fn task(&mut self) -> (Workflow, Task) {
+        let mut definitions = serde_json::Map::new();
+        let mut steps = std::collections::BTreeMap::new();
+        for n in 0..1 + self.below(12) {
+            let (has_items, has_undo) = (self.chance(), self.chance());
+            let mut definition = serde_json::json!({ "agent": "a", "request": { "path": "/x" } });
+            if has_items {
+                definition["for_each"] = serde_json::json!({ "items": "${ input.items }" });
+            }
+            if has_undo {
+                definition["undo"] = serde_json::json!({ "request": { "path": "/y" } });
+            }
+            let name = format!("step_{n}_{}", "x".repeat(self.below(30) as usize));
+            let mut record = self.record(has_undo);
+            if has_items {
+                let count = self.below(101) as u32;
+                let begun = (0..self.below(u64::from(count) + 1)).map(|_| self.record(has_undo));
+                record.items = Some(task::Items { count, begun: begun.collect() });
+            }
+            steps.insert(step(&name), record);
+            definitions.insert(name, definition);
+        }
+        let definition = serde_json::json!({ "name": "order", "version": 1, "steps": definitions });
+        let full = full_task("0b0e6f3c-6a51-4a0e-9d0c-6f2a4b8f1e55");
+        let mut commands = Vec::new();
+        for n in 0..self.below(21) {
+            let mut command = full.commands[0].clone();
+            command.id = format!("c-{n}").parse().unwrap();
+            command.why = self.text(200);
+            command.by = self.text(200);
+            command.refused = self.chance().then(|| self.text(200));
+            commands.push(command);
+        }
+        let (error, undo_reason) = (Some(self.text(120)), Some(self.text(120)));
+        let due = self.chance().then_some(at(7));
+        (
+            serde_json::from_value(definition).unwrap(),
+            Task { steps, commands, error, undo_reason, due, ..full },
+        )
+    }
+}
+
+#[test]
+fn no_task_of_a_definition_has_a_larger_item_than_was_computed() {
+    let items = Items { shards: NonZeroU32::MAX, retention: Duration::from_secs(u32::MAX.into()) };
+    for seed in 1..=500 {
+        let (workflow, task) = Dice(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed)).task();
+        let real = size(&items.task(&task).unwrap());
+        let (counted, most) = (task_bytes(&task), workflow.largest_task().bytes);
+        assert!(real <= counted, "seed {seed}: {real} bytes, counted as {counted}");
+        // Counted exactly, but for what the store may add.
+        assert!(counted - real <= 300, "seed {seed}: {real} bytes, counted as {counted}");
+        assert!(counted <= most, "seed {seed}: {counted} bytes, and {most} at most");
     }
 }

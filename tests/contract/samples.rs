@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 use steward_core::{
     command::CommandRecord,
     messages::{Action, Parent},
-    names::{StepName, TaskId},
-    ports::{Attempt, Document, DocumentKey, shard_of},
+    names::{Incarnation, StepName, TaskId},
+    ports::{Attempt, Document, DocumentKey, Kept, Owner, shard_of},
     task::{Items, ProcessState, Progress, StepRecord, StepState, Task},
     workflow::Workflow,
 };
 
-/// This many seconds after a day in 2026.
+/// This many seconds after a day in 2096: nothing that is kept from then on expires during a test.
 pub(super) fn at(seconds: u64) -> Timestamp {
-    "2026-06-01T12:00:00Z".parse::<Timestamp>().unwrap() + Duration::from_secs(seconds)
+    "2096-06-01T12:00:00Z".parse::<Timestamp>().unwrap() + Duration::from_secs(seconds)
 }
 
 pub(super) fn id(text: &str) -> TaskId {
@@ -39,10 +39,13 @@ pub(super) fn new_task(task_id: &str) -> Task {
         complete_by: at(3_600),
         failure_count: 0,
         submitted_at: at(0),
+        incarnation: Some(Incarnation::recorded_at(at(0))),
         ended_at: None,
         due: Some(at(10)),
         reply_to: None,
         parent: None,
+        kept_for_parent: None,
+        kept_from: Some(at(7_200)),
         retention_s: None,
         traceparent: None,
         error: None,
@@ -71,13 +74,10 @@ fn with_items(until: Timestamp) -> StepRecord {
 
 /// A task with something in every field, and a step in every state.
 pub(super) fn full_task(task_id: &str) -> Task {
-    let record = |state, failure_count, error: Option<&str>| {
-        let error = error.map(str::to_owned);
-        StepRecord {
-            run: Progress { failure_count, error, ..Progress::new(state) },
-            undo: None,
-            items: None,
-        }
+    let record = |state, failure_count| StepRecord {
+        run: Progress { failure_count, ..Progress::new(state) },
+        undo: None,
+        items: None,
     };
     let (complete_by, until) = (at(90), at(95));
     Task {
@@ -107,10 +107,10 @@ pub(super) fn full_task(task_id: &str) -> Task {
             .to_vec(),
         error: Some("step `charge`: Zahlung \"abgelehnt\" \u{1f4b3}\n…".to_owned()),
         steps: [
-            (step("book"), record(StepState::Running { attempt: 1, complete_by }, 0, None)),
-            (step("charge"), record(StepState::Failed { attempt: 3 }, 3, Some("declined"))),
-            (step("notify"), record(StepState::waiting(2, until), 2, Some("503, later"))),
-            (step("pack"), record(StepState::Running { attempt: 100, complete_by }, 99, Some(""))),
+            (step("book"), record(StepState::Running { attempt: 1, complete_by }, 0)),
+            (step("charge"), record(StepState::Failed { attempt: 3 }, 3)),
+            (step("notify"), record(StepState::waiting(2, until), 2)),
+            (step("pack"), record(StepState::Running { attempt: 100, complete_by }, 99)),
             (
                 step("reserve"),
                 StepRecord {
@@ -119,7 +119,7 @@ pub(super) fn full_task(task_id: &str) -> Task {
                         input: Some("c-1".parse().unwrap()),
                         ..Progress::new(StepState::Running { attempt: 5, complete_by })
                     }),
-                    ..record(StepState::Completed { attempt: 2 }, 1, Some("timed out"))
+                    ..record(StepState::Completed { attempt: 2 }, 1)
                 },
             ),
             (
@@ -140,7 +140,13 @@ pub(super) fn full_task(task_id: &str) -> Task {
             (step("pick"), with_items(until)),
         ]
         .into(),
-        parent: Some(Parent { task_id: id("parent"), step: "pack[3]".parse().unwrap(), depth: 2 }),
+        parent: Some(Parent {
+            task_id: id("parent"),
+            step: "pack[3]".parse().unwrap(),
+            depth: 2,
+            incarnation: Some(Incarnation::recorded_at(at(0))),
+        }),
+        kept_for_parent: Some(Kept { from: at(9_000), retention_s: Some(7_200) }),
         retention_s: Some(86_400),
         ..new_task(task_id)
     }
@@ -155,6 +161,11 @@ pub(super) fn next(task: &Task) -> Task {
 pub(super) fn submission(task: &Task) -> Document {
     let body = json!({ "task_id": task.task_id, "workflow": "order", "input": { "sku": "s-1" } });
     Document::new(DocumentKey::Submission, at(0), body)
+}
+
+/// The owner of the documents of the task with this id.
+pub(super) fn owner(task_id: &str) -> Owner {
+    Owner::of(&new_task(task_id))
 }
 
 /// What an attempt at a step returned.

@@ -10,6 +10,7 @@ use aws_sdk_sqs::{
     operation::send_message_batch::SendMessageBatchInput,
     types::SendMessageBatchRequestEntry,
 };
+use jiff::Timestamp;
 use serde_json::Value;
 use steward_aws::{AwsPorts, Config, definitions::PublishError, meter::Meter};
 use steward_core::{
@@ -68,6 +69,8 @@ impl World for Memory {
         let timing = Timing { pickup_within: Duration::from_secs(60), clock_skew: Duration::ZERO };
         let ports = MemoryPorts::new(timing, NonZeroU32::new(4).unwrap());
         ports.channel().delete_queue(&Queue::Client("gone".to_owned()));
+        // As the other worlds have it.
+        ports.clock().set(Timestamp::now());
         Self { ports }
     }
 

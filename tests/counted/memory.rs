@@ -2,7 +2,10 @@
 //! event, of at most 6 MB: that is Lambda's limit, so they are of 6 KB each. What they make may be larger:
 //! each task's request, and each service's answer, as large as a document may be.
 
-use std::sync::{Arc, atomic::AtomicU64};
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use agent::Agent;
 use allocation_counter::measure;
@@ -10,7 +13,14 @@ use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use steward_agent::{Fault, RemoteService};
-use steward_core::{breaker::Settings, limits, messages::StepRequest, submission::ReplyQueues};
+use steward_core::{
+    breaker::Settings,
+    limits,
+    messages::StepRequest,
+    ports::Timing,
+    submission::{self as core_submission, ReplyQueues},
+    workflow::Workflow,
+};
 
 use crate::{
     fixtures::{self, decision},
@@ -135,6 +145,50 @@ fn agent() -> u64 {
     })
 }
 
+/// Ten tasks in one batch begin a step for each of a hundred items, and each request has the whole input as
+/// its body: 120 KB of small numbers, which take thirty times as much memory as their text.
+fn fan_out_of_numbers() -> u64 {
+    let definition = json!({ "name": "large", "version": 1, "steps": { "each": {
+        "agent": "a", "for_each": { "items": "${ input.items }", "at_once": 100 },
+        "request": { "path": "/x", "body": "${ input }" },
+    } } });
+    let numbers: Vec<_> = (0..60_000).map(|n| n % 10).collect();
+    let workflow: Arc<Workflow> = Arc::new(serde_json::from_value(definition).unwrap());
+    let submission = core_submission::parse(r#"{ "task_id": "t", "workflow": "large" }"#).unwrap();
+    let timing = Timing { pickup_within: Duration::from_secs(60), clock_skew: Duration::ZERO };
+    let (pending, _) =
+        core_submission::accept(&submission, &workflow, None, Timestamp::UNIX_EPOCH, timing);
+    let ports = Canned {
+        workflow,
+        task: pending,
+        document: json!({ "input": { "items": (0..100).collect::<Vec<_>>(), "numbers": numbers } }),
+        due: Vec::new(),
+        sent: AtomicU64::new(0),
+    };
+    let wakes: Vec<_> = ids()
+        .take(10)
+        .map(|id| json!({ "type": "wake", "task_id": id, "cause": "submitted" }))
+        .enumerate()
+        .map(|(n, body)| {
+            json!({
+                "messageId": format!("m-{n}"), "body": body.to_string(),
+                "attributes": { "ApproximateReceiveCount": "1" },
+            })
+        })
+        .collect();
+    let event = json!({ "Records": wakes }).to_string();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let info = measure(|| {
+        let event = serde_json::from_str(&event).unwrap();
+        let answer = runtime.block_on(scheduler::handle(&ports, event));
+        assert_eq!(answer, SqsBatchResponse::default());
+    });
+    // Each task has sent as much as one decision may, and a wake for the rest.
+    let sent = ports.sent.load(std::sync::atomic::Ordering::Relaxed);
+    assert!((50..=200).contains(&sent), "{sent} messages");
+    info.bytes_max
+}
+
 /// The supervisor has no event: the tasks of all shards are due.
 fn supervisor() -> u64 {
     let ports = ports();
@@ -154,10 +208,14 @@ fn a_batch_of_a_thousand_has_room() {
         ("submission", submission()),
         ("supervisor", supervisor()),
     ];
+    let fan_out = fan_out_of_numbers();
+    assert!(fan_out <= PEAK_BYTES_MAX, "{fan_out} bytes at once; {PEAK_BYTES_MAX} at most");
     for (role, peak) in peaks {
         assert!(peak <= PEAK_BYTES_MAX, "{role}: {peak} bytes at once; {PEAK_BYTES_MAX} at most");
     }
     let costs =
         peaks.map(|(role, peak)| (format!("memory/{role}_batch_of_{MESSAGES}"), vec![peak]));
-    Table::new("memory.txt", &["peak bytes"]).hold(costs.into());
+    let fan_out = ("memory/scheduler_fan_out_of_numbers".to_owned(), vec![fan_out]);
+    let costs = costs.into_iter().chain([fan_out]).collect();
+    Table::new("memory.txt", &["peak bytes"]).hold(costs);
 }

@@ -17,8 +17,8 @@ use steward_core::{
     names::{TaskId, WorkflowName},
     ports::{
         Channel, Clock, Created, Definitions, Document, DocumentKey, DueCursor, DuePage, Ended,
-        EndedPage, EventBus, Kept, Outgoing, PortError, Ports, Put, Saved, Shared, SharedKey,
-        SharedKind, SharedSaved, StateStore, Timing,
+        EndedPage, EventBus, Kept, Outgoing, Owner, PortError, Ports, Put, Saved, Shared,
+        SharedKey, SharedKind, SharedSaved, StateStore, Timing,
     },
     task::{ProcessState, Task},
     workflow::Workflow,
@@ -55,16 +55,17 @@ impl StateStore for Canned {
         Ok(Saved::Saved)
     }
 
-    async fn put_document(&self, _: &TaskId, _: Kept, _: &Document) -> Result<Put, PortError> {
+    async fn put_document(&self, _: &Owner, _: Kept, _: &Document) -> Result<Put, PortError> {
         yield_now().await;
         Ok(Put::Stored)
     }
 
-    async fn documents(
-        &self,
-        _: &TaskId,
-        keys: &[DocumentKey],
-    ) -> Result<Vec<Document>, PortError> {
+    async fn extend_documents(&self, _: &Owner, _: Kept) -> Result<(), PortError> {
+        yield_now().await;
+        Ok(())
+    }
+
+    async fn documents(&self, _: &Owner, keys: &[DocumentKey]) -> Result<Vec<Document>, PortError> {
         yield_now().await;
         let document =
             |key: &DocumentKey| Document::new(key.clone(), self.now(), self.document.clone());
@@ -157,6 +158,10 @@ impl EventBus for Canned {
 impl Clock for Canned {
     fn now(&self) -> Timestamp {
         self.task.submitted_at
+    }
+
+    async fn pause(&self, _: Duration) {
+        yield_now().await;
     }
 }
 

@@ -103,8 +103,9 @@ impl Core {
         };
         let work = AssertUnwindSafe(Box::pin(work)).catch_unwind();
         let (site, run) = self.runtime.block_on(work).map_err(|_| "it panicked".to_owned())?;
-        // What went wrong may have left something behind.
-        self.site = run.wrong.is_empty().then_some(site);
+        // What went wrong may have left something behind, and so does a kill: messages that were received.
+        let is_clean = run.wrong.is_empty() && !scenario.on_disk;
+        self.site = is_clean.then_some(site);
         Ok(run)
     }
 }

@@ -11,6 +11,10 @@ use super::{
 };
 use crate::support::Cut;
 
+/// How much longer an undo waits for a call of unknown outcome that may be in progress at its service: the attempt's
+/// complete-by, the skew of clocks and the longest call.
+const CALL_IN_PROGRESS_WITHIN: Duration = Duration::from_secs(30 + 10 + 30);
+
 /// The deployment's `pickup_within`: after it the supervisor makes a lost wake or alert good.
 const PICKUP_WITHIN: Duration = Duration::from_secs(10);
 
@@ -61,11 +65,14 @@ pub(super) fn judge(uncut: &Run, run: &Run, cuts: &[CutAt]) -> Vec<String> {
     expect(struck, "a cut did not strike".to_owned());
     let before = cuts.iter().map(|at| at.call + 1).min().unwrap_or_default();
     let repeats = run.calls.iter().zip(&uncut.calls).take(before).all(|(a, b)| a == b);
-    expect(repeats, "it does not begin as the uncut run".to_owned());
+    let differs = run.calls.iter().zip(&uncut.calls).position(|(a, b)| a != b).unwrap_or_default();
+    let calls = (run.calls.get(differs), uncut.calls.get(differs));
+    expect(repeats, format!("it does not begin as the uncut run: call {differs} is {calls:?}"));
 
     let agents =
         cuts.iter().any(|at| run.calls.get(at.call).is_some_and(|c| c.role == Role::Agent));
     let (mut tasks, mut ledgers) = (run.tasks.clone(), run.ledgers.clone());
+    let tasks_differ = tasks != uncut.tasks;
     if agents {
         leave_out_doubts(&uncut.tasks, &mut tasks, &mut ledgers);
     }
@@ -75,7 +82,10 @@ pub(super) fn judge(uncut: &Run, run: &Run, cuts: &[CutAt]) -> Vec<String> {
     expect(told(run) == told(uncut), format!("told: {:?}", run.told));
 
     let waits = cuts.iter().filter(|at| may_wait(&run.calls, **at)).count();
-    let excused = PICKUP_WITHIN * u32::try_from(waits).unwrap_or(u32::MAX);
+    let mut excused = PICKUP_WITHIN * u32::try_from(waits).unwrap_or(u32::MAX);
+    if agents && tasks_differ {
+        excused += CALL_IN_PROGRESS_WITHIN;
+    }
     let latest = uncut.ended_after + excused;
     expect(run.ended_after <= latest, format!("it ended after {:?}", run.ended_after));
     for (what, after) in &run.told {
@@ -84,7 +94,7 @@ pub(super) fn judge(uncut: &Run, run: &Run, cuts: &[CutAt]) -> Vec<String> {
     }
     // The record that an alert is out may be lost: then the supervisor alerts again.
     let cuts = u32::try_from(cuts.len()).unwrap_or(u32::MAX);
-    let latest = uncut.settled_after + PICKUP_WITHIN * cuts;
+    let latest = uncut.settled_after + excused + PICKUP_WITHIN * cuts;
     expect(run.settled_after <= latest, format!("it settled after {:?}", run.settled_after));
     wrong
 }
@@ -96,10 +106,15 @@ fn leave_out_doubts(uncut: &Tasks, tasks: &mut Tasks, ledgers: &mut Ledgers) {
         for (step, record) in task["steps"].as_object_mut().unwrap() {
             let certain = &uncut[id]["steps"][step];
             let record = record.as_object_mut().unwrap();
-            if certain["x"]["m"].is_null()
-                && let Some(undo) = record.get_mut("x").and_then(Value::as_object_mut)
-            {
-                undo.remove("m");
+            if let Some(undo) = record.get_mut("x").and_then(Value::as_object_mut) {
+                for doubt in ["m", "w"] {
+                    if certain["x"][doubt].is_null() {
+                        undo.remove(doubt);
+                    }
+                }
+            }
+            if certain["w"].is_null() {
+                record.remove("w");
             }
             if certain["m"].is_null() && record.remove("m").is_some() && certain["x"].is_null() {
                 record.remove("x");
@@ -123,7 +138,7 @@ fn may_wait(calls: &[Call], CutAt { call, cut }: CutAt) -> bool {
     at.role == Role::Supervisor
         && match cut {
             Cut::DieBefore | Cut::FailBefore => saved_before,
-            Cut::DieAfter => saved_before || at.is_save,
+            Cut::DieAfter | Cut::KillAll => saved_before || at.is_save,
             Cut::FailAfter => at.is_save,
             Cut::RepeatAfter => false,
         }

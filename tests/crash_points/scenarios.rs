@@ -17,6 +17,8 @@ pub(super) struct Scenario {
     /// What an operator asks after an alert, having mended the service.
     pub(super) operator: Option<Order>,
     pub(super) comes_back: ComesBack,
+    /// Whether tables and queues are in files.
+    pub(super) on_disk: bool,
     pub(super) ending: Ending,
 }
 
@@ -24,6 +26,11 @@ impl Scenario {
     /// The same, but what is not acknowledged comes back at once.
     pub(super) fn in_haste(self) -> Self {
         Self { comes_back: ComesBack::AtOnce, ..self }
+    }
+
+    /// The same, with tables and queues in files.
+    pub(super) fn on_disk(self) -> Self {
+        Self { on_disk: true, ..self }
     }
 }
 
@@ -52,6 +59,7 @@ pub(super) fn completed() -> Scenario {
         manners: vec![],
         operator: None,
         comes_back: ComesBack::Last,
+        on_disk: false,
         ending: Ending {
             state: ProcessState::Processed,
             effects: &[STEP_1, STEP_2],
@@ -110,7 +118,8 @@ pub(super) fn silent_for_good() -> Scenario {
     Scenario {
         name: "silent for good",
         manners: vec![("step_2", Action::Do, Manner::Silent)],
-        ending: Ending { seconds: 60, ..ending },
+        // Two attempts of 30 s, and a call of the second may be in progress for as long again.
+        ending: Ending { seconds: 100, ..ending },
         ..undone()
     }
 }

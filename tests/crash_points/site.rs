@@ -1,7 +1,7 @@
 //! Where the runs of one scenario take place: a deployment on embedded AWS, and the test's own hands
 //! in its queues. It outlives a run; the tasks of each run have names of their own.
 
-use std::{collections::BTreeMap, num::NonZeroU32};
+use std::{collections::BTreeMap, num::NonZeroU32, time::Duration};
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use aws_sdk_sqs::{
@@ -15,7 +15,9 @@ use steward_core::{
     ports::{Clock, Ports, StateStore},
     task::Task,
 };
-use steward_local::resources;
+use steward_local::{embedded::EmbeddedAws, resources};
+use tempfile::TempDir;
+use tokio::time::Instant;
 
 use super::scenarios::Scenario;
 use crate::support::{Deployment, TestPorts};
@@ -36,11 +38,19 @@ pub(super) struct Site {
     sqs: Client,
     ports: TestPorts,
     runs: u32,
+    /// The files, if tables and queues are in files.
+    files: Option<TempDir>,
+    /// When the embedded AWS was opened, by the test's clock and by the real one, on which its clock is based.
+    opened: (Instant, Timestamp),
 }
 
 impl Site {
     pub(super) async fn new(scenario: &Scenario) -> Self {
-        let mut deployment = Deployment::new(&scenario.workflow).await;
+        let files = scenario.on_disk.then(|| TempDir::new().unwrap());
+        let aws = files
+            .as_ref()
+            .map_or_else(EmbeddedAws::in_memory, |dir| EmbeddedAws::on_disk(dir.path()));
+        let mut deployment = Deployment::over(aws.unwrap(), &scenario.workflow).await;
         // Or the calls of a sweep would depend on the names of its tasks.
         deployment.config.shards = NonZeroU32::MIN;
         let sdk = deployment.aws.sdk_config();
@@ -49,11 +59,46 @@ impl Site {
         let spare = deployment.clock.now().subsec_nanosecond() % 1_000_000;
         deployment.clock.advance_by(SignedDuration::from_nanos(-i64::from(spare)));
         let (sqs, ports) = (Client::new(&sdk), deployment.ports("test"));
-        Self { scenario: scenario.clone(), deployment, sqs, ports, runs: 0 }
+        let opened = (Instant::now(), Timestamp::now());
+        Self { scenario: scenario.clone(), deployment, sqs, ports, runs: 0, files, opened }
     }
 
-    /// What the names of the next run's tasks end in.
-    pub(super) fn next_run(&mut self) -> String {
+    /// Everything dies, and starts again from the files as they are at this moment: nothing that is still in
+    /// memory reaches them.
+    pub(super) async fn kill(&mut self) {
+        let Some(files) = &self.files else { return };
+        let copy = TempDir::new().unwrap();
+        for entry in std::fs::read_dir(files.path()).unwrap() {
+            let entry = entry.unwrap();
+            // SQLite's shared memory is no file's content.
+            let name = entry.file_name();
+            if !name.to_string_lossy().ends_with("-shm") {
+                std::fs::copy(entry.path(), copy.path().join(name)).unwrap();
+            }
+        }
+        // The clock of the queues goes on where it was.
+        let time = self.opened.1 + SignedDuration::try_from(self.opened.0.elapsed()).unwrap();
+        let aws = EmbeddedAws::on_disk(copy.path()).unwrap();
+        self.opened = (Instant::now(), Timestamp::now());
+        let ahead = Duration::try_from(time.duration_since(self.opened.1)).unwrap_or_default();
+        tokio::time::advance(ahead).await;
+        let agent = "a".parse().unwrap();
+        let config = resources::create(&aws, &[agent]).await.unwrap();
+        let sdk = aws.sdk_config();
+        resources::create_queue(&sdk, CLIENT_QUEUE, false).await.unwrap();
+        self.deployment.aws = aws;
+        self.deployment.config = config;
+        self.deployment.config.shards = NonZeroU32::MIN;
+        self.sqs = Client::new(&sdk);
+        self.ports = self.deployment.ports("test");
+        self.files = Some(copy);
+    }
+
+    /// What the names of the next run's tasks end in. The wakes that an earlier run has left, delayed for longer than it
+    /// took, are not for this one.
+    pub(super) async fn next_run(&mut self) -> String {
+        let queue = self.queue(resources::SCHEDULER_QUEUE);
+        self.sqs.purge_queue().queue_url(queue).send().await.unwrap();
         self.runs += 1;
         format!("-run{}", self.runs)
     }

@@ -19,8 +19,12 @@ use aws_sdk_sqs::{Client, types::Message};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use steward_core::{
-    breaker::Settings, command::Command, messages::SchedulerMessage, names::TaskId, ports::Clock,
-    task::Task,
+    breaker::Settings,
+    command::Command,
+    messages::SchedulerMessage,
+    names::TaskId,
+    ports::Clock,
+    task::{StepRecord, Task},
 };
 use steward_local::resources;
 
@@ -29,7 +33,7 @@ use super::{
     site::{CLIENT_QUEUE, Site, acknowledge, event, receives},
     wire::{Call, CutAt, Journal, Process, Role, Wire},
 };
-use crate::support::TestPorts;
+use crate::support::{Cut, TestPorts};
 
 /// The queue of agent `a`.
 const AGENT_QUEUE: &str = "steward-agent-a";
@@ -73,7 +77,9 @@ struct Instance {
 }
 
 struct World<'s> {
-    site: &'s Site,
+    site: &'s mut Site,
+    /// Whether the functions die alone, or everything dies with them.
+    is_killed_whole: bool,
     /// What the names of this run's tasks end in.
     suffix: String,
     started_at: Timestamp,
@@ -89,7 +95,7 @@ struct World<'s> {
 
 /// Runs the site's scenario to its end, with these cuts.
 pub(super) async fn run(site: &mut Site, cuts: &[CutAt]) -> Run {
-    let suffix = site.next_run();
+    let suffix = site.next_run().await;
     let mut world = World {
         started_at: site.deployment.clock.now(),
         journal: Arc::new(Journal::new(cuts)),
@@ -99,6 +105,7 @@ pub(super) async fn run(site: &mut Site, cuts: &[CutAt]) -> Run {
         has_commanded: false,
         receives_max: cuts.len() + 1,
         held_back: Vec::new(),
+        is_killed_whole: cuts.iter().any(|at| at.cut == Cut::KillAll),
         site,
         suffix,
     };
@@ -193,7 +200,7 @@ impl World<'_> {
             done = work => Some(done),
         };
         if done.is_none() {
-            self.instances.remove(&role);
+            self.bury(role).await;
         }
         if done != Some(true) {
             match self.site.scenario.comes_back {
@@ -202,6 +209,15 @@ impl World<'_> {
             }
         }
         Ok(true)
+    }
+
+    /// A function has died, and everything with it if the whole process was killed.
+    async fn bury(&mut self, role: Role) {
+        self.instances.remove(&role);
+        if self.is_killed_whole {
+            self.instances.clear();
+            self.site.kill().await;
+        }
     }
 
     /// A cut may bring a message back once, and nothing else may: so none comes near its queue's
@@ -266,6 +282,7 @@ impl World<'_> {
                 by: "operator".to_owned(),
                 why: "mended".to_owned(),
                 order: order.clone(),
+                issued_at: None,
             });
             let body = serde_json::to_string(&command).unwrap();
             self.site.send(resources::SCHEDULER_QUEUE, body).await;
@@ -296,7 +313,7 @@ impl World<'_> {
             _ = work => false,
         };
         if died {
-            self.instances.remove(&Role::Supervisor);
+            self.bury(Role::Supervisor).await;
         }
     }
 
@@ -336,12 +353,21 @@ fn since(start: Timestamp, end: Timestamp) -> Duration {
 fn without_times(mut task: Task) -> Task {
     let epoch = Timestamp::UNIX_EPOCH;
     task.commands.iter_mut().for_each(|command| command.at = epoch);
+    let records = task.steps.values_mut().flat_map(StepRecord::parts_mut);
+    for record in records {
+        for progress in std::iter::once(&mut record.run).chain(&mut record.undo) {
+            progress.in_progress_until = progress.in_progress_until.map(|_| epoch);
+        }
+    }
     Task {
         revision: 0,
         saved_by: None,
         ended_at: None,
         submitted_at: epoch,
+        incarnation: None,
         complete_by: epoch,
+        kept_from: None,
+        kept_for_parent: None,
         ..task
     }
 }

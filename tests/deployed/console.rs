@@ -11,7 +11,7 @@ use reqwest::{Client, Response, redirect::Policy};
 use steward_local::{scenario::Shipped, services::Fault};
 
 use super::{
-    emulator::wait_for,
+    emulator::{answered, wait_for},
     http::base_url,
     stack::{OPERATOR, Stack},
 };
@@ -74,7 +74,8 @@ impl Signing {
     }
 
     async fn get(&self, page: &str) -> Response {
-        self.client.get(format!("{}{page}", self.address)).send().await.unwrap()
+        let url = format!("{}{page}", self.address);
+        answered(page, async || self.client.get(&url).send().await.unwrap()).await
     }
 
     /// As a browser says that a form was sent.

@@ -11,7 +11,7 @@ use aws_sigv4::{
     http_request::{SignableBody, SignableRequest, SigningSettings, sign},
     sign::v4,
 };
-use reqwest::{Method, Response};
+use reqwest::{Method, Response, StatusCode};
 use serde_json::Value;
 use tokio::process::Command;
 
@@ -29,6 +29,20 @@ pub(super) async fn wait_for<T>(what: &str, mut look: impl AsyncFnMut() -> Optio
         }
     };
     tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("waited for {what}"))
+}
+
+/// What is answered at last: whoever is told 429 or 5xx asks again, as `docs/http.md` says.
+pub(super) async fn answered(what: &str, mut ask: impl AsyncFnMut() -> Response) -> Response {
+    let once = async || {
+        let response = ask().await;
+        let status = response.status();
+        if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
+            eprintln!("{what}: {status}: {}", response.text().await.unwrap_or_default());
+            return None;
+        }
+        Some(response)
+    };
+    wait_for(what, once).await
 }
 
 pub(super) fn endpoint() -> String {

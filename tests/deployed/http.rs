@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use steward_local::{scenario::Shipped, services::Fault};
 
 use super::{
-    emulator::{endpoint, root, signed, wait_for},
+    emulator::{answered, endpoint, root, signed, wait_for},
     stack::Stack,
 };
 
@@ -31,8 +31,9 @@ pub(super) async fn single_submissions_over_a_function_url(stack: Rc<Stack>) {
 
     let processed = async || {
         let task = get(&url, &format!("tasks/{id}")).await;
-        assert_eq!(task.status(), 200);
-        let task: Value = serde_json::from_str(&task.text().await.unwrap()).unwrap();
+        let (status, body) = (task.status(), task.text().await.unwrap());
+        assert_eq!(status, 200, "{body}");
+        let task: Value = serde_json::from_str(&body).unwrap();
         (task["process_state"] == "Processed").then_some(())
     };
     wait_for("a task over HTTP", processed).await;
@@ -53,12 +54,14 @@ pub(super) fn base_url(stack: &Stack, variable: &str) -> String {
 
 async fn post(url: &str, body: &Value) -> Response {
     let headers = [("content-type", "application/json")];
-    signed(&root(), "lambda", (Method::POST, &format!("{url}tasks")), &headers, &body.to_string())
-        .await
+    let (url, body) = (format!("{url}tasks"), body.to_string());
+    let ask = async || signed(&root(), "lambda", (Method::POST, &url), &headers, &body).await;
+    answered("POST", ask).await
 }
 
 async fn get(url: &str, path: &str) -> Response {
-    signed(&root(), "lambda", (Method::GET, &format!("{url}{path}")), &[], "").await
+    let url = format!("{url}{path}");
+    answered("GET", async || signed(&root(), "lambda", (Method::GET, &url), &[], "").await).await
 }
 
 /// An RFC 9457 problem document of this status.

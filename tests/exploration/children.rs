@@ -148,10 +148,19 @@ pub(super) fn says(step: &Part, end: Stands) -> Option<Event> {
     let outcome = match end {
         Stands::Processed => ChildOutcome::Processed { output: json!({ "id": format!("{step}") }) },
         Stands::Undone => ChildOutcome::Undone { reason: reason() },
-        Stands::Refused => ChildOutcome::Refused { reason: reason() },
+        Stands::Refused => ChildOutcome::Refused { reason: reason(), id_taken: false },
         Stands::Error => ChildOutcome::Error { reason: reason(), not_undone: false },
         Stands::Stuck => ChildOutcome::Error { reason: reason(), not_undone: true },
         Stands::Absent | Stands::Going | Stands::Undoing => return None,
     };
-    Some(Event::ChildEnded { step: step.clone(), outcome })
+    // A refusal is not of the task. Of the others each comes later than those above it in `Stands`.
+    let is_its = end != Stands::Refused;
+    let child = is_its.then(|| child_id(step).parse().unwrap());
+    let revision = is_its.then_some(end as u64);
+    Some(Event::ChildEnded { step: step.clone(), outcome, attempt: None, child, revision })
+}
+
+/// The id of the task of a step of task `t`.
+pub(super) fn child_id(step: &Part) -> String {
+    format!("t:{}", step.to_string().replace('[', ":").replace(']', ""))
 }

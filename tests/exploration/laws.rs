@@ -17,7 +17,7 @@ use steward_core::{
 
 use super::{
     children::Child,
-    play::{is_alert, output_key},
+    play::is_alert,
     settings::{Ending, Setting},
     states::{
         awaited_by, has_passed, is_awaited, is_completed, is_failed, is_final, is_running,
@@ -103,6 +103,11 @@ pub(super) fn of_the_world(setting: &Setting, world: &World) -> Vec<String> {
         state != ProcessState::Undone || left(setting, world).is_empty(),
     );
     law(
+        "Undone: no call may still be in progress",
+        state != ProcessState::Undone
+            || !task.parts().any(|(part, _)| world.is_in_progress(setting, &part)),
+    );
+    law(
         "Undone: nobody is waited for",
         state != ProcessState::Undone || !task.actions().any(|(.., p)| is_awaited(p)),
     );
@@ -138,11 +143,10 @@ pub(super) fn of_the_world(setting: &Setting, world: &World) -> Vec<String> {
         }
     };
     for (step, action, progress) in task.actions() {
-        let number = progress.state.attempt();
-        let output = output_key(&step, action, number);
+        let output = progress.output(&step, action);
         law(
             "a completed step points at its output",
-            !is_completed(progress) || number == 0 || world.documents.contains_key(&output),
+            output.is_none_or(|key| world.documents.contains_key(&key)),
         );
         let input = progress.input.clone().map(DocumentKey::Input);
         law(
@@ -163,6 +167,7 @@ pub(super) fn of_the_change(change: &Change<'_>) -> Vec<String> {
     change.of_submissions(&mut broken);
     change.of_what_children_say(before, after, &mut broken);
     change.of_answers(before, after, &mut broken);
+    change.of_what_took_effect(before, after, &mut broken);
     change.of_the_parent(after, &mut broken);
     if change.applied {
         change.of_due(after, &mut broken);
@@ -176,6 +181,8 @@ pub(super) fn of_the_change(change: &Change<'_>) -> Vec<String> {
         change.of_what_is_ready(after, &mut broken);
         change.of_what_is_handed_out(before, after, &mut broken);
         change.of_what_returns(before, after, &mut broken);
+        change.of_what_is_said_not_to_have_run(before, after, &mut broken);
+        change.of_edits(before, after, &mut broken);
     }
     broken
 }
@@ -276,11 +283,16 @@ impl Change<'_> {
             let still = after.progress(step, *action).is_some_and(|progress| {
                 waits_until(progress) == Some(*at) && progress.state.attempt() == *number
             });
-            let wanted = still && !is_final(after) && after.paused_at.is_none();
+            let wanted = still
+                && !is_final(after)
+                && after.paused_at.is_none()
+                && *action == after.direction();
             let sent = wakes.contains(at) || (*at <= now && wakes.contains(&now));
             law(format!("the lost wake for {} {step} is sent", action.name()), !wanted || sent);
         }
-        let idle = !after.actions().any(|(.., p)| is_awaited(p) || waits_until(p).is_some());
+        let idle = !after.actions().any(|(.., p)| {
+            is_awaited(p) || waits_until(p).is_some() || p.in_progress(now).is_some()
+        });
         let stopped = is_final(after) || after.paused_at.is_some() || now >= after.complete_by;
         let wanted = owed.left && idle && !stopped;
         law("what was left to do is asked for".to_owned(), !wanted || !wakes.is_empty());
@@ -308,6 +320,18 @@ impl Change<'_> {
                     "due once a wait was to be picked up",
                     later(until.max(now), timing.pickup_within),
                 );
+            }
+        }
+        let backward = after.undo_reason.is_some();
+        for (part, record) in after.parts().filter(|_| backward && !paused) {
+            let undo = record.undo.as_ref().filter(|undo| has_passed(undo));
+            let undo = undo.and_then(|undo| undo.in_progress(now));
+            let until = record.run.in_progress(now).max(undo);
+            let really = self.after.is_in_progress(self.setting, &part);
+            is_idle &= until.is_none() && !really;
+            // It is known from when its attempt is over.
+            if let Some(until) = until {
+                law("due once a call is over", later(until, timing.pickup_within));
             }
         }
         if paused {
@@ -339,6 +363,10 @@ impl Change<'_> {
             if number == old_number || by_hand {
                 continue;
             }
+            if let (Action::Undo, 1) = (action, number) {
+                let done = after.progress(&step, Action::Do).and_then(|run| run.input.as_ref());
+                law("what is undone is what was done", by_hand || progress.input.as_ref() == done);
+            }
             law("one attempt at a time", !old.is_some_and(is_awaited));
             law("nothing starts in a paused task", after.paused_at.is_none());
             let attempt = Attempt { step: step.clone(), action, number };
@@ -366,10 +394,31 @@ impl Change<'_> {
             }
         };
         if let Event::Replied(reply) = self.event {
-            let state = before.progress(&reply.step, reply.action).map(|p| &p.state);
-            let in_time = matches!(state, Some(StepState::Running { attempt, complete_by })
-                if *attempt == reply.attempt && now <= *complete_by);
-            law("a reply is accepted in time, of the newest attempt", in_time);
+            let old = before.progress(&reply.step, reply.action);
+            let state = old.map(|old| &old.state);
+            let newest = state.is_some_and(|state| state.attempt() == reply.attempt);
+            let completed = matches!(reply.outcome, Outcome::Completed { .. });
+            let ran = reply.outcome.may_have_run() && reply.action == Action::Do;
+            let is_news = ran && old.is_some_and(|old| !old.may_have_run);
+            // A second refusal says nothing new.
+            let is_proof =
+                matches!(reply.outcome, Outcome::Completed { .. } | Outcome::Unknown { .. });
+            let is_earlier = state.is_some_and(|state| reply.attempt < state.attempt());
+            let counts = match state {
+                Some(StepState::Running { .. }) => true,
+                // Given up, and nothing has been asked for since.
+                Some(StepState::Waiting { .. }) => completed || is_news,
+                // Believed not to have run.
+                Some(StepState::Failed { .. } | StepState::Skipped { .. }) => is_news && is_proof,
+                Some(
+                    StepState::HandedOut { .. } | StepState::Each | StepState::Completed { .. },
+                )
+                | None => false,
+            };
+            law(
+                "a reply is accepted of the newest attempt, until it is given up",
+                newest && counts || is_earlier && is_news && is_proof,
+            );
             let count = |task: &Task| {
                 task.progress(&reply.step, reply.action).map_or(0, |p| p.failure_count)
             };
@@ -439,7 +488,9 @@ impl Change<'_> {
         }
         let decides = matches!(self.event, Event::Wake | Event::Replied(_));
         if decides && after.process_state == ProcessState::Undoing && after.paused_at.is_none() {
-            let begun = after.actions().any(|(.., p)| is_awaited(p) || waits_until(p).is_some());
+            let begun = after.actions().any(|(.., p)| {
+                is_awaited(p) || waits_until(p).is_some() || p.in_progress(self.after.now).is_some()
+            });
             let left = begun || !left(self.setting, self.after).is_empty();
             let stuck = self.after.now >= after.complete_by;
             law("Undoing: something is left to undo", left || stuck || !self.wakes().is_empty());
@@ -462,6 +513,7 @@ impl Change<'_> {
                 | Happened::SubmissionRefused { .. }
                 | Happened::MessageCorrupt { .. }
                 | Happened::DeadLetterSeen { .. }
+                | Happened::AgentMissing { .. }
                 | Happened::BreakerClosed(_)
                 | Happened::OperatorCommand { .. }
                 | Happened::OperatorRedrive { .. }

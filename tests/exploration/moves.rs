@@ -7,7 +7,7 @@ use serde_json::json;
 use steward_core::{
     command::Command,
     messages::{Action, Answer, AttemptTimes, Outcome, StepReply},
-    names::{Part, TaskId},
+    names::{CallbackFence, Part, TaskId},
     ports::Attempt,
     task::{StepState, Task, later},
     transition::Event,
@@ -21,6 +21,7 @@ use super::{
 
 /// Something that can happen.
 #[derive(Debug, Clone)]
+#[allow(clippy::large_enum_variant, reason = "most moves are arrivals")]
 pub(super) enum Move {
     Submitted {
         /// It was to be undone before its submission came.
@@ -33,6 +34,8 @@ pub(super) enum Move {
     /// The message whose effects were lost is delivered again.
     ComesBack,
     TimePasses(Timestamp),
+    /// Nothing happens for two months.
+    MonthsPass,
     /// Something happens to the task of a step.
     Child(Part, ChildMove),
 }
@@ -78,6 +81,7 @@ pub(super) fn moves(setting: &Setting, world: &World) -> Vec<Move> {
                 by,
                 why,
                 order,
+                issued_at: None,
             };
             arrives(Event::Commanded(command), false)
         }));
@@ -86,12 +90,15 @@ pub(super) fn moves(setting: &Setting, world: &World) -> Vec<Move> {
         moves.push(Move::ComesBack);
     }
     moves.extend(next_instant(setting, world, task).map(Move::TimePasses));
+    if world.budget.jumps > 0 {
+        moves.push(Move::MonthsPass);
+    }
     moves
 }
 
 /// What an agent says that did what it was asked.
 pub(super) fn completed(step: &Part, number: u32) -> Outcome {
-    Outcome::Completed { output: json!({ "id": format!("{step}-{number}") }) }
+    Outcome::Completed { output: json!({ "id": format!("{step}-{number}") }), may_continue: false }
 }
 
 /// What agents may say to anything that they were ever asked: also late, twice, and long after.
@@ -107,6 +114,7 @@ fn replies(setting: &Setting, world: &World, task: &Task) -> Vec<Move> {
                 action,
                 attempt: number,
                 outcome,
+                incarnation: None,
                 times: AttemptTimes::default(),
             };
             moves.push(Move::Arrives { event: Event::Replied(reply), redelivered });
@@ -123,17 +131,27 @@ fn replies(setting: &Setting, world: &World, task: &Task) -> Vec<Move> {
         });
         say(completed(), false);
         say(failed(false), false);
+        say(failed(true), false);
+        if setting.slow {
+            let output = json!({ "id": format!("{}-{}", attempt.step, attempt.number) });
+            say(Outcome::Completed { output, may_continue: true }, false);
+        }
         if !is_awaited {
             say(completed(), true);
+            if setting.slow {
+                say(Outcome::Unknown { reason: "the call was cut".to_owned() }, false);
+            }
             continue;
         }
-        say(failed(true), false);
+        if setting.slow {
+            say(Outcome::Unknown { reason: "the call was cut".to_owned() }, false);
+        }
         if world.budget.deferrals > 0 {
             say(deferred(false), false);
             say(deferred(true), false);
         }
         for output in setting.outputs.iter().filter(|_| attempt.action == Action::Do) {
-            say(Outcome::Completed { output: output.clone() }, false);
+            say(Outcome::Completed { output: output.clone(), may_continue: false }, false);
         }
     }
     moves
@@ -151,7 +169,7 @@ fn answers(setting: &Setting, world: &World, task: &Task) -> Vec<Move> {
         let mut say = |answer, redelivered| {
             let (step, attempt) = (attempt.step.clone(), attempt.number);
             moves.push(Move::Arrives {
-                event: Event::Answered { step, attempt, answer },
+                event: Event::Answered { step, fence: CallbackFence::Attempt(attempt), answer },
                 redelivered,
             });
         };
@@ -194,6 +212,7 @@ fn next_instant(setting: &Setting, world: &World, task: &Task) -> Option<Timesta
         instants.insert(task.complete_by);
     }
     for (_, _, progress) in task.actions() {
+        instants.extend(progress.in_progress_until);
         match progress.state {
             StepState::Running { complete_by: at, .. }
             | StepState::HandedOut { complete_by: at, .. }

@@ -1,14 +1,14 @@
 //! The worlds that come of what happens.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use steward_core::{
     command::Order,
     effects::Effect,
     messages::{Action, ChildOutcome, Outcome, Parent, StepReply, Submission},
-    names::Part,
-    ports::{Attempt, DocumentKey},
+    names::{CallbackFence, Part},
+    ports::Attempt,
     submission::accept,
     task::{ProcessState, StepState, Task, later},
     transition::{Context, Documents, Event, Transition, Wanted, transition},
@@ -19,7 +19,7 @@ use super::{
     moves::{Move, task_id},
     said::{said_event, said_outcome},
     settings::{Ending, Setting},
-    states::is_awaited,
+    states::{is_awaited, waits_until},
     world::{Dispatch, Owed, Truth, World, end},
 };
 
@@ -45,6 +45,12 @@ pub(super) fn play(setting: &Setting, world: &World, happens: &Move) -> Outcomes
         Move::TimePasses(to) => {
             let mut after = world.clone();
             after.now = *to;
+            Outcomes { worlds: vec![after], ..Outcomes::default() }
+        }
+        Move::MonthsPass => {
+            let mut after = world.clone();
+            after.now = months_after(world.now);
+            after.budget.jumps = after.budget.jumps.saturating_sub(1);
             Outcomes { worlds: vec![after], ..Outcomes::default() }
         }
         Move::Child(part, happens) => {
@@ -74,6 +80,7 @@ pub(super) fn tell(setting: &Setting, world: &World, happens: &Move, lost: bool)
     match happens {
         Move::Submitted { undo: false } => "submitted".to_owned(),
         Move::Submitted { undo: true } => "submitted, to be undone".to_owned(),
+        Move::MonthsPass => format!("clock {}s", months_after(world.now).as_second()),
         Move::TimePasses(to) => format!("clock {}s", to.as_second()),
         Move::Child(part, happens) => format!("task of {part}: {happens:?}"),
         Move::Arrives { event, redelivered } => decides(world, event, *redelivered),
@@ -85,8 +92,17 @@ pub(super) fn tell(setting: &Setting, world: &World, happens: &Move, lost: bool)
     }
 }
 
+fn months_after(now: Timestamp) -> Timestamp {
+    later(now, Duration::from_secs(60 * 24 * 3600))
+}
+
 fn submit(setting: &Setting, world: &World, undo: bool) -> Outcomes {
-    let parent = Parent { task_id: "p".parse().unwrap(), step: "k".parse().unwrap(), depth: 1 };
+    let parent = Parent {
+        task_id: "p".parse().unwrap(),
+        step: "k".parse().unwrap(),
+        depth: 1,
+        incarnation: None,
+    };
     let submission = Submission {
         task_id: task_id(),
         workflow: setting.workflow.name.clone(),
@@ -95,6 +111,9 @@ fn submit(setting: &Setting, world: &World, undo: bool) -> Outcomes {
         reply_to: Some("client".to_owned()),
         parent: setting.is_child.then_some(parent),
         undo,
+        attempt: None,
+        has_begun: false,
+        keep: None,
     };
     let (task, document) = accept(&submission, &setting.workflow, None, world.now, setting.timing);
     let mut after = world.clone();
@@ -134,7 +153,7 @@ fn decide(
                 let kept = all.entry(document.key.clone());
                 kept.or_insert_with(|| document.body.clone());
             }
-            apply(&mut after, task, next, event);
+            apply(setting, &mut after, task, next, event);
             (after, effects.as_slice(), true)
         }
         Transition::Ignore { effects, .. } => (before.clone(), effects.as_slice(), false),
@@ -229,23 +248,27 @@ fn decided(
 }
 
 /// Puts what was saved into the world, and remembers what it means outside the core.
-fn apply(after: &mut World, before: &Task, next: &Task, event: &Event) {
+fn apply(setting: &Setting, after: &mut World, before: &Task, next: &Task, event: &Event) {
     let mut task = next.clone();
     task.revision += 1;
     for (step, action, number, complete_by) in task.running() {
         let attempt = Attempt { step, action, number };
-        let dispatch = Dispatch { sent: false, truth: Truth::Unknown, complete_by };
+        let may_last = true;
+        let begins_by = complete_by;
+        let dispatch = Dispatch { sent: false, truth: Truth::Unknown, begins_by, may_last };
         after.dispatches.entry(attempt).or_insert(dispatch);
     }
     match event {
-        Event::Replied(reply) => learn(after, reply),
-        Event::Answered { step, attempt, .. } => {
+        Event::Replied(reply) => learn(setting, after, before, reply),
+        Event::Answered { step, fence: CallbackFence::Attempt(attempt), .. } => {
             let attempt = Attempt { step: step.clone(), action: Action::Do, number: *attempt };
+            // The call that hands out the token may not have come back.
             if let Some(dispatch) = after.dispatches.get_mut(&attempt) {
                 dispatch.truth = Truth::MayHaveRun;
             }
         }
-        Event::ChildEnded { step, outcome } => hear(after, step, outcome),
+        Event::Answered { fence: CallbackFence::Request { .. }, .. } => {}
+        Event::ChildEnded { step, outcome, .. } => hear(after, step, outcome),
         Event::Commanded(command) => {
             after.budget.commands = after.budget.commands.saturating_sub(1);
             after.last_command = Some(command.clone());
@@ -261,7 +284,7 @@ fn apply(after: &mut World, before: &Task, next: &Task, event: &Event) {
                 | Order::Resume => false,
             };
             if obeyed && did_not_run {
-                clear(after, before);
+                clear(after, before, &command.order);
             }
         }
         // An attempt that was deferred and then heard of no more may have run after all.
@@ -276,28 +299,74 @@ fn apply(after: &mut World, before: &Task, next: &Task, event: &Event) {
         }
         Event::Wake | Event::AlertSent { .. } | Event::Asked(_) => {}
     }
+    // A deferred attempt that is given up, or skipped, may have run after all: its other delivery.
+    if !matches!(event, Event::Replied(_) | Event::Answered { .. } | Event::ChildEnded { .. }) {
+        for (step, action, progress) in task.actions() {
+            let old = before.progress(&step, action);
+            let turned = progress.may_have_run
+                && old.is_some_and(|old| !old.may_have_run && waits_until(old).is_some());
+            let attempt = Attempt { step, action, number: progress.state.attempt() };
+            if let Some(dispatch) = after.dispatches.get_mut(&attempt).filter(|_| turned) {
+                dispatch.truth = Truth::Unknown;
+                dispatch.may_last = true;
+            }
+        }
+    }
+    after.late_news |= brings_late_news(before, &task, event);
     if task.process_state != ProcessState::Error || task.ended_at != before.ended_at {
         after.alerted = false;
     }
     after.task = Some(task);
 }
 
-/// What an accepted reply tells.
-fn learn(after: &mut World, reply: &StepReply) {
-    let StepReply { step, action, attempt: number, outcome, .. } = reply;
-    let ran = match outcome {
-        Outcome::Completed { .. } => true,
-        Outcome::Failed { may_have_run, .. } => *may_have_run,
-        Outcome::Deferred { may_have_run, .. } => {
-            after.budget.deferrals = after.budget.deferrals.saturating_sub(1);
-            *may_have_run
-        }
+/// Whether a message says that a part took effect, or may have, that nobody waited for any more.
+pub(super) fn brings_late_news(before: &Task, after: &Task, event: &Event) -> bool {
+    let part = match event {
+        Event::Replied(StepReply { step, action: Action::Do, .. })
+        | Event::Answered { step, .. }
+        | Event::ChildEnded { step, .. } => step,
+        Event::Wake
+        | Event::Swept
+        | Event::Replied(_)
+        | Event::Commanded(_)
+        | Event::Asked(_)
+        | Event::AlertSent { .. } => return false,
     };
+    let may_have_run = |task: &Task| task.record(part).is_some_and(|r| r.run.may_have_run);
+    let is_over = before.record(part).is_some_and(|r| !is_awaited(&r.run));
+    is_over && may_have_run(after) && !may_have_run(before)
+}
+
+/// What an accepted reply tells. A request may be delivered twice, and the agent that has the other
+/// delivery of one that was deferred may call.
+fn learn(setting: &Setting, after: &mut World, before: &Task, reply: &StepReply) {
+    let StepReply { step, action, attempt: number, outcome, .. } = reply;
+    if matches!(outcome, Outcome::Deferred { .. }) {
+        after.budget.deferrals = after.budget.deferrals.saturating_sub(1);
+    }
+    let ran = outcome.may_have_run();
+    let is_over = match outcome {
+        Outcome::Completed { may_continue, .. } => !may_continue,
+        Outcome::Failed { may_have_run, .. } => !may_have_run,
+        Outcome::Deferred { .. } | Outcome::Unknown { .. } => false,
+    };
+    // Only one of the deliveries calls what must not be repeated.
+    let is_called_once = *action == Action::Do && !setting.workflow.steps[&step.step].idempotent;
+    let may_act = matches!(outcome, Outcome::Deferred { .. }) && !is_called_once;
+    let is_late = !before.progress(step, *action).is_some_and(is_awaited);
     let attempt = Attempt { step: step.clone(), action: *action, number: *number };
-    if let Some(dispatch) = after.dispatches.get_mut(&attempt) {
-        // What was said once of an attempt still holds when it is given up after all.
-        let ran = ran || dispatch.truth == Truth::MayHaveRun;
-        dispatch.truth = if ran { Truth::MayHaveRun } else { Truth::DidNotRun };
+    let Some(dispatch) = after.dispatches.get_mut(&attempt) else { return };
+    // What was said once of an attempt still holds when it is given up after all.
+    dispatch.truth = match dispatch.truth {
+        _ if ran => Truth::MayHaveRun,
+        Truth::Unknown if may_act => Truth::Unknown,
+        Truth::MayHaveRun => Truth::MayHaveRun,
+        Truth::Unknown | Truth::DidNotRun => Truth::DidNotRun,
+    };
+    dispatch.may_last = !is_over && (ran || may_act);
+    // The other delivery was heard of before.
+    if is_late {
+        dispatch.begins_by = dispatch.begins_by.min(after.now);
     }
 }
 
@@ -305,7 +374,9 @@ fn learn(after: &mut World, reply: &StepReply) {
 fn hear(after: &mut World, step: &Part, outcome: &ChildOutcome) {
     let ran = match outcome {
         ChildOutcome::Processed { .. } | ChildOutcome::Error { .. } => true,
-        ChildOutcome::Undone { .. } | ChildOutcome::Refused { .. } => false,
+        // Another delivery of the submission may be accepted.
+        ChildOutcome::Refused { id_taken, .. } => !id_taken,
+        ChildOutcome::Undone { .. } => false,
     };
     let own = after.dispatches.iter_mut().filter(|(attempt, _)| attempt.step == *step);
     if let Some((_, dispatch)) = own.max_by_key(|(attempt, _)| (attempt.action, attempt.number)) {
@@ -314,9 +385,10 @@ fn hear(after: &mut World, step: &Part, outcome: &ChildOutcome) {
 }
 
 /// The operator has seen that what failed, or waits, did not run.
-fn clear(after: &mut World, before: &Task) {
+fn clear(after: &mut World, before: &Task, order: &Order) {
     let stuck = |state: &StepState| match state {
-        StepState::Failed { .. } | StepState::Waiting { .. } => true,
+        StepState::Failed { .. } => true,
+        StepState::Waiting { .. } => matches!(order, Order::Resubmit { .. }),
         StepState::Running { .. }
         | StepState::HandedOut { .. }
         | StepState::Each
@@ -390,9 +462,4 @@ fn send(after: &mut World, effects: &[Effect]) {
         after.alerted = true;
         after.confirming = task.ended_at;
     }
-}
-
-/// The document that a completed step points at.
-pub(super) fn output_key(step: &Part, action: Action, number: u32) -> DocumentKey {
-    DocumentKey::Output(Attempt { step: step.clone(), action, number })
 }

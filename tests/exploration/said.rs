@@ -5,7 +5,7 @@ use std::fmt::Write;
 use steward_core::{
     effects::Effect,
     messages::{Action, Answer, Outcome, StepReply, StepRequest},
-    names::Part,
+    names::{CallbackFence, Part},
     task::{StepState, Task},
     transition::{Event, Transition},
 };
@@ -19,8 +19,12 @@ pub(super) fn said_event(event: &Event, redelivered: bool) -> String {
         Event::Swept => "supervisor sweeps".to_owned(),
         Event::AlertSent { .. } => "alert sent, says its sender".to_owned(),
         Event::Asked(action) => format!("parent asks for {}", action.name()),
-        Event::ChildEnded { step, outcome } => format!("task of {step} says {outcome:?}"),
-        Event::Answered { step, attempt, answer } => {
+        Event::ChildEnded { step, outcome, .. } => format!("task of {step} says {outcome:?}"),
+        Event::Answered { step, fence, answer } => {
+            let attempt = match fence {
+                CallbackFence::Attempt(attempt) => attempt.to_string(),
+                CallbackFence::Request { .. } => "newest".to_owned(),
+            };
             let verb = match answer {
                 Answer::Completed { .. } => "completes",
                 Answer::Failed { .. } => "fails",
@@ -31,11 +35,13 @@ pub(super) fn said_event(event: &Event, redelivered: bool) -> String {
         Event::Commanded(command) => format!("operator: {}", command.order.describe(&[])),
         Event::Replied(StepReply { step, action, attempt, outcome, .. }) => {
             let verb = match outcome {
-                Outcome::Completed { .. } => "completes",
+                Outcome::Completed { may_continue: false, .. } => "completes",
+                Outcome::Completed { may_continue: true, .. } => "completes (may continue)",
                 Outcome::Failed { may_have_run: false, .. } => "fails",
                 Outcome::Failed { may_have_run: true, .. } => "fails (may have run)",
                 Outcome::Deferred { may_have_run: false, .. } => "defers",
                 Outcome::Deferred { may_have_run: true, .. } => "defers (may have run)",
+                Outcome::Unknown { .. } => "cuts",
             };
             format!("agent {verb} {} #{attempt}", said_action(step, *action))
         }

@@ -10,6 +10,7 @@ use steward_core::{
     command::{Command, Order},
     effects::Effect,
     messages::{Action, AttemptTimes, StepReply},
+    names::CallbackFence,
     task::later,
     transition::Event,
 };
@@ -219,10 +220,12 @@ fn answers(setting: &Setting, world: &World, effect: &Effect) -> Vec<Move> {
                 action: request.action,
                 attempt: number,
                 outcome: completed(&step, number),
+                incarnation: None,
                 times: AttemptTimes::default(),
             });
             let handed_out = setting.callback(&step).is_some() && request.action == Action::Do;
-            let answer = Event::Answered { attempt: number, answer: answer(&step), step };
+            let fence = CallbackFence::Attempt(number);
+            let answer = Event::Answered { fence, answer: answer(&step), step };
             std::iter::once(reply).chain(handed_out.then_some(answer)).map(arrives).collect()
         }
         Effect::Submit(submission) => {
@@ -257,5 +260,6 @@ fn resume() -> Event {
         by: "op".to_owned(),
         why: "because".to_owned(),
         order: Order::Resume,
+        issued_at: None,
     })
 }

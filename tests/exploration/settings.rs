@@ -49,6 +49,8 @@ pub(super) struct Setting {
     pub(super) none: Option<&'static str>,
     /// The steps that wait, and how long.
     pub(super) waits: Vec<(&'static str, Duration)>,
+    /// Whether agents cut calls that take too long.
+    pub(super) slow: bool,
     /// The endings that must be reached.
     pub(super) endings: Vec<Ending>,
 }
@@ -74,9 +76,11 @@ pub(super) struct Budget {
     pub(super) losses: u32,
     /// Replies that defer a step.
     pub(super) deferrals: u32,
+    /// Pauses of months.
+    pub(super) jumps: u32,
 }
 
-const QUIET: Budget = Budget { commands: 0, losses: 1, deferrals: 0 };
+const QUIET: Budget = Budget { commands: 0, losses: 1, deferrals: 0, jumps: 0 };
 
 /// A step with an attempt or two, ten seconds apart.
 fn step(after: &[&str], attempts: u32, then: &str) -> Value {
@@ -130,6 +134,7 @@ fn setting(name: &'static str, steps: Value, budget: Budget, endings: &[Ending])
         whens,
         none,
         waits,
+        slow: false,
         endings,
     }
 }
@@ -167,6 +172,8 @@ pub(super) fn settings() -> Vec<Setting> {
         commanded_forward(),
         commanded_backward(),
         impossible(),
+        slow_calls(),
+        months_pass(),
     ];
     agents.into_iter().chain(steps::all()).collect()
 }
@@ -179,7 +186,7 @@ fn point_of_no_return() -> Setting {
         "d": step(&["b", "c"], 1, "undo"),
     });
     let endings = [Ending::Processed, Ending::Undone, Ending::UndoFailed, Ending::PastReturn];
-    setting("point_of_no_return", steps, QUIET, &endings)
+    setting("point_of_no_return", steps, Budget { deferrals: 1, ..QUIET }, &endings)
 }
 
 /// Two branches, each tried twice, so that one waits while the other goes on.
@@ -199,7 +206,7 @@ fn not_idempotent() -> Setting {
     let b = with(undoable(&["a"], 2, "alert"), "idempotent", json!(false));
     let steps = json!({ "a": undoable(&[], 1, "alert"), "b": b });
     let endings = [Ending::Processed, Ending::TaskInError, Ending::Undone, Ending::UndoFailed];
-    let budget = Budget { commands: 1, losses: 0, deferrals: 1 };
+    let budget = Budget { commands: 1, losses: 0, deferrals: 1, jumps: 0 };
     let mut setting = setting("not_idempotent", steps, budget, &endings);
     let resubmit = |did_not_run| Order::Resubmit { step: None, input: None, did_not_run };
     setting.orders = vec![
@@ -229,6 +236,7 @@ fn orders() -> Vec<Order> {
     vec![
         Order::Resubmit { step: None, input: None, did_not_run: false },
         Order::Resubmit { step: None, input: Some(json!({ "n": 2 })), did_not_run: true },
+        Order::Resubmit { step: None, input: Some(json!({ "n": 3 })), did_not_run: false },
         Order::Skip { step: a(), did_not_run: false },
         Order::Skip { step: None, did_not_run: false },
         Order::Complete { step: a(), output: json!({ "id": "by hand" }) },
@@ -243,7 +251,7 @@ fn orders() -> Vec<Order> {
 fn commanded_forward() -> Setting {
     let steps = json!({ "a": undoable(&[], 1, "alert"), "b": undoable(&["a"], 1, "alert") });
     let endings = [Ending::Processed, Ending::TaskInError, Ending::Undone, Ending::UndoFailed];
-    let budget = Budget { commands: 2, losses: 1, deferrals: 0 };
+    let budget = Budget { commands: 2, losses: 1, deferrals: 0, jumps: 0 };
     let orders = orders();
     Setting { orders, ..setting("commanded_forward", steps, budget, &endings) }
 }
@@ -251,7 +259,7 @@ fn commanded_forward() -> Setting {
 fn commanded_backward() -> Setting {
     let steps = json!({ "a": undoable(&[], 1, "undo"), "b": undoable(&[], 1, "undo") });
     let endings = [Ending::Processed, Ending::TaskInError, Ending::Undone, Ending::UndoFailed];
-    let budget = Budget { commands: 2, losses: 0, deferrals: 1 };
+    let budget = Budget { commands: 2, losses: 0, deferrals: 1, jumps: 0 };
     let orders = orders();
     Setting { orders, ..setting("commanded_backward", steps, budget, &endings) }
 }
@@ -266,4 +274,22 @@ fn impossible() -> Setting {
     let endings = [Ending::Processed, Ending::Undone, Ending::UndoFailed];
     let outputs = vec![Value::Null];
     Setting { outputs, ..setting("impossible", steps, QUIET, &endings) }
+}
+
+/// Calls that are cut, or that nobody hears of, and that may go on at the service for a while.
+fn slow_calls() -> Setting {
+    let steps = json!({
+        "a": undoable(&[], 2, "undo"), "b": step(&["a"], 1, "undo"), "c": undoable(&["a"], 1, "undo"),
+    });
+    let endings = [Ending::Processed, Ending::Undone, Ending::UndoFailed];
+    let budget = Budget { deferrals: 1, ..QUIET };
+    Setting { slow: true, ..setting("slow_calls", steps, budget, &endings) }
+}
+
+/// A task may lie for months: behind a dead letter, or while everything is down.
+fn months_pass() -> Setting {
+    let steps = json!({ "a": undoable(&[], 2, "undo"), "b": undoable(&["a"], 1, "undo") });
+    let endings = [Ending::Processed, Ending::Undone, Ending::UndoFailed];
+    let budget = Budget { jumps: 2, ..QUIET };
+    Setting { slow: true, ..setting("months_pass", steps, budget, &endings) }
 }

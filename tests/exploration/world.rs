@@ -5,6 +5,7 @@ use std::{
     collections::{BTreeMap, hash_map::DefaultHasher},
     hash::{Hash, Hasher},
     sync::Arc,
+    time::Duration,
 };
 
 use jiff::Timestamp;
@@ -12,14 +13,15 @@ use steward_core::{
     command::Command,
     messages::Action,
     names::Part,
-    ports::{Attempt, DocumentKey},
-    task::{ProcessState, Progress, StepState, Task},
+    ports::Attempt,
+    task::{ProcessState, Progress, StepState, Task, later},
     transition::{Documents, Event},
 };
 
 use super::{
     children::Child,
     settings::{Budget, Setting},
+    states::has_passed,
 };
 
 /// How a task ended, and when, after how many commands, and whether on its way back.
@@ -42,7 +44,11 @@ pub(super) struct Dispatch {
     /// Whether its request went out. An agent can answer only then.
     pub(super) sent: bool,
     pub(super) truth: Truth,
-    pub(super) complete_by: Timestamp,
+    /// By when every call of it has begun.
+    pub(super) begins_by: Timestamp,
+    /// Whether a call of it may go on at the service after its agent has given it up: nobody has said
+    /// how it ended. So may one of another delivery of a request that was deferred.
+    pub(super) may_last: bool,
 }
 
 /// A message whose effects were lost: it comes back.
@@ -72,6 +78,9 @@ pub(super) struct World {
     /// Whoever sent an alert has yet to put that on record; for the end at this time.
     pub(super) confirming: Option<Timestamp>,
     pub(super) last_command: Option<Command>,
+    /// Whether something took effect after all that was believed not to have run: undos of what came
+    /// before it may have begun.
+    pub(super) late_news: bool,
     pub(super) budget: Budget,
 }
 
@@ -87,6 +96,7 @@ impl World {
             alerted: false,
             confirming: None,
             last_command: None,
+            late_news: false,
             budget: setting.budget,
         }
     }
@@ -99,6 +109,37 @@ impl World {
                 && dispatch.sent
                 && dispatch.truth != Truth::DidNotRun
         })
+    }
+
+    /// Until when a call at doing or undoing `part` may still be in progress at its service: an agent
+    /// whose clock is behind begins it at complete-by, and it takes as long as a call may.
+    pub(super) fn in_progress_until(
+        &self,
+        setting: &Setting,
+        part: &Part,
+        action: Action,
+    ) -> Option<Timestamp> {
+        let step = &setting.workflow.steps[&part.step];
+        step.agent.as_ref()?;
+        let within = match action {
+            Action::Do => step.complete_within?,
+            Action::Undo => step.undo.as_ref()?.complete_within?,
+        };
+        let call_within = within.min(Duration::from_secs(100));
+        let own = self.dispatches.iter().filter(|(attempt, dispatch)| {
+            attempt.step == *part && attempt.action == action && dispatch.sent && dispatch.may_last
+        });
+        let last = own.map(|(_, dispatch)| dispatch.begins_by).max()?;
+        Some(later(later(last, setting.timing.clock_skew), call_within))
+            .filter(|until| *until > self.now)
+    }
+
+    /// The same of either, for what comes before `part`: an undo that has not passed is waited for anyway.
+    pub(super) fn is_in_progress(&self, setting: &Setting, part: &Part) -> bool {
+        let record = self.task.as_ref().and_then(|task| task.record(part));
+        let is_undone = record.and_then(|record| record.undo.as_ref()).is_some_and(has_passed);
+        self.in_progress_until(setting, part, Action::Do).is_some()
+            || (is_undone && self.in_progress_until(setting, part, Action::Undo).is_some())
     }
 
     /// Whether an attempt at doing `part` was decided on of which nobody knows that it did not run.
@@ -124,7 +165,7 @@ impl World {
             ended.map(|of| Some(of) == self.task.as_ref().and_then(end)).hash(to);
             waits.iter().for_each(|(of, at)| (of, self.seconds_until(*at, setting)).hash(to));
         }
-        (self.alerted, self.budget).hash(to);
+        (self.alerted, self.late_news, self.budget).hash(to);
         let ended_at = self.task.as_ref().and_then(|task| task.ended_at);
         self.confirming.map(|of| Some(of) == ended_at).hash(to);
         let command = self.last_command.as_ref();
@@ -156,8 +197,10 @@ impl World {
         for (step, action, progress) in task.actions() {
             (&step, action).hash(to);
             hash_progress(progress, relative, to);
-            let attempt = Attempt { step, action, number: progress.state.attempt() };
-            let output = self.documents.get(&DocumentKey::Output(attempt));
+            progress.in_progress(self.now).map(relative).hash(to);
+            self.in_progress_until(setting, &step, action).map(relative).hash(to);
+            let output = progress.output(&step, action);
+            let output = output.and_then(|key| self.documents.get(&key));
             output.map(ToString::to_string).hash(to);
         }
     }
@@ -173,7 +216,7 @@ impl World {
             newest.insert((&attempt.step, attempt.action), (dispatch, stale, ran));
         }
         for (of, (dispatch, stale, ran)) in newest {
-            (of, dispatch.sent, dispatch.truth, stale, ran).hash(to);
+            (of, dispatch.sent, dispatch.truth, dispatch.may_last, stale, ran).hash(to);
         }
     }
 }
@@ -192,7 +235,9 @@ fn hash_progress(progress: &Progress, relative: impl Fn(Timestamp) -> i64, to: &
         StepState::HandedOut { complete_by, answer_by, .. } => {
             (relative(*complete_by), relative(*answer_by)).hash(to);
         }
-        StepState::Waiting { until, .. } => relative(*until).hash(to),
+        StepState::Waiting { until, complete_by, .. } => {
+            (relative(*until), complete_by.map(relative)).hash(to);
+        }
         StepState::Each
         | StepState::Completed { .. }
         | StepState::Failed { .. }

@@ -4,7 +4,7 @@ workflow within 2h
   ship:    after approve
 
 submit                       => Pending; due 30s
-wake                         => Processing; request approve #1 by 60s with "o-1/approve/1"
+wake                         => Processing; request approve #1 by 60s with "o-1/approve/i000000000"
 agent completes approve #1   => approve handed out until 3600s
 someone fails approve #1 "never"
                              => Undoing because "step approve: never";
@@ -12,7 +12,7 @@ someone fails approve #1 "never"
                                 request undo of approve #1 by 60s
 
 submit                       => Pending; due 30s
-wake                         => Processing; request approve #1 by 60s with "o-1/approve/1"
+wake                         => Processing; request approve #1 by 60s with "o-1/approve/i000000000"
 agent completes approve #1   => approve handed out until 3600s
 someone completes approve #1 with 131073 bytes
                              => Undoing because "step approve: an output of 131073 bytes;

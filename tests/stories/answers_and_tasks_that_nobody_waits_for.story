@@ -9,7 +9,7 @@ someone completes approve #1 => illegal: an answer to step `approve`, which neve
 someone is still at approve #1
                              => illegal: an answer to step `approve`, which never started
 task of pack is Processed    => illegal: step `pack` runs no task
-wake                         => Processing; request approve #1 by 60s with "o-1/approve/1"
+wake                         => Processing; request approve #1 by 60s with "o-1/approve/i000000000"
 someone is still at approve #0
                              => illegal: an answer to attempt 0 at step `approve`, of 1
 task of plain is Processed   => illegal: step `plain` runs no task
@@ -37,7 +37,7 @@ someone is still at approve #1
 task of pack is Undone "no"  => ignored: DuplicateReply
 
 submit                       => Pending; due 31s
-wake                         => Processing; request approve #1 by 61s with "o-1/approve/1"
+wake                         => Processing; request approve #1 by 61s with "o-1/approve/i0000000rs"
 agent completes approve #1   => approve handed out until 601s
 someone completes approve #1 => approve completed (output kept); submit o-1:pack to packing with null
 task of pack is Processed    => pack completed (output kept); request plain #1 by 61s

@@ -17,21 +17,26 @@ agent defers undo of reserve #1 for 10s "breaker open"
                              => undo of reserve waiting until 10s (reason kept)
 alert sent                   => no longer due
 clock +1s
-ann resubmits                => Undoing; task by 3601s; due 61s; request undo of reserve #2 by 61s;
+ann resubmits                => Undoing; task by 3601s; undo of reserve running (may have run, call
+                                may last until 122s); due 61s; request undo of reserve #2 by 61s;
                                 told: resubmit reserve
 agent completes undo of reserve #2
-                             => Undone; reserve undone (output kept); no longer due
+                             => task by 3722s; reserve undone (output kept); wake scheduler in 121s
 
-submit                       => Pending; due 31s
-wake                         => Processing; request reserve #1 by 61s
+clock +121s
+wake                         => Undone; no longer due
+
+submit                       => Pending; due 152s
+wake                         => Processing; request reserve #1 by 182s
 ann cancels                  => Error; alert "cancelled by ann: a test"; told: cancel
 agent defers reserve #1 for 10s "breaker open"
-                             => reserve waiting until 11s (reason kept)
+                             => reserve waiting until 132s (reason kept)
 alert sent                   => no longer due
 clock +1s
-ann resubmits                => Processing; task by 3602s; due 62s; request reserve #2 by 62s;
-                                told: resubmit reserve
-agent completes reserve #2   => reserve completed (output kept); request charge #1 by 62s
-ann cancels                  => Error; due 32s; alert "cancelled by ann: a test"; told: cancel
+ann resubmits                => Processing; task by 3723s; reserve running (may have run, call may
+                                last until 244s); due 183s; request reserve #2 by 183s; told:
+                                resubmit reserve
+agent completes reserve #2   => reserve completed (output kept); request charge #1 by 183s
+ann cancels                  => Error; due 153s; alert "cancelled by ann: a test"; told: cancel
 agent completes charge #1    => charge completed (output kept)
 ann resubmits                => Processed; no longer due; told: resubmit

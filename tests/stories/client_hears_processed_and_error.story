@@ -25,10 +25,10 @@ submit reply_to shop         => Pending; due 31s
 wake                         => Processing; request reserve #1 by 61s
 agent completes reserve #1   => reserve completed (output kept); request charge #1 by 61s
 clock +62s
-sweep                        => Error; charge failed (failures 1, may have run, reason kept);
-                                due 93s;
-                                notice to shop: error "step charge: no reply by complete-by, attempt
-                                1"; alert charge "step charge: no reply by complete-by, attempt 1"
+sweep                        => Error; charge failed (failures 1, may have run, call may last until
+                                123s, reason kept); due 93s; notice to shop: error "step charge: no
+                                reply by complete-by, attempt 1"; alert charge "step charge: no
+                                reply by complete-by, attempt 1"
 
 submit                       => Pending; due 93s
 wake                         => Processing; request reserve #1 by 123s

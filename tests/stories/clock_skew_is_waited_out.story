@@ -12,8 +12,8 @@ sweep                        => ignored: NotDue
 clock +4.999s
 sweep                        => ignored: NotDue
 clock +0.001s
-sweep                        => reserve waiting (failures 1, may have run, reason kept); unlocked;
-                                due 55s; wake scheduler
+sweep                        => reserve waiting (failures 1, may have run, call may last until 45s,
+                                reason kept); unlocked; due 55s; wake scheduler
 
 # Another task; its due time is earlier than the complete-by of its second step.
 submit                       => Pending; due 45s
@@ -24,5 +24,5 @@ sweep                        => due 50s
 clock +4.999s
 sweep                        => ignored: NotDue
 clock +0.001s
-sweep                        => charge waiting (failures 1, may have run, reason kept); unlocked;
-                                due 85s; wake scheduler
+sweep                        => charge waiting (failures 1, may have run, call may last until 80s,
+                                reason kept); unlocked; due 85s; wake scheduler

@@ -33,19 +33,21 @@ agent fails notify #1 "no address"
                              => Undoing because "step notify: no address"; reserve running #1;
                                 notify failed (failures 1, reason kept)
 clock +22s
-sweep                        => reserve failed (failures 1, may have run, reason kept); unlocked;
-                                due 52s; wake scheduler
-wake                         => request undo of reserve #1 by 82s
+sweep                        => task by 642s; reserve failed (failures 1, may have run, call may
+                                last until 42s, reason kept); unlocked; due 72s; wake scheduler in
+                                20s
+clock +20s
+wake                         => request undo of reserve #1 by 102s
 
 # The attempt's complete-by is over: nobody is at work on it.
-submit                       => Pending; due 42s
-wake                         => Processing; request check #1 by 82s
-agent completes check #1     => check completed (output kept); request reserve #1 by 42s; request
-                                notify #1 by 82s
+submit                       => Pending; due 62s
+wake                         => Processing; request check #1 by 102s
+agent completes check #1     => check completed (output kept); request reserve #1 by 62s; request
+                                notify #1 by 102s
 agent defers reserve #1 for 60s "breaker open"
-                             => reserve waiting until 82s (reason kept); wake scheduler in 60s
+                             => reserve waiting until 102s (reason kept); wake scheduler in 60s
 clock +20s
 agent fails notify #1 "no address"
-                             => Undoing because "step notify: no address"; task by 642s; reserve
-                                failed; notify failed (failures 1, reason kept); request undo of
-                                check #1 by 102s
+                             => Undoing because "step notify: no address"; task by 684s; reserve
+                                failed (may have run, call may last until 84s); notify failed
+                                (failures 1, reason kept); wake scheduler in 22s

@@ -6,37 +6,42 @@ workflow within 10m
 submit with {"card":"old"}   => Pending; due 20s
 wake                         => Processing; request charge #1 by 20s with "old"
 clock +22s
-sweep                        => Error; charge failed (failures 1, may have run, reason kept);
-                                due 52s;
-                                alert charge "step charge: no reply by complete-by, attempt 1"
+sweep                        => Error; charge failed (failures 1, may have run, call may last until
+                                42s, reason kept); due 52s; alert charge "step charge: no reply by
+                                complete-by, attempt 1"
 ann resubmits charge with input {"card":"new"}
                              => refused: an attempt at step charge may have taken effect: find out,
                                 then complete it, or resubmit it and say that it did not run
 ann resubmits with input 131073 bytes
                              => refused: an attempt at step charge may have taken effect: find out,
                                 then complete it, or resubmit it and say that it did not run
+# The ledger says nothing of a call that is still in progress.
 ann resubmits charge with input {"card":"new"}, it did not run because "their ledger has no charge"
-                             => Processing; task by 622s; charge running (failures 0, did not run);
-                                input {"card":"new"} kept; due 42s;
-                                request charge #2 by 42s with "new" under key o-1/charge/do/c-3;
-                                told: resubmit charge with edited input
+                             => refused: a call of step charge may be in progress until
+                                1970-01-01T00:00:42Z: say that it did not run after that
+clock +20s
+ann resubmits charge with input {"card":"new"}, it did not run because "their ledger has no charge"
+                             => Processing; task by 642s; charge running (failures 0, did not run);
+                                input {"card":"new"} kept; due 62s; request charge #2 by 62s with
+                                "new" under key o-1/charge/do/c-4; told: resubmit charge with edited
+                                input
 agent completes charge #2    => Processed; charge completed (output kept); no longer due
 
 # The same content under the same key can always be repeated.
-submit with {"card":"old"}   => Pending; due 42s
-wake                         => Processing; request charge #1 by 42s with "old"
+submit with {"card":"old"}   => Pending; due 62s
+wake                         => Processing; request charge #1 by 62s with "old"
 clock +22s
-sweep                        => Error; charge failed (failures 1, may have run, reason kept);
-                                due 74s;
-                                alert charge "step charge: no reply by complete-by, attempt 1"
-ann resubmits charge         => Processing; task by 644s; charge running (failures 0); due 64s;
-                                request charge #2 by 64s with "old"; told: resubmit charge
+sweep                        => Error; charge failed (failures 1, may have run, call may last until
+                                84s, reason kept); due 94s; alert charge "step charge: no reply by
+                                complete-by, attempt 1"
+ann resubmits charge         => Processing; task by 664s; charge running (failures 0); due 84s;
+                                request charge #2 by 84s with "old"; told: resubmit charge
 agent completes charge #2    => Processed; charge completed (output kept); no longer due
 
-submit with {"card":"old"}   => Pending; due 64s
-wake                         => Processing; request charge #1 by 64s with "old"
+submit with {"card":"old"}   => Pending; due 84s
+wake                         => Processing; request charge #1 by 84s with "old"
 agent fails charge #1 "card declined"
-                             => Error; charge failed (failures 1, reason kept); due 74s;
-                                alert charge "step charge: card declined"
+                             => Error; charge failed (failures 1, reason kept); due 94s; alert
+                                charge "step charge: card declined"
 ann resubmits charge with input 131073 bytes
                              => refused: an edit of the input of 131073 bytes; the limit is 131072

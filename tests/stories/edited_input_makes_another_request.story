@@ -27,8 +27,8 @@ ann resubmits with input {"card":"newest"}
                                 request charge #3 by 21s with "newest" under key o-1/charge/do/c-2;
                                 told: resubmit charge with edited input
 clock +22s
-sweep                        => charge waiting (failures 1, may have run, reason kept); unlocked;
-                                due 53s; wake scheduler
+sweep                        => charge waiting (failures 1, may have run, call may last until 43s,
+                                reason kept); unlocked; due 53s; wake scheduler
 wake                         => due 43s;
                                 request charge #4 by 43s with "newest" under key o-1/charge/do/c-2
 agent completes charge #4    => charge completed (output kept);
@@ -36,8 +36,10 @@ agent completes charge #4    => charge completed (output kept);
 agent fails ship #1 "no lorry"
                              => Error; ship failed (failures 1, reason kept); due 53s;
                                 alert ship "step ship: no lorry"
-ann undoes                   => Undoing because "asked for by ann: a test"; task by 623s; due 83s;
-                                request undo of charge #1 by 83s with "newest" under key
-                                o-1/charge/undo/c-2; told: undo
+ann undoes                   => Undoing because "asked for by ann: a test"; task by 643s; due 73s;
+                                told: undo; wake scheduler in 20s
+clock +20s
+wake                         => request undo of charge #1 by 103s with "newest" under key
+                                o-1/charge/undo/c-2
 agent completes undo of charge #1
                              => Undone; charge undone (output kept); no longer due

@@ -18,16 +18,16 @@ submit                       => Pending; due 30s
 wake                         => Processing; request reserve #1 by 60s
 agent completes reserve #1   => reserve completed (output kept); request ship #1 by 60s
 agent fails ship #1 "no lorry", may have run
-                             => Error; ship failed (failures 1, may have run, reason kept);
-                                alert ship "not undone, past the point of no return ship: step ship:
-                                no lorry"
+                             => Error; ship failed (failures 1, may have run, call may last until
+                                122s, reason kept); alert ship "not undone, past the point of no
+                                return ship: step ship: no lorry"
 # The operator has found out that it did not.
+clock +122s
 ann resubmits ship, it did not run
-                             => Processing; ship running (failures 0, did not run); due 60s;
-                                request ship #2 by 60s; told: resubmit ship
+                             => Processing; task by 722s; ship running (failures 0, did not run);
+                                due 182s; request ship #2 by 182s; told: resubmit ship
 agent fails ship #2 "no lorry"
-                             => Undoing because "step ship: no lorry";
-                                ship failed (failures 1, reason kept);
-                                request undo of reserve #1 by 60s
+                             => Undoing because "step ship: no lorry"; ship failed (failures 1,
+                                reason kept); request undo of reserve #1 by 182s
 agent completes undo of reserve #1
                              => Undone; reserve undone (output kept); no longer due

@@ -4,7 +4,7 @@ workflow within 2h
           undo
 
 submit                       => Pending; due 30s
-wake                         => Processing; request render #1 by 60s with "o-1/render/1"
+wake                         => Processing; request render #1 by 60s with "o-1/render/i000000000"
 someone is still at render #1
                              => ignored: StillAwaited
 agent completes render #1    => render handed out until 240s
@@ -19,7 +19,7 @@ someone is still at render #1
                              => ignored: StillAwaited
 clock +63s
 someone is still at render #1
-                             => ignored: LateReply
+                             => ignored: StillAwaited
 sweep                        => Undoing because "step render: no reply by complete-by, attempt 1";
                                 task by 7802s; render failed (failures 1, may have run, reason kept);
                                 unlocked; due 632s; wake scheduler

@@ -11,13 +11,13 @@ agent defers reserve #1 for 60s "breaker open"
                              => reserve waiting until 60s (reason kept); wake scheduler in 60s
 agent defers invoice #1 for 60s "breaker open"
                              => invoice waiting until 60s (reason kept); wake scheduler in 60s
+clock +122s
+ann resubmits with input {"item":null}, it did not run
+                             => Error; reserve failed (failures 1, reason kept); input {} kept; due
+                                152s; alert reserve "step reserve: expression `input.item`: there is
+                                no `item`"; told: resubmit invoice, reserve with edited input
 clock +1s
-ann resubmits with input {"item":null}
-                             => Error; reserve failed (failures 1, reason kept); input {} kept;
-                                due 31s;
-                                alert reserve "step reserve: expression `input.item`: there is no
-                                `item`"; told: resubmit invoice, reserve with edited input
-clock +60s
-ann skips reserve            => Processing; task by 661s; reserve skipped; due 121s;
-                                request invoice #2 by 121s; told: skip reserve
+ann skips reserve            => Processing; task by 723s; reserve skipped; invoice running (may have
+                                run, call may last until 122s); due 183s; request invoice #2 by
+                                183s; told: skip reserve
 agent completes invoice #2   => Processed; invoice completed (output kept); no longer due

@@ -19,10 +19,10 @@ agent fails invoice #1 "no address"
                                 alert invoice "step invoice: no address"
 agent completes reserve #1   => reserve completed (output kept)
 clock +11s
-agent completes notify #1    => ignored: LateReply
+agent completes notify #1    => notify completed (output kept)
 agent fails label #1 "no paper"
                              => label failed (failures 1, reason kept)
-agent completes label #1     => ignored: DuplicateReply
+agent completes label #1     => label failed (may have run)
 
 # That alert was lost. The next one names all steps that failed, and the first reason.
 clock +21s

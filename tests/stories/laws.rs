@@ -8,7 +8,7 @@ use steward_core::{
     effects::Effect,
     events::{BusEvent, Happened},
     limits,
-    messages::{Action, StepRequest, Submission},
+    messages::{Action, ChildOutcome, StepReply, StepRequest, Submission},
     names::{Part, StepName},
     task::{ProcessState, Progress, StepRecord, StepState, Task},
     transition::{Context, Event},
@@ -64,12 +64,6 @@ fn of_the_task(Decided { before, after, effects, .. }: &Decided<'_>) -> Laws {
         ("an attempt follows the one before it", attempts_grow(before, after)),
         ("what has begun stays on record", keeps_steps(before, after)),
         ("what runs was sent", all_sent(before, after, effects)),
-        (
-            "what completed has no error",
-            after.actions().all(|(_, _, progress)| {
-                !matches!(progress.state, StepState::Completed { .. }) || progress.error.is_none()
-            }),
-        ),
     ]
 }
 
@@ -91,6 +85,10 @@ fn of_due(Decided { after, effects, context, .. }: &Decided<'_>) -> Laws {
         ("due when a wait should be over", paused || waits(after).all(|until| {
             in_time(until.max(context.now) + pickup)
         })),
+        ("due when the undo need not wait for a call any more", paused || !is_undoing(after) || {
+            let mut calls = after.parts().filter_map(|(_, record)| in_progress_until(record));
+            calls.all(|until| until <= context.now || in_time(until + pickup))
+        }),
         ("due when a wake is lost", { wakes }.all(|at| in_time(at + pickup))),
         ("due while nobody took it in hand", !pending || in_time(context.now + pickup)),
         ("a paused task is looked at", in_time(context.now + limits::PAUSED_LOOK_WITHIN) || !paused),
@@ -117,7 +115,10 @@ fn of_the_end(decided: &Decided<'_>) -> Laws {
     let running = after.awaited().next().is_some();
     let error = |task: &Task| task.process_state == ProcessState::Error;
     vec![
-        ("a final state changes only by a command", !is_final(before) || stays || commanded),
+        (
+            "a final state changes only by a command, or if it turns out to be wrong",
+            !is_final(before) || stays || commanded || has_run_after_all(before, after, event),
+        ),
         ("the end has a time", after.ended_at.is_some() == is_final(after)),
         ("it is the time of the decision", !ends || after.ended_at == Some(context.now)),
         ("Error has a reason", after.error.is_some() == error(after)),
@@ -128,6 +129,12 @@ fn of_the_end(decided: &Decided<'_>) -> Laws {
         ("Processed goes forward", !processed || after.undo_reason.is_none()),
         ("Undone: nothing is left to undo", !undone || left_to_undo(workflow, after).is_empty()),
         ("Processed and Undone: nothing runs", !(processed || undone) || !running),
+        (
+            "Undone: no call of unknown outcome may still be in progress",
+            !undone
+                || !ends
+                || after.parts().all(|(_, r)| in_progress_until(r) <= Some(context.now)),
+        ),
         ("undoing has a reason", !(undone || is_undoing(after)) || after.undo_reason.is_some()),
         ("the client hears the end", !ends || notices == usize::from(after.reply_to.is_some())),
     ]
@@ -165,17 +172,20 @@ fn of_the_alert(decided: &Decided<'_>) -> Laws {
 }
 
 /// Which steps are undone, and in what order.
-fn of_undo(Decided { workflow, after, effects, .. }: &Decided<'_>) -> Laws {
+fn of_undo(Decided { workflow, after, effects, context, .. }: &Decided<'_>) -> Laws {
     let undos = || requests(effects).filter(|request| request.action == Action::Undo);
     let dos = || requests(effects).filter(|request| request.action == Action::Do);
+    let may_last = |record: &StepRecord| in_progress_until(record) > Some(context.now);
     let settled = |request: &StepRequest| {
         descendants(workflow, &request.step.step).into_iter().all(|later| {
             let parts = after.parts().filter(|(part, _)| part.step == *later);
-            parts.into_iter().all(|(_, r)| !is_awaited(r) && !is_left(workflow, later, r))
+            parts
+                .into_iter()
+                .all(|(_, r)| !is_awaited(r) && !may_last(r) && !is_left(workflow, later, r))
         })
     };
     let had_effect = |request: &StepRequest| {
-        after.record(&request.step).is_some_and(|r| has_effect(r) && !is_awaited(r))
+        after.record(&request.step).is_some_and(|r| has_effect(r) && !is_awaited(r) && !may_last(r))
     };
     let returns =
         workflow.steps.iter().filter(|(_, step)| step.point_of_no_return).all(|(name, _)| {
@@ -297,6 +307,7 @@ pub(super) fn of_what_is_told(workflow: &Workflow, task: &Task, effects: &[Effec
                 | Happened::SubmissionRefused { .. }
                 | Happened::MessageCorrupt { .. }
                 | Happened::DeadLetterSeen { .. }
+                | Happened::AgentMissing { .. }
                 | Happened::OperatorRedrive { .. }
                 | Happened::BreakerClosed(_) => false,
             }
@@ -354,6 +365,41 @@ fn is_undoing(task: &Task) -> bool {
 
 fn has_passed(state: &StepState) -> bool {
     matches!(state, StepState::Completed { .. } | StepState::Skipped { .. })
+}
+
+/// Until when a call that does a part, or that undid it, may be in progress. An undo that has not passed
+/// is waited for anyway.
+fn in_progress_until(record: &StepRecord) -> Option<Timestamp> {
+    let undo = record.undo.as_ref().filter(|undo| has_passed(&undo.state));
+    record.run.in_progress_until.max(undo.and_then(|undo| undo.in_progress_until))
+}
+
+/// Whether a report says that a step of an Undone task took effect, or may have: the task is in Error then.
+fn has_run_after_all(before: &Task, after: &Task, event: &Event) -> bool {
+    let step = match event {
+        Event::Replied(StepReply { step, action: Action::Do, outcome, .. })
+            if outcome.may_have_run() =>
+        {
+            step
+        }
+        Event::ChildEnded {
+            step,
+            outcome: ChildOutcome::Processed { .. } | ChildOutcome::Error { .. },
+            ..
+        } => step,
+        Event::Wake
+        | Event::Swept
+        | Event::Replied(_)
+        | Event::Answered { .. }
+        | Event::Commanded(_)
+        | Event::Asked(_)
+        | Event::ChildEnded { .. }
+        | Event::AlertSent { .. } => return false,
+    };
+    let may_have_run = |task: &Task| task.record(step).is_some_and(|r| r.run.may_have_run);
+    (before.process_state, after.process_state) == (ProcessState::Undone, ProcessState::Error)
+        && !may_have_run(before)
+        && may_have_run(after)
 }
 
 fn has_effect(record: &StepRecord) -> bool {
@@ -433,6 +479,7 @@ fn submitted(task: &Task) -> Task {
         failure_count: 0,
         ended_at: None,
         due: None,
+        kept_from: None,
         error: None,
         undo_reason: None,
         paused_at: None,

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use steward_core::{
     command::Order,
     messages::{Action, Answer, AttemptTimes, ChildOutcome, Outcome, Parent, StepReply},
+    names::{CallbackFence, CallbackToken},
     transition::Event,
 };
 
@@ -64,8 +65,20 @@ pub(super) fn happens(left: &str) -> Result<Happens, String> {
         ["someone", verb @ ("completes" | "fails" | "is"), what @ ..] => {
             answered(verb, &what.join(" "))?
         }
-        ["task", "of", step, "is", outcome @ ..] => child_ended(step, &outcome.join(" "))?,
-        ["agent", verb @ ("completes" | "fails" | "defers"), what @ ..] => {
+        ["token", token, verb @ ("completes" | "fails"), what @ ..] => {
+            answered_with(token, verb, &what.join(" "))?
+        }
+        ["task", "of", step, "is", outcome @ ..] => child_ended(step, None, &outcome.join(" "))?,
+        ["task", child, "at", revision, "of", step, "is", outcome @ ..] => {
+            let event = child_ended(step, None, &outcome.join(" "))?;
+            reported_by(event, child, revision)?
+        }
+        ["task", "of", step, number, "is", outcome @ ..] => {
+            let number = number.trim_start_matches('#');
+            let number = number.parse().map_err(|_| "an attempt is written #1")?;
+            child_ended(step, Some(number), &outcome.join(" "))?
+        }
+        ["agent", verb @ ("completes" | "fails" | "defers" | "cuts"), what @ ..] => {
             Event::Replied(replied(verb, &what.join(" "))?)
         }
         [by, verb, rest @ ..] => {
@@ -93,7 +106,7 @@ fn submitted(said: &str) -> Result<Happens, String> {
     let of = |step: &str, task: &str| {
         let task_id = task.parse().map_err(|error| format!("{error}"))?;
         let step = step.parse().map_err(|error| format!("{error}"))?;
-        Ok::<_, String>(Some(Parent { task_id, step, depth: 1 }))
+        Ok::<_, String>(Some(Parent { task_id, step, depth: 1, incarnation: None }))
     };
     let submitted = match said.split(' ').collect::<Vec<_>>().as_slice() {
         ["submit"] => Submitted::default(),
@@ -111,12 +124,29 @@ fn submitted(said: &str) -> Result<Happens, String> {
     Ok(Happens::Submitted(Submitted { input: value(input), ..submitted }))
 }
 
-/// `completes charge #1 with {...}`, `fails charge #1 "no"`, `is still at charge #1`.
+/// `completes charge #1 with {...}`, `fails charge #1 "no"`, `is still at charge #1`: with a token of an
+/// older release, which names an attempt.
 fn answered(verb: &str, what: &str) -> Result<Event, String> {
     let what = what.strip_prefix("still at ").unwrap_or(what);
     let (step, what) = what.split_once(" #").ok_or("an attempt is written #1")?;
     let (attempt, what) = what.split_once(' ').unwrap_or((what, ""));
-    let answer = match verb {
+    let answer = answer(verb, what)?;
+    let attempt = attempt.parse().map_err(|_| "an attempt is written #1")?;
+    Ok(Event::Answered {
+        step: step.parse().map_err(|error| format!("{error}"))?,
+        fence: CallbackFence::Attempt(attempt),
+        answer,
+    })
+}
+
+/// `o-1/charge/i0 completes with {...}`, `o-1/charge/i0 fails "no"`.
+fn answered_with(token: &str, verb: &str, what: &str) -> Result<Event, String> {
+    let CallbackToken { step, fence, .. } = token.parse().map_err(|error| format!("{error}"))?;
+    Ok(Event::Answered { step, fence, answer: answer(verb, what)? })
+}
+
+fn answer(verb: &str, what: &str) -> Result<Answer, String> {
+    Ok(match verb {
         "completes" => {
             Answer::Completed { output: value(what.strip_prefix("with ").unwrap_or("null")) }
         }
@@ -125,16 +155,11 @@ fn answered(verb: &str, what: &str) -> Result<Event, String> {
             Answer::Failed { reason }
         }
         _ => Answer::Heartbeat,
-    };
-    Ok(Event::Answered {
-        step: step.parse().map_err(|error| format!("{error}"))?,
-        attempt: attempt.parse().map_err(|_| "an attempt is written #1")?,
-        answer,
     })
 }
 
 /// `Processed with {...}`, `Undone "no"`, `in Error "no"` (perhaps `, not undone`), `refused "no"`.
-fn child_ended(step: &str, said: &str) -> Result<Event, String> {
+fn child_ended(step: &str, attempt: Option<u32>, said: &str) -> Result<Event, String> {
     let reason = said.split('"').nth(1).unwrap_or_default().to_owned();
     let outcome = match said.split([' ', '"']).next().unwrap_or_default() {
         "Processed" => {
@@ -143,16 +168,28 @@ fn child_ended(step: &str, said: &str) -> Result<Event, String> {
         }
         "Undone" => ChildOutcome::Undone { reason },
         "in" => ChildOutcome::Error { reason, not_undone: said.ends_with(", not undone") },
-        "refused" => ChildOutcome::Refused { reason },
+        "refused" => ChildOutcome::Refused { reason, id_taken: said.ends_with(", id taken") },
         _ => return Err(unknown(said)),
     };
     let step = step.parse().map_err(|error| format!("{error}"))?;
-    Ok(Event::ChildEnded { step, outcome })
+    Ok(Event::ChildEnded { step, outcome, attempt, child: None, revision: None })
+}
+
+/// `task order-1:pack at 3 of pack is ...`: the child task that reports, at a revision of its own.
+fn reported_by(event: Event, child: &str, revision: &str) -> Result<Event, String> {
+    let Event::ChildEnded { step, outcome, attempt, .. } = event else { return Ok(event) };
+    let child = Some(child.parse().map_err(|error| format!("{error}"))?);
+    let revision = Some(revision.parse().map_err(|_| "a revision is a number")?);
+    Ok(Event::ChildEnded { step, outcome, attempt, child, revision })
 }
 
 /// `charge #1 with {...}`, `undo of charge #1 "no reply", may have run`, `charge #1 for 10s "..."`.
 fn replied(verb: &str, what: &str) -> Result<StepReply, String> {
     let (what, may_have_run) = match what.strip_suffix(", may have run") {
+        Some(what) => (what, true),
+        None => (what, false),
+    };
+    let (what, may_continue) = match what.strip_suffix(", and an earlier call may continue") {
         Some(what) => (what, true),
         None => (what, false),
     };
@@ -165,9 +202,11 @@ fn replied(verb: &str, what: &str) -> Result<StepReply, String> {
     let reason = || what.split('"').nth(1).map(str::to_owned).ok_or("a reason is missing");
     let outcome = match verb {
         "completes" => {
-            Outcome::Completed { output: value(what.strip_prefix("with ").unwrap_or("null")) }
+            let output = value(what.strip_prefix("with ").unwrap_or("null"));
+            Outcome::Completed { output, may_continue }
         }
         "fails" => Outcome::Failed { reason: reason()?, may_have_run },
+        "cuts" => Outcome::Unknown { reason: reason()? },
         _ => {
             let pause = what.strip_prefix("for ").and_then(|what| what.split(' ').next());
             let pause = duration(pause.ok_or("a step is deferred `for 10s`")?)?;
@@ -182,6 +221,7 @@ fn replied(verb: &str, what: &str) -> Result<StepReply, String> {
         action,
         attempt: attempt.parse().map_err(|_| "an attempt is written #1")?,
         outcome,
+        incarnation: None,
         times: AttemptTimes::default(),
     })
 }

@@ -18,5 +18,6 @@ the same command (redelivered)
                                 again wake scheduler in 10s
 clock +42s
 sweep                        => due 82s; wake scheduler
-wake                         => request charge #2 by 112s
+wake                         => charge running (may have run, call may last until 122s); request
+                                charge #2 by 112s
 agent completes charge #2    => Processed; charge completed (output kept); no longer due

@@ -10,96 +10,91 @@ submit with {"address":"Oslo"}
 wake                         => Processing; request reserve #1 by 20s;
                                 request invoice #1 by 600s with "Oslo"
 clock +22s
-sweep                        => reserve waiting until 82s (failures 1, may have run, reason kept);
-                                unlocked; due 112s; wake scheduler in 60s
+sweep                        => reserve waiting until 82s (failures 1, may have run, call may last
+                                until 42s, reason kept); unlocked; due 112s; wake scheduler in 60s
 ann resubmits reserve with input {"address":null}
                              => refused: an attempt at step reserve may have taken effect: find out,
                                 then complete it, or resubmit it and say that it did not run
+clock +20s
 ann resubmits reserve with input {"address":null}, it did not run
-                             => reserve running (failures 0, did not run); input {} kept; due 42s;
-                                request reserve #2 by 42s under key o-1/reserve/do/c-2;
-                                told: resubmit reserve with edited input
+                             => reserve running (failures 0, did not run); input {} kept; due 62s;
+                                request reserve #2 by 62s under key o-1/reserve/do/c-2; told:
+                                resubmit reserve with edited input
 agent completes reserve #2 with {}
-                             => Error; reserve completed (output kept);
-                                charge failed (failures 1, reason kept); due 52s;
-                                alert charge "step charge: expression `steps.reserve.output.path`:
-                                there is no `path`"
+                             => Error; reserve completed (output kept); charge failed (failures 1,
+                                reason kept); due 72s; alert charge "step charge: expression
+                                `steps.reserve.output.path`: there is no `path`"
 ann completes charge because "paid in cash"
-                             => Processing; task by 622s; charge completed (output kept); due 600s;
+                             => Processing; task by 642s; charge completed (output kept); due 600s;
                                 told: complete charge
 agent completes invoice #1   => Processed; invoice completed (output kept); no longer due
 
 # The operator skips, or completes by hand, the step before.
 submit with {"address":"Oslo"}
-                             => Pending; due 42s
-wake                         => Processing; request reserve #1 by 42s;
-                                request invoice #1 by 622s with "Oslo"
+                             => Pending; due 62s
+wake                         => Processing; request reserve #1 by 62s; request invoice #1 by 642s
+                                with "Oslo"
 clock +22s
-sweep                        => reserve waiting until 104s (failures 1, may have run, reason kept);
-                                unlocked; due 134s; wake scheduler in 60s
-ann skips reserve            => Error; reserve skipped; charge failed (failures 1, reason kept);
-                                due 74s;
-                                alert charge "step charge: expression `steps.reserve.output.path`:
-                                there is no `path`"; told: skip reserve
+sweep                        => reserve waiting until 124s (failures 1, may have run, call may last
+                                until 84s, reason kept); unlocked; due 154s; wake scheduler in 60s
+ann skips reserve            => Error; reserve skipped; charge failed (failures 1, reason kept); due
+                                94s; alert charge "step charge: expression
+                                `steps.reserve.output.path`: there is no `path`"; told: skip reserve
 
 submit with {"address":"Oslo"}
-                             => Pending; due 64s
-wake                         => Processing; request reserve #1 by 64s;
-                                request invoice #1 by 644s with "Oslo"
+                             => Pending; due 84s
+wake                         => Processing; request reserve #1 by 84s; request invoice #1 by 664s
+                                with "Oslo"
 clock +22s
-sweep                        => reserve waiting until 126s (failures 1, may have run, reason kept);
-                                unlocked; due 156s; wake scheduler in 60s
+sweep                        => reserve waiting until 146s (failures 1, may have run, call may last
+                                until 106s, reason kept); unlocked; due 176s; wake scheduler in 60s
 clock +1s
 ann completes reserve with {"path":7}
-                             => Error; reserve completed (output kept);
-                                charge failed (failures 1, reason kept); due 97s;
-                                alert charge "step charge: the request's path is not a text";
-                                told: complete reserve
-ann undoes                   => Undoing because "asked for by ann: a test"; task by 667s; due 644s;
-                                told: undo
+                             => Error; reserve completed (output kept); charge failed (failures 1,
+                                reason kept); due 117s; alert charge "step charge: the request's
+                                path is not a text"; told: complete reserve
+ann undoes                   => Undoing because "asked for by ann: a test"; task by 706s; due 136s;
+                                told: undo; wake scheduler in 19s
 
 # It completed while the task was paused.
 submit with {"address":"Oslo"}
-                             => Pending; due 87s
-wake                         => Processing; request reserve #1 by 87s;
-                                request invoice #1 by 667s with "Oslo"
+                             => Pending; due 107s
+wake                         => Processing; request reserve #1 by 107s; request invoice #1 by 687s
+                                with "Oslo"
 ann pauses                   => paused; told: pause
 agent completes reserve #1   => reserve completed (output kept)
 ann resumes                  => Error; no longer paused; charge failed (failures 1, reason kept);
-                                due 97s;
-                                alert charge "step charge: expression `steps.reserve.output.path`:
-                                there is no `path`"; told: resume
+                                due 117s; alert charge "step charge: expression
+                                `steps.reserve.output.path`: there is no `path`"; told: resume
 
 # Nobody had taken the task in hand.
-submit with {}               => Pending; due 87s
-ann pauses                   => paused; due 3667s; told: pause
+submit with {}               => Pending; due 107s
+ann pauses                   => paused; due 3687s; told: pause
 ann resumes                  => Error; no longer paused; invoice failed (failures 1, reason kept);
-                                due 97s;
-                                alert invoice "step invoice: expression `input.address`: there is no
-                                `address`"; told: resume
+                                due 117s; alert invoice "step invoice: expression `input.address`:
+                                there is no `address`"; told: resume
 
 # The step before failed for good, and the operator settles it.
 submit with {"address":"Oslo"}
-                             => Pending; due 87s
-wake                         => Processing; request reserve #1 by 87s;
-                                request invoice #1 by 667s with "Oslo"
+                             => Pending; due 107s
+wake                         => Processing; request reserve #1 by 107s; request invoice #1 by 687s
+                                with "Oslo"
 agent fails reserve #1 "no stock"
-                             => Error; reserve failed (failures 1, reason kept); due 97s;
-                                alert reserve "step reserve: no stock"
+                             => Error; reserve failed (failures 1, reason kept); due 117s; alert
+                                reserve "step reserve: no stock"
 ann skips reserve            => reserve skipped; charge failed (failures 1, reason kept);
                                 alert charge "step charge: expression `steps.reserve.output.path`:
                                 there is no `path`"; told: skip reserve
 
 submit with {"address":"Oslo"}
-                             => Pending; due 87s
-wake                         => Processing; request reserve #1 by 87s;
-                                request invoice #1 by 667s with "Oslo"
+                             => Pending; due 107s
+wake                         => Processing; request reserve #1 by 107s; request invoice #1 by 687s
+                                with "Oslo"
 agent fails reserve #1 "no stock"
-                             => Error; reserve failed (failures 1, reason kept); due 97s;
-                                alert reserve "step reserve: no stock"
+                             => Error; reserve failed (failures 1, reason kept); due 117s; alert
+                                reserve "step reserve: no stock"
 clock +1s
 ann completes reserve with {"path":"charges"}
-                             => task by 668s; reserve completed (output kept);
-                                charge failed (failures 1, reason kept); due 98s;
-                                alert charge "step charge: the request's path does not start with
-                                `/`"; told: complete reserve
+                             => task by 688s; reserve completed (output kept); charge failed
+                                (failures 1, reason kept); due 118s; alert charge "step charge: the
+                                request's path does not start with `/`"; told: complete reserve

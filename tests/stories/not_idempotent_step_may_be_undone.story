@@ -8,15 +8,18 @@ wake                         => Processing; request reserve #1 by 60s
 agent completes reserve #1   => reserve completed (output kept); request charge #1 by 20s
 clock +22s
 sweep                        => Undoing because "step charge: no reply by complete-by, attempt 1";
-                                task by 622s; charge failed (failures 1, may have run, reason kept);
-                                unlocked; due 52s; wake scheduler
-wake                         => request undo of charge #1 by 82s
+                                task by 642s; charge failed (failures 1, may have run, call may last
+                                until 42s, reason kept); unlocked; due 72s; wake scheduler in 20s
+clock +20s
+wake                         => request undo of charge #1 by 102s
 # The undo itself can always be repeated.
 clock +62s
-sweep                        => undo of charge waiting (failures 1, may have run, reason kept);
-                                unlocked; due 114s; wake scheduler
-wake                         => request undo of charge #2 by 144s
+sweep                        => undo of charge waiting (failures 1, may have run, call may last
+                                until 164s, reason kept); unlocked; due 134s; wake scheduler
+wake                         => request undo of charge #2 by 164s
 agent completes undo of charge #2
-                             => charge undone (output kept); request undo of reserve #1 by 144s
+                             => task by 764s; charge undone (output kept); wake scheduler in 60s
+clock +60s
+wake                         => request undo of reserve #1 by 224s
 agent completes undo of reserve #1
                              => Undone; reserve undone (output kept); no longer due

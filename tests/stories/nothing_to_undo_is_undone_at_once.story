@@ -24,8 +24,9 @@ wake                         => Processing; request check #1 by 31s
 agent completes check #1     => check completed (output kept); request reserve #1 by 31s
 clock +32s
 sweep                        => Undoing because "step reserve: no reply by complete-by, attempt 1";
-                                task by 633s;
-                                reserve failed (failures 1, may have run, reason kept); unlocked;
-                                due 63s; wake scheduler
+                                task by 663s; reserve failed (failures 1, may have run, call may
+                                last until 63s, reason kept); unlocked; due 93s; wake scheduler in
+                                30s
+clock +30s
 wake                         => Undone; no longer due; event: ended in Undone
 wake (redelivered)           => ignored: Ended; again event: ended in Undone

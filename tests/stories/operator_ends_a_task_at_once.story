@@ -6,15 +6,15 @@ workflow within 10m
 submit                       => Pending; due 20s
 wake                         => Processing; request reserve #1 by 20s
 clock +22s
-sweep                        => reserve waiting until 82s (failures 1, may have run, reason kept);
-                                unlocked; due 112s; wake scheduler in 60s
+sweep                        => reserve waiting until 82s (failures 1, may have run, call may last
+                                until 42s, reason kept); unlocked; due 112s; wake scheduler in 60s
 ann skips reserve            => Processed; reserve skipped; no longer due; told: skip reserve
 
 submit                       => Pending; due 42s
 wake                         => Processing; request reserve #1 by 42s
 clock +22s
-sweep                        => reserve waiting until 104s (failures 1, may have run, reason kept);
-                                unlocked; due 134s; wake scheduler in 60s
+sweep                        => reserve waiting until 104s (failures 1, may have run, call may last
+                                until 64s, reason kept); unlocked; due 134s; wake scheduler in 60s
 ann completes reserve with {"id":"r-7"}
                              => Processed; reserve completed (output kept); no longer due;
                                 told: complete reserve
@@ -23,6 +23,8 @@ submit                       => Pending; due 64s
 wake                         => Processing; request reserve #1 by 64s
 agent defers reserve #1 for 60s "breaker open"
                              => reserve waiting until 104s (reason kept); wake scheduler in 60s
-clock +22s
-ann undoes                   => Undone because "asked for by ann: a test"; task by 666s; reserve
-                                failed; no longer due; told: undo
+# No call of it can be in progress any more.
+clock +42s
+ann undoes                   => Undone because "asked for by ann: a test"; task by 686s; reserve
+                                failed (may have run, call may last until 86s); no longer due; told:
+                                undo

@@ -20,13 +20,14 @@ ann resubmits charge because "the customer has a new card"
                                 request charge #2 by 621s; told: resubmit charge
 ann resubmits charge         => refused: step charge is running: it neither failed nor waits
 clock +22s
-sweep                        => charge waiting (failures 1, may have run, reason kept); unlocked;
-                                due 653s; wake scheduler
+sweep                        => charge waiting (failures 1, may have run, call may last until 643s,
+                                reason kept); unlocked; due 653s; wake scheduler
 wake                         => due 643s; request charge #3 by 643s
 clock +22s
-sweep                        => Error; charge failed (failures 2, reason kept); due 675s;
-                                notice to shop: error "step charge: no reply by complete-by, attempt
-                                3"; alert charge "step charge: no reply by complete-by, attempt 3"
+sweep                        => Error; charge failed (failures 2, call may last until 665s, reason
+                                kept); due 675s; notice to shop: error "step charge: no reply by
+                                complete-by, attempt 3"; alert charge "step charge: no reply by
+                                complete-by, attempt 3"
 # The operator is quicker than the record that the alert was sent.
 ann resubmits                => Processing; task by 1245s; charge running (failures 0); due 665s;
                                 request charge #4 by 665s; told: resubmit charge

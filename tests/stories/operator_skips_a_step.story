@@ -22,8 +22,8 @@ agent completes charge #1    => Processed; charge completed (output kept); no lo
 submit                       => Pending; due 20s
 wake                         => Processing; request reserve #1 by 20s
 clock +22s
-sweep                        => reserve waiting until 82s (failures 1, may have run, reason kept);
-                                unlocked; due 112s; wake scheduler in 60s
+sweep                        => reserve waiting until 82s (failures 1, may have run, call may last
+                                until 42s, reason kept); unlocked; due 112s; wake scheduler in 60s
 ann skips reserve            => reserve skipped; due 82s; request charge #1 by 82s with [null];
                                 told: skip reserve
 agent completes reserve #1   => ignored: DuplicateReply
@@ -31,33 +31,36 @@ agent fails charge #1 "card declined"
                              => Error; charge failed (failures 1, reason kept); due 52s;
                                 alert charge "step charge: card declined"
 alert sent                   => no longer due
-ann undoes                   => Undoing because "asked for by ann: a test"; task by 622s; due 82s;
-                                request undo of reserve #1 by 82s; told: undo
+ann undoes                   => Undoing because "asked for by ann: a test"; task by 642s; due 72s;
+                                told: undo; wake scheduler in 20s
+clock +20s
+wake                         => request undo of reserve #1 by 102s
 agent completes undo of reserve #1
                              => Undone; reserve undone (output kept); no longer due
 
 # Unless the operator knows better.
-submit                       => Pending; due 42s
-wake                         => Processing; request reserve #1 by 42s
+submit                       => Pending; due 62s
+wake                         => Processing; request reserve #1 by 62s
 clock +22s
-sweep                        => reserve waiting until 104s (failures 1, may have run, reason kept);
-                                unlocked; due 134s; wake scheduler in 60s
+sweep                        => reserve waiting until 124s (failures 1, may have run, call may last
+                                until 84s, reason kept); unlocked; due 154s; wake scheduler in 60s
+clock +20s
 ann skips reserve, it did not run because "their log is empty"
-                             => reserve skipped (did not run); due 104s;
-                                request charge #1 by 104s with [null]; told: skip reserve
+                             => reserve skipped (did not run); due 144s; request charge #1 by 144s
+                                with [null]; told: skip reserve
 agent fails charge #1 "card declined"
-                             => Error; charge failed (failures 1, reason kept); due 74s;
-                                alert charge "step charge: card declined"
-ann undoes                   => Undone because "asked for by ann: a test"; task by 644s;
-                                no longer due; told: undo
+                             => Error; charge failed (failures 1, reason kept); due 114s; alert
+                                charge "step charge: card declined"
+ann undoes                   => Undone because "asked for by ann: a test"; task by 684s; no longer
+                                due; told: undo
 
 # The last step.
-submit                       => Pending; due 64s
-wake                         => Processing; request reserve #1 by 64s
-agent completes reserve #1   => reserve completed (output kept);
-                                request charge #1 by 104s with [null]
-agent completes charge #1    => charge completed (output kept); request notify #1 by 104s
+submit                       => Pending; due 104s
+wake                         => Processing; request reserve #1 by 104s
+agent completes reserve #1   => reserve completed (output kept); request charge #1 by 144s with
+                                [null]
+agent completes charge #1    => charge completed (output kept); request notify #1 by 144s
 agent fails notify #1 "no address"
-                             => Error; notify failed (failures 1, reason kept); due 74s;
-                                alert notify "step notify: no address"
+                             => Error; notify failed (failures 1, reason kept); due 114s; alert
+                                notify "step notify: no address"
 ann skips notify             => Processed; notify skipped; no longer due; told: skip notify

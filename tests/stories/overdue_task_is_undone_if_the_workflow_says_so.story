@@ -8,20 +8,22 @@ submit reply_to shop         => Pending; due 30s
 wake                         => Processing; request reserve #1 by 30s
 agent completes reserve #1   => reserve completed (output kept); request charge #1 by 50s
 clock +52s
-sweep                        => Undoing because "the task was not done by its complete-by";
-                                task by 102s; charge failed (failures 1, may have run, reason kept);
-                                unlocked; due 82s; wake scheduler
-wake                         => request undo of charge #1 by 102s
+sweep                        => Undoing because "the task was not done by its complete-by"; task by
+                                162s; charge failed (failures 1, may have run, call may last until
+                                112s, reason kept); unlocked; due 82s; wake scheduler; wake
+                                scheduler in 60s
+clock +60s
+wake                         => request undo of charge #1 by 162s
 clock +1s
 agent completes undo of charge #1
-                             => charge undone (output kept); request undo of reserve #1 by 102s
+                             => charge undone (output kept); request undo of reserve #1 by 162s
 agent completes undo of reserve #1
                              => Undone; reserve undone (output kept); no longer due;
                                 notice to shop: undone "the task was not done by its complete-by"
 
 # Nobody took it in hand.
-submit                       => Pending; due 83s
+submit                       => Pending; due 143s
 clock +52s
-sweep                        => Undoing because "the task was not done by its complete-by";
-                                task by 155s; due 135s; wake scheduler
+sweep                        => Undoing because "the task was not done by its complete-by"; task by
+                                215s; due 195s; wake scheduler
 wake                         => Undone; no longer due

@@ -13,17 +13,17 @@ agent fails charge #1 "card declined"
                                 charge failed (failures 1, reason kept);
                                 request undo of reserve #1 by 30s
 clock +32s
-sweep                        => undo of reserve waiting (failures 1, may have run, reason kept);
-                                unlocked; due 50s; wake scheduler
+sweep                        => undo of reserve waiting (failures 1, may have run, call may last
+                                until 62s, reason kept); unlocked; due 50s; wake scheduler
 wake                         => request undo of reserve #2 by 50s
 clock +20s
-sweep                        => Error; undo of reserve waiting (failures 2, reason kept); due 82s;
-                                notice to shop: error "the task was not undone by its complete-by";
-                                alert: left to undo reserve "the task was not undone by its
-                                complete-by"
+sweep                        => Error; undo of reserve waiting (failures 2, call may last until 82s,
+                                reason kept); due 82s; notice to shop: error "the task was not
+                                undone by its complete-by"; alert: left to undo reserve "the task
+                                was not undone by its complete-by"
 alert sent                   => no longer due
 clock +100s
-agent completes undo of reserve #2
+agent fails undo of reserve #2 "gone"
                              => ignored: StaleReply
 ann resubmits                => Undoing; task by 202s; undo of reserve running (failures 0);
                                 due 182s; request undo of reserve #3 by 182s; told: resubmit reserve

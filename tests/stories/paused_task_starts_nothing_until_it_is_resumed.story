@@ -29,8 +29,8 @@ submit                       => Pending; due 3654s
 wake                         => Processing; request reserve #1 by 3654s
 ann pauses                   => paused; told: pause
 clock +22s
-sweep                        => reserve waiting (failures 1, may have run, reason kept); unlocked;
-                                due 7256s
+sweep                        => reserve waiting (failures 1, may have run, call may last until
+                                3676s, reason kept); unlocked; due 7256s
 wake                         => ignored: NothingReady
 clock +32s
 sweep                        => ignored: NotDue
@@ -64,4 +64,5 @@ clock +5s
 ann resumes                  => task by 7346s; no longer paused; due 7341s; told: resume;
                                 wake scheduler in 15s
 clock +15s
-wake                         => due 7331s; request reserve #2 by 7331s
+wake                         => reserve running (may have run, call may last until 7333s); due
+                                7331s; request reserve #2 by 7331s

@@ -34,20 +34,22 @@ agent completes reserve #1   => reserve completed (output kept); request charge 
 ann pauses                   => paused; told: pause
 clock +22s
 sweep                        => Undoing because "step charge: no reply by complete-by, attempt 1";
-                                task by 182s; charge failed (failures 1, may have run, reason kept);
-                                unlocked; due 3732s
+                                task by 202s; charge failed (failures 1, may have run, call may last
+                                until 152s, reason kept); unlocked; due 3732s
 wake                         => ignored: NothingReady
-ann resumes                  => task by 204s; no longer paused; due 152s;
-                                request undo of reserve #1 by 152s; told: resume
+ann resumes                  => task by 224s; no longer paused; due 182s; told: resume; wake
+                                scheduler in 20s
 agent completes undo of charge #1
                              => illegal: a reply to the undo of step `charge`, which never started
+clock +20s
+wake                         => due 172s; request undo of reserve #1 by 172s
 agent completes undo of reserve #1
-                             => reserve undone (output kept); request undo of check #1 by 192s
+                             => reserve undone (output kept); request undo of check #1 by 212s
 agent completes undo of check #1
                              => Undone; check undone (output kept); no longer due
 
 # Nobody has taken it in hand.
-submit                       => Pending; due 152s
-ann pauses                   => paused; due 3732s; told: pause
+submit                       => Pending; due 172s
+ann pauses                   => paused; due 3752s; told: pause
 ann undoes                   => Undoing because "asked for by ann: a test"; told: undo
 ann resumes                  => Undone; no longer paused; no longer due; told: resume

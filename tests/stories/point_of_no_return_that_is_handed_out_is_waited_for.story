@@ -4,7 +4,7 @@ workflow within 2h
   check:   then undo
 
 submit                       => Pending; due 30s
-wake                         => Processing; request approve #1 by 60s with "o-1/approve/1";
+wake                         => Processing; request approve #1 by 60s with "o-1/approve/i000000000";
                                 request check #1 by 60s
 agent completes approve #1   => approve handed out until 600s
 agent fails check #1 "no"    => Undoing because "step check: no"; check failed (failures 1, reason kept)
@@ -14,7 +14,7 @@ someone fails approve #1 "never"
                              => Error; approve failed (failures 1, may have run, reason kept);
                                 alert approve, check "not undone, past the point of no return approve: step check: no"
 submit                       => Pending; due 30s
-wake                         => Processing; request approve #1 by 60s with "o-1/approve/1";
+wake                         => Processing; request approve #1 by 60s with "o-1/approve/i000000000";
                                 request check #1 by 60s
 agent completes approve #1   => approve handed out until 600s
 agent fails check #1 "no"    => Undoing because "step check: no"; check failed (failures 1, reason kept)

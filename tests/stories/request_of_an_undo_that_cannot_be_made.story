@@ -46,234 +46,238 @@ agent completes check #1 with {}
 agent completes reserve #1   => reserve completed (output kept); request charge #1 by 22s
 clock +22s
 sweep                        => Undoing because "step charge: no reply by complete-by, attempt 1";
-                                task by 624s; charge failed (failures 1, may have run, reason kept);
-                                unlocked; due 54s; wake scheduler
-wake                         => Error; undo of reserve failed (failures 1, reason kept);
+                                task by 644s; charge failed (failures 1, may have run, call may last
+                                until 44s, reason kept); unlocked; due 62s; wake scheduler in 20s
+clock +20s
+wake                         => Error; undo of reserve failed (failures 1, reason kept); due 74s;
                                 alert: left to undo check, reserve "undo of step reserve: expression
                                 `input.item`: there is no `item`"
 
 # The branch that was waited for.
-submit with {"item":"tea"}   => Pending; due 44s
-wake                         => Processing; request check #1 by 84s
+submit with {"item":"tea"}   => Pending; due 64s
+wake                         => Processing; request check #1 by 104s
 agent completes check #1 with {}
-                             => check completed (output kept); request reserve #1 by 44s;
-                                request notify #1 by 84s
-agent completes reserve #1   => reserve completed (output kept); request charge #1 by 44s
+                             => check completed (output kept); request reserve #1 by 64s; request
+                                notify #1 by 104s
+agent completes reserve #1   => reserve completed (output kept); request charge #1 by 64s
 agent fails charge #1 "card declined"
-                             => Undoing because "step charge: card declined";
-                                charge failed (failures 1, reason kept);
-                                request undo of reserve #1 by 44s with "tea"
+                             => Undoing because "step charge: card declined"; charge failed
+                                (failures 1, reason kept); request undo of reserve #1 by 64s with
+                                "tea"
 agent completes undo of reserve #1
                              => reserve undone (output kept)
-agent completes notify #1    => Error; undo of check failed (failures 1, reason kept);
-                                notify completed (output kept); due 54s;
-                                alert: left to undo check "undo of step check: expression
-                                `steps.check.output.path`: there is no `path`"
+agent completes notify #1    => Error; undo of check failed (failures 1, reason kept); notify
+                                completed (output kept); due 74s; alert: left to undo check "undo of
+                                step check: expression `steps.check.output.path`: there is no
+                                `path`"
 
-submit with {"item":"tea"}   => Pending; due 44s
-wake                         => Processing; request check #1 by 84s
+submit with {"item":"tea"}   => Pending; due 64s
+wake                         => Processing; request check #1 by 104s
 agent completes check #1 with {}
-                             => check completed (output kept); request reserve #1 by 44s;
-                                request notify #1 by 84s
-agent completes reserve #1   => reserve completed (output kept); request charge #1 by 44s
+                             => check completed (output kept); request reserve #1 by 64s; request
+                                notify #1 by 104s
+agent completes reserve #1   => reserve completed (output kept); request charge #1 by 64s
 agent fails charge #1 "card declined"
-                             => Undoing because "step charge: card declined";
-                                charge failed (failures 1, reason kept);
-                                request undo of reserve #1 by 44s with "tea"
+                             => Undoing because "step charge: card declined"; charge failed
+                                (failures 1, reason kept); request undo of reserve #1 by 64s with
+                                "tea"
 agent completes undo of reserve #1
                              => reserve undone (output kept)
 clock +1s
 agent fails notify #1 "no address"
-                             => Error; undo of check failed (failures 1, reason kept);
-                                notify failed (failures 1, reason kept); due 55s;
-                                alert: left to undo check "undo of step check: expression
-                                `steps.check.output.path`: there is no `path`"
+                             => Error; undo of check failed (failures 1, reason kept); notify failed
+                                (failures 1, reason kept); due 75s; alert: left to undo check "undo
+                                of step check: expression `steps.check.output.path`: there is no
+                                `path`"
 
 # The undo of the step after it.
-submit with {"item":"tea"}   => Pending; due 45s
-wake                         => Processing; request check #1 by 85s
+submit with {"item":"tea"}   => Pending; due 65s
+wake                         => Processing; request check #1 by 105s
 agent completes check #1 with {}
-                             => check completed (output kept); request reserve #1 by 45s;
-                                request notify #1 by 85s
+                             => check completed (output kept); request reserve #1 by 65s; request
+                                notify #1 by 105s
 agent completes notify #1    => notify completed (output kept)
-agent completes reserve #1   => reserve completed (output kept); request charge #1 by 45s
+agent completes reserve #1   => reserve completed (output kept); request charge #1 by 65s
 agent fails charge #1 "card declined"
-                             => Undoing because "step charge: card declined";
-                                charge failed (failures 1, reason kept);
-                                request undo of reserve #1 by 45s with "tea"
+                             => Undoing because "step charge: card declined"; charge failed
+                                (failures 1, reason kept); request undo of reserve #1 by 65s with
+                                "tea"
 clock +1s
 agent completes undo of reserve #1
-                             => Error; undo of check failed (failures 1, reason kept);
-                                reserve undone (output kept); due 56s;
-                                alert: left to undo check "undo of step check: expression
-                                `steps.check.output.path`: there is no `path`"
+                             => Error; undo of check failed (failures 1, reason kept); reserve
+                                undone (output kept); due 76s; alert: left to undo check "undo of
+                                step check: expression `steps.check.output.path`: there is no
+                                `path`"
 
 # The operator, with a task at work, in Error, Processed, or paused.
-submit with {}               => Pending; due 46s
-wake                         => Processing; request check #1 by 86s
+submit with {}               => Pending; due 66s
+wake                         => Processing; request check #1 by 106s
 agent completes check #1 with {}
-                             => check completed (output kept); request reserve #1 by 46s;
-                                request notify #1 by 86s
+                             => check completed (output kept); request reserve #1 by 66s; request
+                                notify #1 by 106s
 agent completes notify #1    => notify completed (output kept)
-agent completes reserve #1   => reserve completed (output kept); request charge #1 by 46s
+agent completes reserve #1   => reserve completed (output kept); request charge #1 by 66s
 agent defers charge #1 for 60s "breaker open"
-                             => charge waiting until 86s (reason kept); wake scheduler in 60s
-clock +21s
-ann undoes                   => Error because "asked for by ann: a test"; task by 647s; undo of
-                                reserve failed (failures 1, reason kept); charge failed; due 77s;
-                                alert: left to undo check, reserve "undo of step reserve: expression
-                                `input.item`: there is no `item`"; told: undo
+                             => charge waiting until 106s (reason kept); wake scheduler in 60s
+clock +42s
+ann undoes                   => Error because "asked for by ann: a test"; task by 688s; undo of
+                                reserve failed (failures 1, reason kept); charge failed (may have
+                                run, call may last until 88s); due 118s; alert: left to undo check,
+                                reserve "undo of step reserve: expression `input.item`: there is no
+                                `item`"; told: undo
 
-submit with {}               => Pending; due 67s
-wake                         => Processing; request check #1 by 107s
+submit with {}               => Pending; due 108s
+wake                         => Processing; request check #1 by 148s
 agent completes check #1 with {}
-                             => check completed (output kept); request reserve #1 by 67s; request
-                                notify #1 by 107s
-agent completes reserve #1   => reserve completed (output kept); request charge #1 by 67s
+                             => check completed (output kept); request reserve #1 by 108s; request
+                                notify #1 by 148s
+agent completes reserve #1   => reserve completed (output kept); request charge #1 by 108s
 agent defers charge #1 for 60s "breaker open"
-                             => charge waiting until 107s (reason kept); wake scheduler in 60s
+                             => charge waiting until 148s (reason kept); wake scheduler in 60s
 agent fails notify #1 "no address"
-                             => Error; notify failed (failures 1, reason kept); due 77s; alert
+                             => Error; notify failed (failures 1, reason kept); due 118s; alert
                                 notify "step notify: no address"
-clock +21s
-ann undoes                   => Error because "asked for by ann: a test"; task by 668s; undo of
-                                reserve failed (failures 1, reason kept); charge failed; due 98s;
-                                alert: left to undo check, reserve "undo of step reserve: expression
-                                `input.item`: there is no `item`"; told: undo
+clock +42s
+ann undoes                   => Error because "asked for by ann: a test"; task by 730s; undo of
+                                reserve failed (failures 1, reason kept); charge failed (may have
+                                run, call may last until 130s); due 160s; alert: left to undo check,
+                                reserve "undo of step reserve: expression `input.item`: there is no
+                                `item`"; told: undo
 
-submit with {}               => Pending; due 88s
-wake                         => Processing; request check #1 by 128s
+submit with {}               => Pending; due 150s
+wake                         => Processing; request check #1 by 190s
 agent completes check #1 with {}
-                             => check completed (output kept); request reserve #1 by 88s; request
-                                notify #1 by 128s
+                             => check completed (output kept); request reserve #1 by 150s; request
+                                notify #1 by 190s
 agent completes notify #1    => notify completed (output kept)
-agent completes reserve #1   => reserve completed (output kept); request charge #1 by 88s
+agent completes reserve #1   => reserve completed (output kept); request charge #1 by 150s
 agent completes charge #1    => Processed; charge completed (output kept); no longer due
 clock +1s
-ann undoes                   => Error because "asked for by ann: a test"; task by 669s; undo of
-                                reserve failed (failures 1, reason kept); due 99s; alert: left to
+ann undoes                   => Error because "asked for by ann: a test"; task by 731s; undo of
+                                reserve failed (failures 1, reason kept); due 161s; alert: left to
                                 undo check, reserve "undo of step reserve: expression `input.item`:
                                 there is no `item`"; told: undo
 
-submit with {"item":"tea"}   => Pending; due 89s
-wake                         => Processing; request check #1 by 129s
+submit with {"item":"tea"}   => Pending; due 151s
+wake                         => Processing; request check #1 by 191s
 agent completes check #1 with {}
-                             => check completed (output kept); request reserve #1 by 89s; request
-                                notify #1 by 129s
+                             => check completed (output kept); request reserve #1 by 151s; request
+                                notify #1 by 191s
 agent completes notify #1    => notify completed (output kept)
-agent completes reserve #1   => reserve completed (output kept); request charge #1 by 89s
+agent completes reserve #1   => reserve completed (output kept); request charge #1 by 151s
 agent fails charge #1 "card declined"
                              => Undoing because "step charge: card declined"; charge failed
-                                (failures 1, reason kept); request undo of reserve #1 by 89s with
+                                (failures 1, reason kept); request undo of reserve #1 by 151s with
                                 "tea"
 ann pauses                   => paused; told: pause
 agent completes undo of reserve #1
                              => reserve undone (output kept)
 clock +1s
-ann resumes                  => Error; task by 670s; no longer paused; undo of check failed
-                                (failures 1, reason kept); due 100s; alert: left to undo check "undo
+ann resumes                  => Error; task by 732s; no longer paused; undo of check failed
+                                (failures 1, reason kept); due 162s; alert: left to undo check "undo
                                 of step check: expression `steps.check.output.path`: there is no
                                 `path`"; told: resume
 
 # The operator, with an undo that waits.
-submit with {"item":"tea"}   => Pending; due 90s
-wake                         => Processing; request check #1 by 130s
+submit with {"item":"tea"}   => Pending; due 152s
+wake                         => Processing; request check #1 by 192s
 agent completes check #1 with {}
-                             => check completed (output kept); request reserve #1 by 90s; request
-                                notify #1 by 130s
+                             => check completed (output kept); request reserve #1 by 152s; request
+                                notify #1 by 192s
 agent completes notify #1    => notify completed (output kept)
-agent completes reserve #1   => reserve completed (output kept); request charge #1 by 90s
+agent completes reserve #1   => reserve completed (output kept); request charge #1 by 152s
 agent fails charge #1 "card declined"
                              => Undoing because "step charge: card declined"; charge failed
-                                (failures 1, reason kept); request undo of reserve #1 by 90s with
+                                (failures 1, reason kept); request undo of reserve #1 by 152s with
                                 "tea"
 agent defers undo of reserve #1 for 60s "breaker open"
-                             => undo of reserve waiting until 130s (reason kept); wake scheduler in
+                             => undo of reserve waiting until 192s (reason kept); wake scheduler in
                                 60s
-clock +1s
-ann resubmits with input {"item":null}
+clock +42s
+ann resubmits with input {"item":null}, it did not run
                              => Error; undo of reserve failed (failures 1, reason kept); input {}
-                                kept; due 101s; alert: left to undo check, reserve "undo of step
+                                kept; due 204s; alert: left to undo check, reserve "undo of step
                                 reserve: expression `input.item`: there is no `item`"; told:
                                 resubmit reserve with edited input
 
-submit with {"item":"tea"}   => Pending; due 91s
-wake                         => Processing; request check #1 by 131s
+submit with {"item":"tea"}   => Pending; due 194s
+wake                         => Processing; request check #1 by 234s
 agent completes check #1 with {}
-                             => check completed (output kept); request reserve #1 by 91s; request
-                                notify #1 by 131s
+                             => check completed (output kept); request reserve #1 by 194s; request
+                                notify #1 by 234s
 agent completes notify #1    => notify completed (output kept)
-agent completes reserve #1   => reserve completed (output kept); request charge #1 by 91s
+agent completes reserve #1   => reserve completed (output kept); request charge #1 by 194s
 agent fails charge #1 "card declined"
                              => Undoing because "step charge: card declined"; charge failed
-                                (failures 1, reason kept); request undo of reserve #1 by 91s with
+                                (failures 1, reason kept); request undo of reserve #1 by 194s with
                                 "tea"
 agent defers undo of reserve #1 for 60s "breaker open"
-                             => undo of reserve waiting until 131s (reason kept); wake scheduler in
+                             => undo of reserve waiting until 234s (reason kept); wake scheduler in
                                 60s
-clock +1s
+clock +42s
 ann skips reserve            => Error; undo of check failed (failures 1, reason kept); undo of
-                                reserve skipped; due 102s; alert: left to undo check "undo of step
-                                check: expression `steps.check.output.path`: there is no `path`";
-                                told: skip reserve
+                                reserve skipped (may have run, call may last until 216s); due 246s;
+                                alert: left to undo check "undo of step check: expression
+                                `steps.check.output.path`: there is no `path`"; told: skip reserve
 
-submit with {"item":"tea"}   => Pending; due 92s
-wake                         => Processing; request check #1 by 132s
+submit with {"item":"tea"}   => Pending; due 236s
+wake                         => Processing; request check #1 by 276s
 agent completes check #1 with {}
-                             => check completed (output kept); request reserve #1 by 92s; request
-                                notify #1 by 132s
+                             => check completed (output kept); request reserve #1 by 236s; request
+                                notify #1 by 276s
 agent completes notify #1    => notify completed (output kept)
-agent completes reserve #1   => reserve completed (output kept); request charge #1 by 92s
+agent completes reserve #1   => reserve completed (output kept); request charge #1 by 236s
 agent fails charge #1 "card declined"
                              => Undoing because "step charge: card declined"; charge failed
-                                (failures 1, reason kept); request undo of reserve #1 by 92s with
+                                (failures 1, reason kept); request undo of reserve #1 by 236s with
                                 "tea"
 agent defers undo of reserve #1 for 60s "breaker open"
-                             => undo of reserve waiting until 132s (reason kept); wake scheduler in
+                             => undo of reserve waiting until 276s (reason kept); wake scheduler in
                                 60s
-clock +1s
+clock +42s
 ann completes reserve        => Error; undo of check failed (failures 1, reason kept); reserve
-                                undone (output kept); due 103s; alert: left to undo check "undo of
-                                step check: expression `steps.check.output.path`: there is no
-                                `path`"; told: complete reserve
+                                undone (call may last until 258s, output kept); due 288s; alert:
+                                left to undo check "undo of step check: expression
+                                `steps.check.output.path`: there is no `path`"; told: complete
+                                reserve
 
 # The same after the undo failed.
-submit with {"item":"tea"}   => Pending; due 93s
-wake                         => Processing; request check #1 by 133s
+submit with {"item":"tea"}   => Pending; due 278s
+wake                         => Processing; request check #1 by 318s
 agent completes check #1 with {}
-                             => check completed (output kept); request reserve #1 by 93s; request
-                                notify #1 by 133s
+                             => check completed (output kept); request reserve #1 by 278s; request
+                                notify #1 by 318s
 agent completes notify #1    => notify completed (output kept)
-agent completes reserve #1   => reserve completed (output kept); request charge #1 by 93s
+agent completes reserve #1   => reserve completed (output kept); request charge #1 by 278s
 agent fails charge #1 "card declined"
                              => Undoing because "step charge: card declined"; charge failed
-                                (failures 1, reason kept); request undo of reserve #1 by 93s with
+                                (failures 1, reason kept); request undo of reserve #1 by 278s with
                                 "tea"
 agent fails undo of reserve #1 "gone"
-                             => Error; undo of reserve failed (failures 1, reason kept); due 103s;
+                             => Error; undo of reserve failed (failures 1, reason kept); due 288s;
                                 alert: left to undo check, reserve "undo of step reserve: gone"
 clock +1s
-ann skips reserve            => task by 674s; undo of check failed (failures 1, reason kept); undo
-                                of reserve skipped; due 104s; alert: left to undo check "undo of
+ann skips reserve            => task by 859s; undo of check failed (failures 1, reason kept); undo
+                                of reserve skipped; due 289s; alert: left to undo check "undo of
                                 step check: expression `steps.check.output.path`: there is no
                                 `path`"; told: skip reserve
 
-submit with {"item":"tea"}   => Pending; due 94s
-wake                         => Processing; request check #1 by 134s
+submit with {"item":"tea"}   => Pending; due 279s
+wake                         => Processing; request check #1 by 319s
 agent completes check #1 with {}
-                             => check completed (output kept); request reserve #1 by 94s; request
-                                notify #1 by 134s
+                             => check completed (output kept); request reserve #1 by 279s; request
+                                notify #1 by 319s
 agent completes notify #1    => notify completed (output kept)
-agent completes reserve #1   => reserve completed (output kept); request charge #1 by 94s
+agent completes reserve #1   => reserve completed (output kept); request charge #1 by 279s
 agent fails charge #1 "card declined"
                              => Undoing because "step charge: card declined"; charge failed
-                                (failures 1, reason kept); request undo of reserve #1 by 94s with
+                                (failures 1, reason kept); request undo of reserve #1 by 279s with
                                 "tea"
 agent fails undo of reserve #1 "gone"
-                             => Error; undo of reserve failed (failures 1, reason kept); due 104s;
+                             => Error; undo of reserve failed (failures 1, reason kept); due 289s;
                                 alert: left to undo check, reserve "undo of step reserve: gone"
 clock +1s
-ann completes reserve        => task by 675s; undo of check failed (failures 1, reason kept);
-                                reserve undone (output kept); due 105s; alert: left to undo check
+ann completes reserve        => task by 860s; undo of check failed (failures 1, reason kept);
+                                reserve undone (output kept); due 290s; alert: left to undo check
                                 "undo of step check: expression `steps.check.output.path`: there is
                                 no `path`"; told: complete reserve

@@ -56,20 +56,22 @@ agent fails notify #1 "no address"
 agent completes undo of reserve #1
                              => reserve undone (output kept)
 clock +62s
-sweep                        => invoice failed (failures 1, may have run, reason kept); unlocked;
-                                due 102s; wake scheduler
-wake                         => request undo of invoice #1 by 132s
+sweep                        => task by 732s; invoice failed (failures 1, may have run, call may
+                                last until 132s, reason kept); unlocked; due 162s; wake scheduler in
+                                60s
+clock +60s
+wake                         => request undo of invoice #1 by 192s
 agent completes undo of invoice #1
-                             => invoice undone (output kept); request undo of check #1 by 132s
+                             => invoice undone (output kept); request undo of check #1 by 192s
 agent completes undo of check #1
                              => Undone; check undone (output kept); no longer due
 
 # Its service is down: it will not be tried again. But its request may have been delivered twice, so it
 # is waited for as if nothing had been said.
-submit                       => Pending; due 102s
-wake                         => Processing; request check #1 by 132s
-agent completes check #1     => check completed (output kept); request reserve #1 by 132s;
-                                request invoice #1 by 132s; request notify #1 by 132s
+submit                       => Pending; due 162s
+wake                         => Processing; request check #1 by 192s
+agent completes check #1     => check completed (output kept); request reserve #1 by 192s; request
+                                invoice #1 by 192s; request notify #1 by 192s
 agent fails notify #1 "no address"
                              => Undoing because "step notify: no address";
                                 notify failed (failures 1, reason kept)
@@ -78,14 +80,16 @@ agent defers reserve #1 for 10s "breaker open"
 agent defers invoice #1 for 10s "breaker open", may have run
                              => ignored: StillAwaited
 clock +62s
-sweep                        => reserve failed (failures 1, may have run, reason kept); invoice
-                                failed (failures 1, may have run, reason kept); unlocked; due 164s;
-                                wake scheduler
-wake                         => request undo of reserve #1 by 194s; request undo of invoice #1 by
-                                194s
+sweep                        => task by 854s; reserve failed (failures 1, may have run, call may
+                                last until 254s, reason kept); invoice failed (failures 1, may have
+                                run, call may last until 254s, reason kept); unlocked; due 284s;
+                                wake scheduler in 60s
+clock +60s
+wake                         => request undo of reserve #1 by 314s; request undo of invoice #1 by
+                                314s
 agent completes undo of invoice #1
                              => invoice undone (output kept)
 agent completes undo of reserve #1
-                             => reserve undone (output kept); request undo of check #1 by 194s
+                             => reserve undone (output kept); request undo of check #1 by 314s
 agent completes undo of check #1
                              => Undone; check undone (output kept); no longer due

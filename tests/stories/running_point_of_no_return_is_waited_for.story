@@ -42,9 +42,9 @@ agent fails invoice #1 "no address"
                              => Undoing because "step invoice: no address";
                                 invoice failed (failures 1, reason kept)
 agent fails ship #1 "no lorry", may have run
-                             => Error; ship failed (failures 1, may have run, reason kept);
-                                alert invoice, ship "not undone, past the point of no return ship:
-                                step invoice: no address"
+                             => Error; task by 723s; ship failed (failures 1, may have run, call may
+                                last until 123s, reason kept); alert invoice, ship "not undone, past
+                                the point of no return ship: step invoice: no address"
 
 # It is silent.
 submit                       => Pending; due 31s
@@ -55,8 +55,9 @@ agent fails invoice #1 "no address"
                              => Undoing because "step invoice: no address";
                                 invoice failed (failures 1, reason kept)
 clock +62s
-sweep                        => ship failed (failures 1, may have run, reason kept); unlocked;
-                                due 93s; wake scheduler
+sweep                        => task by 723s; ship failed (failures 1, may have run, call may last
+                                until 123s, reason kept); unlocked; due 93s; wake scheduler; wake
+                                scheduler in 60s
 wake                         => Error;
                                 alert invoice, ship "not undone, past the point of no return ship:
                                 step invoice: no address"

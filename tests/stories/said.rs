@@ -46,6 +46,7 @@ pub(super) fn said_saved(
         DocumentKey::Result(_) => format!("returns {body}"),
         DocumentKey::Submission
         | DocumentKey::Output(_)
+        | DocumentKey::ByHand(..)
         | DocumentKey::Failure(_)
         | DocumentKey::Deferral(_)
         | DocumentKey::Claim(_) => format!("document {key}"),
@@ -127,7 +128,12 @@ fn said_progress(
         (true, false) => details.push("did not run".to_owned()),
         (false, false) | (true, true) => {}
     }
-    if kept.remove(&DocumentKey::Output(of.clone())).is_some() {
+    let until = new.in_progress_until;
+    if until != old.and_then(|old| old.in_progress_until) {
+        details.extend(until.map(|until| format!("call may last until {}", since_start(until))));
+    }
+    let by_hand = new.completed_by.clone().map(|by| DocumentKey::ByHand(of.clone(), by));
+    if kept.remove(&by_hand.unwrap_or_else(|| DocumentKey::Output(of.clone()))).is_some() {
         details.push("output kept".to_owned());
     }
     let mut reason_kept = kept.remove(&DocumentKey::Failure(of.clone())).is_some();
@@ -212,7 +218,7 @@ fn said_effect(effect: &Effect) -> String {
             let undo = if *undo { ", to be undone" } else { "" };
             format!("submit {task_id} to {workflow} with {input}{undo}")
         }
-        Effect::ChildEnded(ChildEnded { task_id, step, outcome }) => {
+        Effect::ChildEnded(ChildEnded { task_id, step, outcome, .. }) => {
             let outcome = match outcome {
                 ChildOutcome::Processed { output } => format!("Processed with {output}"),
                 ChildOutcome::Undone { reason } => format!("Undone \"{reason}\""),
@@ -220,7 +226,7 @@ fn said_effect(effect: &Effect) -> String {
                     let more = if *not_undone { ", not undone" } else { "" };
                     format!("in Error \"{reason}\"{more}")
                 }
-                ChildOutcome::Refused { reason } => format!("refused \"{reason}\""),
+                ChildOutcome::Refused { reason, .. } => format!("refused \"{reason}\""),
             };
             format!("tell {step} of {task_id}: {outcome}")
         }
@@ -244,6 +250,7 @@ fn said_event(event: &Happened) -> String {
         | Happened::SubmissionRefused { .. }
         | Happened::MessageCorrupt { .. }
         | Happened::DeadLetterSeen { .. }
+        | Happened::AgentMissing { .. }
         | Happened::OperatorRedrive { .. }
         | Happened::BreakerClosed(_) => format!("{event:?}"),
     }

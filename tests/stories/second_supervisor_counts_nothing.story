@@ -14,14 +14,15 @@ clock +32s
 sweep                        => due 72s
 sweep                        => ignored: NotDue
 clock +10s
-sweep                        => reserve waiting (failures 1, may have run, reason kept); unlocked;
-                                due 104s; wake scheduler
+sweep                        => reserve waiting (failures 1, may have run, call may last until 114s,
+                                reason kept); unlocked; due 104s; wake scheduler
 sweep                        => ignored: NotDue
 wake                         => request reserve #2 by 114s
 sweep                        => ignored: NotDue
 clock +42s
-sweep                        => Error; reserve failed (failures 2, reason kept); due 146s;
-                                alert reserve "step reserve: no reply by complete-by, attempt 2"
+sweep                        => Error; reserve failed (failures 2, call may last until 156s, reason
+                                kept); due 146s; alert reserve "step reserve: no reply by
+                                complete-by, attempt 2"
 sweep                        => ignored: NotDue
 clock +32s
 sweep                        => due 178s;

@@ -10,8 +10,11 @@ task of pack is Undone "no boxes"
 submit                       => Pending; due 30s
 wake                         => Processing; submit o-1:pack to packing with null
 task of pack is refused "there is no workflow `packing`"
-                             => Undone because "step pack: its task was refused: there is no workflow `packing`";
-                                pack failed (failures 1, reason kept); no longer due
+                             => Undoing because "step pack: its task was refused: there is no
+                                workflow `packing`"; pack failed (failures 1, may have run, reason
+                                kept); submit o-1:pack to packing with null, to be undone
+task of pack is Undone "undone before it began"
+                             => Undone; pack undone (output kept); no longer due
 submit                       => Pending; due 30s
 wake                         => Processing; submit o-1:pack to packing with null
 task of pack is in Error "step box: no"

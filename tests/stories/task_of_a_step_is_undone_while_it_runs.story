@@ -1,4 +1,5 @@
-# It is asked to be undone at once, wherever it stands; that it was done meanwhile makes no difference.
+# It is asked to be undone at once, wherever it stands; that it was done meanwhile makes no difference. A refusal
+# does not prove that it never began.
 workflow within 2h
   pack:  for each ${ input.items } 2 at once, workflow packing, body ${ item }
   check: then undo
@@ -19,4 +20,5 @@ task of pack[1] is Undone    => pack[1] undone (output kept);
                                 submit o-1:pack:2 to packing with 3, to be undone
 task of pack[0] is Undone    => pack[0] undone (output kept)
 task of pack[2] is refused "there is no workflow `packing`"
-                             => Undone; pack[2] undone (output kept); no longer due
+                             => ignored: StaleReply
+task of pack[2] is Undone    => Undone; pack[2] undone (output kept); no longer due

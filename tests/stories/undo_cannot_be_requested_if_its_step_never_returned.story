@@ -10,8 +10,9 @@ wake                         => Processing; request reserve #1 by 60s
 agent completes reserve #1   => reserve completed (output kept); request charge #1 by 20s
 clock +22s
 sweep                        => Undoing because "step charge: no reply by complete-by, attempt 1";
-                                task by 622s; charge failed (failures 1, may have run, reason kept);
-                                unlocked; due 52s; wake scheduler
+                                task by 642s; charge failed (failures 1, may have run, call may last
+                                until 42s, reason kept); unlocked; due 72s; wake scheduler in 20s
+clock +20s
 wake                         => Error; undo of charge failed (failures 1, reason kept);
                                 notice to shop: error "undo of step charge: expression
                                 `steps.charge.output.id`: there is no `charge`";
@@ -24,8 +25,8 @@ wake (redelivered)           => ignored: Ended;
                                 expression `steps.charge.output.id`: there is no `charge`"
 alert sent                   => no longer due
 ann skips because "there is no charge"
-                             => Undoing; undo of charge skipped; due 82s;
-                                request undo of reserve #1 by 82s; told: skip charge
+                             => Undoing; undo of charge skipped; due 102s; request undo of reserve
+                                #1 by 102s; told: skip charge
 agent completes undo of reserve #1
                              => Undone; reserve undone (output kept); no longer due;
                                 notice to shop: undone "step charge: no reply by complete-by,

@@ -7,14 +7,15 @@ workflow within 10m
 submit                       => Pending; due 20s
 wake                         => Processing; request reserve #1 by 20s
 clock +22s
-sweep                        => reserve waiting (failures 1, may have run, reason kept); unlocked;
-                                due 52s; wake scheduler
+sweep                        => reserve waiting (failures 1, may have run, call may last until 42s,
+                                reason kept); unlocked; due 52s; wake scheduler
 wake                         => due 42s; request reserve #2 by 42s
 agent completes reserve #2   => reserve completed (output kept); request charge #1 by 82s
 agent fails charge #1 "card declined"
-                             => Undoing because "step charge: card declined"; task by 622s;
-                                charge failed (failures 1, reason kept);
-                                request undo of reserve #1 by 42s
+                             => Undoing because "step charge: card declined"; task by 642s; charge
+                                failed (failures 1, reason kept); wake scheduler in 20s
+clock +20s
+wake                         => request undo of reserve #1 by 62s
 agent completes reserve #1   => ignored: StaleReply
 agent completes reserve #2   => ignored: DuplicateReply
 agent completes undo of reserve #2
@@ -22,19 +23,19 @@ agent completes undo of reserve #2
 agent completes undo of charge #1
                              => illegal: a reply to the undo of step `charge`, which never started
 clock +22s
-agent completes undo of reserve #1
-                             => ignored: LateReply
-sweep                        => undo of reserve waiting (failures 1, may have run, reason kept);
-                                unlocked; due 74s; wake scheduler
-agent completes undo of reserve #1
+sweep                        => undo of reserve waiting (failures 1, may have run, call may last
+                                until 84s, reason kept); unlocked; due 94s; wake scheduler
+agent fails undo of reserve #1 "gone"
                              => ignored: StaleReply
-agent completes undo of reserve #1 (redelivered)
+agent fails undo of reserve #1 "gone" (redelivered)
                              => ignored: StaleReply; again wake scheduler
-wake                         => due 64s; request undo of reserve #2 by 64s
+wake                         => due 84s; request undo of reserve #2 by 84s
 agent completes undo of reserve #1
                              => ignored: StaleReply
 agent completes undo of reserve #2
-                             => Undone; reserve undone (output kept); no longer due
+                             => task by 684s; reserve undone (output kept); wake scheduler in 20s
+clock +20s
+wake                         => Undone; no longer due
 agent completes undo of reserve #3
                              => illegal: a reply to attempt 3 at the undo of step `reserve`, of 2
 agent fails undo of reserve #2 "gone"

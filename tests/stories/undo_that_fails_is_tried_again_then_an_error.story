@@ -14,29 +14,29 @@ agent fails charge #1 "card declined"
                                 charge failed (failures 1, reason kept); due 10s;
                                 request undo of reserve #1 by 10s
 clock +12s
-sweep                        => undo of reserve waiting until 13s (failures 1, may have run, reason
-                                kept); unlocked; due 43s; wake scheduler in 1s
+sweep                        => undo of reserve waiting until 13s (failures 1, may have run, call
+                                may last until 22s, reason kept); unlocked; due 43s; wake scheduler
+                                in 1s
 wake                         => due 22s; request undo of reserve #2 by 22s
 clock +1s
 wake                         => ignored: NothingReady
 clock +12s
-sweep                        => undo of reserve waiting until 325s (failures 2, reason kept);
-                                unlocked; due 355s; wake scheduler in 300s
+sweep                        => undo of reserve waiting until 325s (failures 2, call may last until
+                                34s, reason kept); unlocked; due 355s; wake scheduler in 300s
 clock +300s
 wake                         => due 335s; request undo of reserve #3 by 335s
 clock +12s
-sweep                        => undo of reserve waiting until 338s (failures 3, reason kept);
-                                unlocked; due 368s; wake scheduler in 1s
+sweep                        => undo of reserve waiting until 338s (failures 3, call may last until
+                                347s, reason kept); unlocked; due 368s; wake scheduler in 1s
 clock +1s
 wake                         => due 348s; request undo of reserve #4 by 348s
 agent completes undo of reserve #1
                              => ignored: StaleReply
 clock +12s
-sweep                        => Error; undo of reserve failed (failures 4, reason kept); due 380s;
-                                notice to shop: error "undo of step reserve: no reply by
-                                complete-by, attempt 4";
-                                alert: left to undo check, reserve "undo of step reserve: no reply
-                                by complete-by, attempt 4"
+sweep                        => Error; undo of reserve failed (failures 4, call may last until 360s,
+                                reason kept); due 380s; notice to shop: error "undo of step reserve:
+                                no reply by complete-by, attempt 4"; alert: left to undo check,
+                                reserve "undo of step reserve: no reply by complete-by, attempt 4"
 wake                         => ignored: Ended
 agent completes undo of reserve #4
                              => ignored: DuplicateReply

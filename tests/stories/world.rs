@@ -76,7 +76,8 @@ impl<'a> World<'a> {
         let number = self.command.as_ref().map_or(0, |(_, number)| *number) + 1;
         let command_id = format!("c-{number}").parse().map_err(|error| format!("{error}"))?;
         let task_id = TASK_ID.parse().map_err(|error| format!("{error}"))?;
-        let command = Command { command_id, task_id, by, why, order };
+        let issued_at = Some(self.now);
+        let command = Command { command_id, task_id, by, why, order, issued_at };
         self.command = Some((command.clone(), number));
         Ok(command)
     }
@@ -86,8 +87,18 @@ impl<'a> World<'a> {
         let Submitted { input, reply_to, parent, undo } = submitted;
         let task_id = TASK_ID.parse().map_err(|error| format!("{error}"))?;
         let (workflow_name, version) = (workflow.name.clone(), None);
-        let submission =
-            Submission { task_id, workflow: workflow_name, version, input, reply_to, parent, undo };
+        let submission = Submission {
+            task_id,
+            workflow: workflow_name,
+            version,
+            input,
+            reply_to,
+            parent,
+            undo,
+            attempt: None,
+            has_begun: false,
+            keep: None,
+        };
         let (task, document) = accept(&submission, workflow, None, self.now, *timing);
         self.documents = Documents::from([(document.key, document.body)]);
         let said = format!("{}; {}", task.process_state, said_due(&task));
@@ -184,6 +195,7 @@ impl<'a> World<'a> {
             | StepState::Failed { .. }
             | StepState::Skipped { .. } => false,
         });
+        let under_way = under_way || task.undo_waits(self.now).next().is_some();
         (!under_way).then(|| "a task that goes on never stands still".to_owned())
     }
 
@@ -197,10 +209,9 @@ impl<'a> World<'a> {
             }
         }
         for (step, action, progress) in task.actions() {
-            let number = progress.state.attempt();
-            let key = DocumentKey::Output(Attempt { step: step.clone(), action, number });
-            let completed = matches!(progress.state, StepState::Completed { .. }) && number > 0;
-            if completed && !self.documents.contains_key(&key) {
+            if let Some(key) = progress.output(&step, action)
+                && !self.documents.contains_key(&key)
+            {
                 self.broken.push(format!("the state never points at nothing; it points at {key}"));
             }
         }
@@ -219,7 +230,7 @@ impl<'a> World<'a> {
         };
         match (key, event) {
             (DocumentKey::Output(of), Event::Replied(reply)) => {
-                reply.outcome == Outcome::Completed { output: body.clone() }
+                matches!(&reply.outcome, Outcome::Completed { output, .. } if output == body)
                     && of.action == reply.action
             }
             (DocumentKey::Output(of), Event::Answered { answer, .. }) => {
@@ -230,18 +241,19 @@ impl<'a> World<'a> {
                 Action::Undo => *body == Value::Null,
             },
             (DocumentKey::Result(_), _) => task.process_state == ProcessState::Processed,
-            (DocumentKey::Output(_), _) => {
+            (DocumentKey::Output(_), _) => false,
+            (DocumentKey::ByHand(..), _) => {
                 matches!(order, Some(Order::Complete { output, .. }) if output == body)
             }
             (
-                DocumentKey::Failure(Attempt { step, action, .. })
-                | DocumentKey::Deferral(Attempt { step, action, .. }),
+                DocumentKey::Failure(Attempt { step, action, number })
+                | DocumentKey::Deferral(Attempt { step, action, number }),
                 _,
             ) => {
-                let text = |key| body.get(key).and_then(Value::as_str).map(str::to_owned);
-                let error = task.progress(step, *action).map(|progress| progress.error.clone());
-                error == Some(text("reason"))
-                    && text("verdict").is_some_and(|said| !said.is_empty())
+                let says =
+                    |key| body.get(key).and_then(Value::as_str).is_some_and(|s| !s.is_empty());
+                let attempt = task.progress(step, *action).map(|p| p.state.attempt());
+                attempt == Some(*number) && says("reason") && says("verdict")
             }
             (DocumentKey::Input(id), Event::Commanded(command)) => {
                 *id == command.command_id && body.get("input") == Some(&self.edited(order))
@@ -287,7 +299,9 @@ fn reads(answer: &Transition) -> bool {
     match answer {
         Transition::Apply { task, documents, effects } => {
             let kept = documents.iter();
-            let mut kept = kept.filter(|made| !matches!(made.key, DocumentKey::Output(_)));
+            let is_output =
+                |key: &DocumentKey| matches!(key, DocumentKey::Output(_) | DocumentKey::ByHand(..));
+            let mut kept = kept.filter(|made| !is_output(&made.key));
             let begun = task.steps.values().any(|record| {
                 record.items.is_some()
                     || matches!(

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use steward_core::{
     messages::StepRequest,
     ports::{
-        Attempt, Clock, Document, DocumentKey, Kept, PortError, Ports, Put, StateStore, chain,
+        Attempt, Clock, Document, DocumentKey, Kept, Owner, PortError, Ports, Put, StateStore,
+        chain,
     },
 };
 
@@ -17,7 +18,7 @@ const TAKEN: &str = "an earlier delivery may have made the call, which must not 
 /// Goes on if nobody has claimed the call of `request`.
 pub(crate) async fn look<P: Ports>(ports: &P, request: &StepRequest) -> Result<(), Ended> {
     let key = key(request);
-    match ports.store().documents(&request.task_id, &[key]).await {
+    match ports.store().documents(&owner(request), &[key]).await {
         Ok(found) if found.is_empty() => Ok(()),
         Ok(_) => Err(Ended::Silent(TAKEN)),
         Err(error) => Err(give_back(request, &error)),
@@ -31,12 +32,16 @@ pub(crate) async fn put<P: Ports>(ports: &P, request: &StepRequest, by: &str) ->
     let claim = Document::new(key(request), ports.clock().now(), body);
     // It fences until complete-by; that its workflow may keep its documents for longer is no matter.
     let kept = Kept { from: request.complete_by, retention_s: None };
-    match ports.store().put_document(&request.task_id, kept, &claim).await {
+    match ports.store().put_document(&owner(request), kept, &claim).await {
         Ok(Put::Stored) => Ok(()),
         Ok(Put::Existing(body)) if body == claim.body => Ok(()),
         Ok(Put::Existing(_)) => Err(Ended::Silent(TAKEN)),
         Err(error) => Err(give_back(request, &error)),
     }
+}
+
+fn owner(request: &StepRequest) -> Owner {
+    Owner { task_id: request.task_id.clone(), incarnation: request.incarnation }
 }
 
 fn key(request: &StepRequest) -> DocumentKey {

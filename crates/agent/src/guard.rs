@@ -63,15 +63,18 @@ impl Guard {
         format!("{instance}/{}", self.names.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Asks whether a call may be made. A permit is to be handed back to [`heard`](Self::heard).
-    pub(crate) async fn ask<P: Ports>(&self, ports: &P) -> Permitted {
+    /// Asks whether a call may be made that takes at most `call_within`. A permit is to be handed back to
+    /// [`heard`](Self::heard).
+    pub(crate) async fn ask<P: Ports>(&self, ports: &P, call_within: Duration) -> Permitted {
+        let probe_within = self.settings.probe_within.min(call_within);
+        let settings = Settings { probe_within, ..self.settings };
         let mut local = self.local.lock().await;
         let now = ports.clock().now();
         local.refresh(ports, now).await;
         let call = self.unique_name(ports.instance());
         let asker = Asker { call: &call, now, clock_skew: ports.timing().clock_skew };
         for _ in 0..limits::CONFLICTS_MAX {
-            let (next, permit) = match local.copy.breaker.ask(asker, &self.settings) {
+            let (next, permit) = match local.copy.breaker.ask(asker, &settings) {
                 Asked::Call => return Permitted::Yes(Permit::Call),
                 Asked::Wait(wait) => return local.no(wait),
                 Asked::Probe(next, permit) => (next, permit),

@@ -7,9 +7,17 @@
 //!              │   │         └───► transient fault ─┐
 //!              │   └─ open, or Retry-After too long ┼► reply: deferred, costs no attempt
 //!              └──── backoff, Retry-After ──────────┘
+//!                     call takes too long ──────────► reply: outcome unknown
 //!                     complete-by passes ───────────► silence: another agent may already be on it
-//!                     function's time is up ────────► back to the queue, for the same attempt
+//!                     function's time is up ────────► back to the queue before the first call, else deferred
 //! ```
+//!
+//! One call may take as long as its step says (`call_within`); the agent cuts one that takes longer and does not
+//! repeat it, for the service may still be at work on it. No call begins that the function could not hold so long.
+//!
+//! A service that answers that the request conflicts with another one (409, 423) may be at work on an earlier call with the
+//! same idempotency key: while there may be one, the agent retries, and an undo always. The answer never proves that the
+//! step did not run.
 //!
 //! A step that is not `idempotent` is recorded before its call and called once: only a fault that
 //! certainly did not take effect is retried, any other is replied at once as "outcome unknown".
@@ -24,7 +32,7 @@ use serde_json::Value;
 use steward_core::{
     breaker::{Heard, Permit},
     limits,
-    messages::{AttemptTimes, Outcome, StepReply, StepRequest},
+    messages::{Action, AttemptTimes, Outcome, StepReply, StepRequest},
     metrics,
     ports::{Clock, Ports},
     recovery::seed,
@@ -60,6 +68,17 @@ pub enum Fault {
         retry_after: Option<Duration>,
         /// Whether the call may have taken effect: it was not refused before it began.
         may_have_run: bool,
+    },
+    /// The request conflicts with another one, which may be an earlier call with the same idempotency key that is
+    /// still in progress. The service is alive: it answered.
+    Conflict {
+        /// What happened, for people. No payload.
+        reason: String,
+    },
+    /// The call took too long and was cut off: it may have taken effect, and may still do so.
+    Cut {
+        /// What happened, for people. No payload.
+        reason: String,
     },
     /// The same again would fail again. The service is alive: it answered.
     Permanent {
@@ -149,6 +168,7 @@ pub async fn attempt<P: Ports, R: RemoteService>(
         action: request.action,
         attempt: request.attempt,
         outcome,
+        incarnation: request.incarnation,
         times: AttemptTimes { queued_at, called_at, answered_at },
     }))
 }
@@ -179,6 +199,12 @@ struct Attempt<'a, P, R> {
 }
 
 impl<P: Ports, R: RemoteService> Attempt<'_, P, R> {
+    /// How long one call may take: as the request says, and no longer than an agent can hold one.
+    fn call_within(&self) -> Duration {
+        let said = self.delivered.request.call_within_ms.map(Duration::from_millis);
+        said.unwrap_or(limits::CALL_WITHIN_MAX).min(limits::CALL_WITHIN_MAX)
+    }
+
     /// Calls until there is an answer, or no more call may be made.
     async fn run(&mut self) -> Result<Infallible, Ended> {
         self.look_back().await?;
@@ -191,7 +217,10 @@ impl<P: Ports, R: RemoteService> Attempt<'_, P, R> {
         loop {
             let permit = self.permit().await?;
             let asked = match self.call(permit).await? {
-                Ok(output) => return Err(Ended::With(Outcome::Completed { output })),
+                Ok(output) => {
+                    let may_continue = self.may_have_run;
+                    return Err(Ended::With(Outcome::Completed { output, may_continue }));
+                }
                 Err(fault) => self.judge(fault)?,
             };
             let pause = pauses.next().unwrap_or(LONGEST_PAUSE).max(asked);
@@ -216,7 +245,7 @@ impl<P: Ports, R: RemoteService> Attempt<'_, P, R> {
 
     /// Asks the breaker, and records a call that must not be repeated.
     async fn permit(&mut self) -> Result<Permit, Ended> {
-        let permit = match self.guard.ask(self.ports).await {
+        let permit = match self.guard.ask(self.ports, self.call_within()).await {
             Permitted::Yes(permit) => permit,
             Permitted::No { reason, wait } => {
                 // Another delivery must not make the call that is put off to the next attempt.
@@ -255,19 +284,28 @@ impl<P: Ports, R: RemoteService> Attempt<'_, P, R> {
                 self.end.min(begun + left)
             }
         };
-        if begun >= bound {
+        let call_within = self.call_within();
+        // A call that the function cannot hold to its end would be cut off by it.
+        let cannot_hold = !self.is_last && self.end.saturating_duration_since(begun) < call_within;
+        if begun >= bound || cannot_hold {
             self.guard.heard(self.ports, permit, Heard::Nothing).await;
-            return Err(match begun >= self.end {
+            return Err(match begun >= self.end || cannot_hold {
                 true => self.time_is_up(false),
-                false => self.defer("the time to find out is up", Duration::ZERO),
+                false => self.defer("the time to probe the service is up", Duration::ZERO),
             });
         }
+        let is_cut = begun + call_within < bound;
+        let bound = bound.min(begun + call_within);
         self.called_at.get_or_insert_with(|| in_millis(self.ports.clock().now()));
         let answer = match timeout_at(bound, self.service.call(request, traceparent)).await {
             Ok(answer) => answer,
+            Err(_) if is_cut => {
+                let reason = format!("the call took longer than {call_within:?}, and was cut off");
+                Err(Fault::Cut { reason })
+            }
             Err(_) if bound < self.end => {
-                let reason = "the call that was to find out did not end in time".to_owned();
-                Err(Fault::Transient { reason, retry_after: None, may_have_run: true })
+                let reason = "the call that probed the service did not end in time".to_owned();
+                Err(Fault::Cut { reason })
             }
             Err(_) => {
                 // A probe that was cut off early keeps its lease, which paces the next one.
@@ -288,6 +326,24 @@ impl<P: Ports, R: RemoteService> Attempt<'_, P, R> {
         match fault {
             Fault::Permanent { reason, may_have_run } => {
                 Err(failed(&reason, self.may_have_run || may_have_run))
+            }
+            Fault::Cut { reason } if !idempotent => Err(failed(&unknown(&reason), true)),
+            Fault::Cut { reason } => {
+                let reason = limits::shorten(&reason, limits::REASON_CHARS_MAX);
+                Err(Ended::With(Outcome::Unknown { reason }))
+            }
+            Fault::Conflict { reason } => {
+                let request = self.delivered.request;
+                // An undo is repeated until it completes: another delivery of it may be in progress.
+                let is_undo = request.action == Action::Undo;
+                let earlier_call = self.may_have_run || request.may_have_run || is_undo;
+                if !idempotent || !earlier_call {
+                    return Err(failed(&reason, true));
+                }
+                self.may_have_run = true;
+                metrics::call_retried();
+                tracing::debug!(%task_id, %step, attempt, reason, "earlier call in progress, trying again");
+                Ok(Duration::ZERO)
             }
             Fault::Transient { reason, may_have_run: true, .. } if !idempotent => {
                 Err(failed(&unknown(&reason), true))
@@ -324,6 +380,8 @@ impl<P: Ports, R: RemoteService> Attempt<'_, P, R> {
         const REASON: &str = "the function's time was up";
         match (self.is_last, self.claimed, calling) {
             (true, _, _) => Ended::Silent("complete-by passed without an answer"),
+            // Deferred, it costs neither an attempt nor one of the receives after which a message is a dead letter.
+            (false, false, false) if self.called_at.is_some() => self.defer(REASON, Duration::ZERO),
             (false, false, _) => Ended::GivenBack,
             (false, true, true) => failed(&unknown(REASON), true),
             // Whoever got it next would find the claim, and have to believe that the call was made.
@@ -335,10 +393,13 @@ impl<P: Ports, R: RemoteService> Attempt<'_, P, R> {
 /// What an answer tells about the service's health.
 fn health(answer: &Result<Value, Fault>) -> Heard {
     match answer {
-        Ok(_) | Err(Fault::Permanent { .. } | Fault::Transient { retry_after: Some(_), .. }) => {
-            Heard::Alive
-        }
-        Err(Fault::Transient { reason, retry_after: None, .. }) => {
+        Ok(_)
+        | Err(
+            Fault::Permanent { .. }
+            | Fault::Conflict { .. }
+            | Fault::Transient { retry_after: Some(_), .. },
+        ) => Heard::Alive,
+        Err(Fault::Transient { reason, retry_after: None, .. } | Fault::Cut { reason }) => {
             Heard::Unavailable { reason: reason.clone() }
         }
     }

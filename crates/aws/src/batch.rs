@@ -8,10 +8,15 @@ use steward_core::{
     drive::DriveError,
     effects::{Effect, Send, carry_out},
     events::{BusEvent, Happened},
+    integers::check_integers,
     limits,
     messages::mistake,
     ports::{Clock, Ports, chain},
 };
+
+/// The message attribute that `redrive` sets: its queue counts the message as new, but it was delivered
+/// before, and the effects of that delivery may have been lost.
+pub(crate) const REDRIVEN: &str = "redriven";
 
 /// A message with what its envelope says of it.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,8 +25,11 @@ pub struct Received {
     pub message_id: String,
     /// The text.
     pub body: String,
-    /// Whether the queue delivered it before.
+    /// Whether it may have been handled before: the queue delivered it before, or it was sent back from
+    /// the dead letters.
     pub redelivered: bool,
+    /// Whether this is the first time that its queue delivers it.
+    pub first_delivery: bool,
     /// The W3C trace it belongs to.
     pub traceparent: Option<String>,
     /// When it was sent.
@@ -33,8 +41,8 @@ pub struct Received {
 pub struct Corrupt {
     /// The queue's id of the message.
     pub message_id: String,
-    /// Whether the queue delivered it before.
-    pub redelivered: bool,
+    /// Whether this is the first time that its queue delivers it.
+    pub first_delivery: bool,
     /// Why; never the payload.
     pub reason: String,
 }
@@ -50,7 +58,8 @@ impl Received {
         Self {
             message_id: message.message_id.unwrap_or_default(),
             body: message.body.unwrap_or_default(),
-            redelivered: receives > 1,
+            redelivered: receives > 1 || message.message_attributes.contains_key(REDRIVEN),
+            first_delivery: receives <= 1,
             traceparent: traceparent.and_then(|attribute| attribute.string_value.clone()),
             sent_at: sent.and_then(|millis| Timestamp::from_millisecond(millis).ok()),
         }
@@ -59,16 +68,17 @@ impl Received {
     /// Reads the text as JSON.
     ///
     /// # Errors
-    /// Says where it is not what it should be.
+    /// Says where it is not what it should be, or where an integer would lose digits.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Corrupt> {
+        check_integers(&self.body).map_err(|error| self.corrupt(error.to_string()))?;
         serde_json::from_str(&self.body).map_err(|error| self.corrupt(mistake(&error)))
     }
 
     /// This message as one that cannot be right.
     #[must_use]
     pub fn corrupt(&self, reason: String) -> Corrupt {
-        let (message_id, redelivered) = (self.message_id.clone(), self.redelivered);
-        Corrupt { message_id, redelivered, reason }
+        let (message_id, first_delivery) = (self.message_id.clone(), self.first_delivery);
+        Corrupt { message_id, first_delivery, reason }
     }
 }
 
@@ -99,7 +109,7 @@ pub fn judge(received: &Received, error: &DriveError) -> Option<Corrupt> {
 /// are dead letters.
 pub async fn alert_corrupt<P: Ports>(ports: &P, role: &str, corrupt: &[Corrupt]) {
     let at: Timestamp = ports.clock().now();
-    let alerts = corrupt.iter().filter(|message| !message.redelivered).map(|message| {
+    let alerts = corrupt.iter().filter(|message| message.first_delivery).map(|message| {
         let Corrupt { message_id, reason, .. } = message;
         tracing::error!(message_id, reason, "corrupt message");
         let data = Happened::MessageCorrupt {
@@ -136,6 +146,40 @@ mod tests {
         assert!(messages[0].redelivered);
         assert_eq!(messages[0].sent_at.map(|at| at.as_millisecond()), Some(1_500));
         assert_eq!(messages[0].traceparent.as_deref(), Some("00-1-2-01"));
+    }
+
+    #[test]
+    fn a_message_from_the_dead_letters_counts_as_redelivered_and_is_alerted_once_more() {
+        let attribute = |value: &str| {
+            serde_json::json!({
+                "stringValue": value, "dataType": "String",
+                "stringListValues": [], "binaryListValues": [],
+            })
+        };
+        let record = |receives: &str| {
+            serde_json::json!({
+                "messageId": "m-1", "body": "{", "attributes": { "ApproximateReceiveCount": receives },
+                "messageAttributes": { "redriven": attribute("true") },
+            })
+        };
+        let event = serde_json::json!({ "Records": [record("1"), record("2")] });
+        let messages: Vec<_> = received(serde_json::from_value(event).unwrap()).collect();
+        assert!(messages.iter().all(|message| message.redelivered), "{messages:?}");
+        let first: Vec<_> = messages.iter().map(|message| message.first_delivery).collect();
+        assert_eq!(first, [true, false]);
+        assert!(messages[0].corrupt("no JSON".to_owned()).first_delivery);
+    }
+
+    #[test]
+    fn a_message_with_an_integer_that_would_lose_digits_is_corrupt() {
+        let text = r#"{"type":"callback","token":"o-1/ask/i1","answer":"completed","output":18446744073709551616}"#;
+        let event = serde_json::json!({ "Records": [{ "messageId": "m-1", "body": text }] });
+        let messages: Vec<_> = received(serde_json::from_value(event).unwrap()).collect();
+        let corrupt = messages[0].parse::<steward_core::messages::SchedulerMessage>().unwrap_err();
+        assert_eq!(
+            corrupt.reason,
+            "an integer of more than 64 bits at line 1 column 71: it would lose digits; send it as a text"
+        );
     }
 
     #[test]

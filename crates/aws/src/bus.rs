@@ -13,6 +13,10 @@ use crate::errors::{failed, for_each};
 /// Entries in one call, by EventBridge's limit.
 const ENTRIES_MAX: usize = 10;
 
+/// Bytes of entries in one call, below EventBridge's limit of 256 KiB. One entry is smaller: what an alert
+/// names is bounded.
+const BYTES_MAX: usize = 250 * 1024;
+
 /// Calls under way at once.
 const CALLS_AT_ONCE: usize = 16;
 
@@ -30,11 +34,10 @@ impl EventBridgeBus {
         Self { client, bus }
     }
 
-    async fn put(&self, events: &[BusEvent]) -> Vec<Result<(), PortError>> {
+    async fn put(&self, events: Vec<(&BusEvent, String)>) -> Vec<Result<(), PortError>> {
         let operation = || format!("publish on {}", self.bus);
-        let entries = events.iter().map(|event| {
-            // Our own events always serialise: texts for keys, and no type that can refuse.
-            let detail = serde_json::to_string(event).unwrap_or_default();
+        let count = events.len();
+        let entries = events.into_iter().map(|(event, detail)| {
             PutEventsRequestEntry::builder()
                 .event_bus_name(&self.bus)
                 .source(SOURCE)
@@ -54,17 +57,37 @@ impl EventBridgeBus {
                         Err(PortError { operation: operation(), retryable: true, source })
                     }
                 };
-                (0..events.len()).map(each).collect()
+                (0..count).map(each).collect()
             }
-            Err(error) => for_each(&failed(operation())(error), events.len()).map(Err).collect(),
+            Err(error) => for_each(&failed(operation())(error), count).map(Err).collect(),
         }
     }
 }
 
 impl EventBus for EventBridgeBus {
     async fn publish(&self, events: Vec<BusEvent>) -> Vec<Result<(), PortError>> {
-        let calls: Vec<_> = events.chunks(ENTRIES_MAX).map(|events| self.put(events)).collect();
+        let calls: Vec<_> = calls(&events).into_iter().map(|events| self.put(events)).collect();
         let answers: Vec<_> = stream::iter(calls).buffered(CALLS_AT_ONCE).collect().await;
         answers.into_iter().flatten().collect()
     }
+}
+
+/// The events with their details, divided into calls.
+fn calls(events: &[BusEvent]) -> Vec<Vec<(&BusEvent, String)>> {
+    let (mut calls, mut bytes) = (Vec::<Vec<_>>::new(), 0);
+    for event in events {
+        // Our own events always serialise: texts for keys, and no type that can refuse.
+        let detail = serde_json::to_string(event).unwrap_or_default();
+        let size = detail.len() + SOURCE.len() + event.data.detail_type().len();
+        match calls.last_mut().filter(|call| call.len() < ENTRIES_MAX && bytes + size <= BYTES_MAX)
+        {
+            Some(call) => call.push((event, detail)),
+            None => {
+                bytes = 0;
+                calls.push(vec![(event, detail)]);
+            }
+        }
+        bytes += size;
+    }
+    calls
 }

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use aws_smithy_runtime_api::client::{orchestrator::HttpResponse, result::SdkError};
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
-use steward_core::ports::{PortError, chain};
+use steward_core::ports::{NoSuchQueue, PortError, chain};
 
 /// Error codes that say "not like this": the same request would fail again.
 const PERMANENT: &[&str] = &[
@@ -12,13 +12,25 @@ const PERMANENT: &[&str] = &[
     "AccessDenied",
     "InvalidAddress",
     "InvalidMessageContents",
+    "InvalidParameterValue",
+    "KmsAccessDenied",
+    "KmsDisabled",
+    "KmsInvalidKeyUsage",
+    "KmsInvalidState",
+    "KmsNotFound",
+    "KmsOptInRequired",
+    "MissingParameter",
     "AWS.SimpleQueueService.NonExistentQueue",
     "QueueDoesNotExist",
     "ResourceNotFoundException",
     "SerializationException",
     "UnknownOperationException",
+    "UnsupportedOperation",
     "ValidationException",
 ];
+
+/// The codes of a queue that does not exist, of which SQS sends one by each of its protocols.
+const NO_SUCH_QUEUE: [&str; 2] = ["AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist"];
 
 /// An SDK error of `operation`, which names ids and no payload.
 pub(crate) fn failed<E>(
@@ -33,6 +45,7 @@ where
         let retryable =
             !matches!(&error, SdkError::ConstructionFailure(_)) && !PERMANENT.contains(&code);
         let source: Box<dyn Error + Send + Sync> = match error {
+            SdkError::ServiceError(_) if NO_SUCH_QUEUE.contains(&code) => Box::new(NoSuchQueue),
             SdkError::ServiceError(service) => Box::new(service.into_err()),
             SdkError::ConstructionFailure(_)
             | SdkError::TimeoutError(_)
@@ -56,8 +69,10 @@ pub(crate) fn corrupt(
 pub(crate) fn for_each(error: &PortError, count: usize) -> impl Iterator<Item = PortError> + use<> {
     let (operation, retryable, cause) =
         (error.operation.clone(), error.retryable, chain(&*error.source));
+    let no_such_queue = error.is_no_such_queue();
     (0..count).map(move |_| {
-        let (operation, source) = (operation.clone(), cause.clone().into());
-        PortError { operation, retryable, source }
+        let source: Box<dyn Error + Send + Sync> =
+            if no_such_queue { Box::new(NoSuchQueue) } else { cause.clone().into() };
+        PortError { operation: operation.clone(), retryable, source }
     })
 }

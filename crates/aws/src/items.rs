@@ -7,9 +7,9 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use jiff::Timestamp;
 use serde_aux::serde_introspection::serde_introspect;
 use steward_core::{
+    limits::KEPT_MARGIN,
     messages::AttemptTimes,
-    names::TaskId,
-    ports::{Document, DocumentKey, Kept, PortError, ended_parts, shard_of},
+    ports::{Document, DocumentKey, Kept, Owner, PortError, StoredKey, ended_parts, shard_of},
     task::{ProcessState, Task, later},
 };
 
@@ -17,6 +17,12 @@ use crate::errors::corrupt;
 
 /// An item, as the SDK has it.
 pub type Item = HashMap<String, AttributeValue>;
+
+/// Bytes of an item beyond which DynamoDB refuses to write it.
+pub const ITEM_BYTES_MAX: usize = 400 * 1_024;
+
+/// Bytes of the items of one transaction beyond which DynamoDB refuses it.
+pub const TRANSACTION_BYTES_MAX: usize = 4 * 1_024 * 1_024;
 
 /// Bytes in one write unit.
 pub const WRITE_UNIT_BYTES: usize = 1_024;
@@ -61,8 +67,8 @@ impl Items {
         if task.due.is_some() {
             let shard = shard_of(&task.task_id, self.shards);
             item.insert(SHARD.to_owned(), number(i64::from(shard)));
-        } else {
-            item.insert(EXPIRES_AT.to_owned(), self.expires_at(Kept::with(task)));
+        } else if task.process_state.is_final() {
+            item.insert(EXPIRES_AT.to_owned(), number(self.task_expires_at(task).as_second()));
         }
         if task.process_state.is_final() {
             let part = shard_of(&task.task_id, ended_parts(self.shards));
@@ -73,22 +79,47 @@ impl Items {
 
     /// A document's item.
     #[must_use]
-    pub fn document(&self, id: &TaskId, kept: Kept, document: &Document) -> Item {
-        let mut item = document_id(id, &document.key);
+    pub fn document(&self, owner: &Owner, kept: Kept, document: &Document) -> Item {
+        let mut item = document_id(owner, &document.key);
         item.insert("at".to_owned(), time(document.at));
         item.insert("body".to_owned(), text(&document.body.to_string()));
-        item.insert(EXPIRES_AT.to_owned(), self.expires_at(kept));
+        item.insert(EXPIRES_AT.to_owned(), number(self.expires_at(kept).as_second()));
         let AttemptTimes { queued_at, called_at, answered_at } = document.times;
         let times = [(QUEUED_AT, queued_at), (CALLED_AT, called_at), (ANSWERED_AT, answered_at)];
         item.extend(times.into_iter().filter_map(|(name, at)| Some((name.to_owned(), time(at?)))));
         item
     }
 
-    /// Seconds since the epoch at which what is kept so long may go.
-    fn expires_at(&self, kept: Kept) -> AttributeValue {
-        let retention = kept.retention_s.map_or(self.retention, Duration::from_secs);
-        number(later(kept.from, retention).as_second())
+    /// When a document that is kept so long may go.
+    #[must_use]
+    pub fn expires_at(&self, kept: Kept) -> Timestamp {
+        later(later(kept.from, self.retention(kept.retention_s)), KEPT_MARGIN)
     }
+
+    /// When a task that has ended may go: the retention time after its end, and not before the documents of
+    /// the task that it runs for.
+    fn task_expires_at(&self, task: &Task) -> Timestamp {
+        let ended_at = task.ended_at.unwrap_or(task.complete_by);
+        let own = later(ended_at, self.retention(task.retention_s));
+        task.kept_for_parent.map_or(own, |kept| own.max(self.expires_at(kept)))
+    }
+
+    fn retention(&self, own_s: Option<u64>) -> Duration {
+        own_s.map_or(self.retention, Duration::from_secs)
+    }
+}
+
+/// When an item may go, in seconds since the epoch; never if absent. From then on DynamoDB may delete it
+/// at any moment, so it counts as absent.
+#[must_use]
+pub fn expires_at(item: &Item) -> Option<i64> {
+    item.get(EXPIRES_AT)?.as_n().ok()?.parse().ok()
+}
+
+/// Whether an item counts as absent at `now`.
+#[must_use]
+pub fn has_expired(item: &Item, now: Timestamp) -> bool {
+    expires_at(item).is_some_and(|at| at <= now.as_second())
 }
 
 /// The partition of the index `ended` that has a part of the tasks that ended so.
@@ -108,11 +139,16 @@ pub fn read_task(item: Item) -> Result<Task, Unreadable> {
 }
 
 /// A document's key.
-pub(crate) fn document_id(id: &TaskId, key: &DocumentKey) -> Item {
+pub(crate) fn document_id(owner: &Owner, key: &DocumentKey) -> Item {
     HashMap::from([
-        ("task_id".to_owned(), text(id.as_str())),
-        ("document".to_owned(), text(&key.to_string())),
+        ("task_id".to_owned(), text(owner.task_id.as_str())),
+        ("document".to_owned(), text(&stored_key(owner, key).to_string())),
     ])
+}
+
+/// A document's key as it is stored.
+pub(crate) fn stored_key(owner: &Owner, key: &DocumentKey) -> StoredKey {
+    StoredKey { incarnation: owner.incarnation, key: key.clone() }
 }
 
 /// An item's size by DynamoDB's rule: names and texts as UTF-8, numbers by their digits, 3 bytes for a

@@ -119,4 +119,8 @@ impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         Timestamp::now()
     }
+
+    async fn pause(&self, duration: std::time::Duration) {
+        tokio::time::sleep(duration).await;
+    }
 }

@@ -16,8 +16,9 @@ use steward_core::{
     messages::AttemptTimes,
     names::TaskId,
     ports::{
-        Created, Document, DocumentKey, DueCursor, DuePage, Ended, EndedPage, Kept, PortError, Put,
-        Saved, Shared, SharedKey, SharedKind, SharedSaved, StateStore,
+        Created, Document, DocumentKey, DueCursor, DuePage, Ended, EndedPage, Kept, Owner,
+        PortError, Put, Saved, Shared, SharedKey, SharedKind, SharedSaved, StateStore, StoredKey,
+        TooLarge, chain,
     },
     task::{ProcessState, Task},
 };
@@ -25,10 +26,12 @@ use steward_core::{
 use crate::{
     errors::{corrupt, failed},
     items::{
-        self, ANSWERED_AT, CALLED_AT, Item, Items, QUEUED_AT, Unreadable, number, read_task, text,
+        self, ANSWERED_AT, CALLED_AT, Item, Items, QUEUED_AT, Unreadable, expires_at, has_expired,
+        number, read_task, stored_key, text,
     },
 };
 
+mod extend;
 mod indices;
 mod reads;
 mod together;
@@ -75,14 +78,18 @@ impl DynamoStore {
     ///
     /// # Errors
     /// As every read.
-    pub async fn all_documents(&self, id: &TaskId) -> Result<Vec<Document>, PortError> {
+    pub async fn all_documents(&self, owner: &Owner) -> Result<Vec<Document>, PortError> {
+        let (id, now) = (&owner.task_id, Timestamp::now());
         let query = self.documents_of(id).consistent_read(true);
         let mut pages = query.into_paginator().items().send();
         let mut documents = Vec::new();
         while let Some(item) = pages.next().await {
             let item = item.map_err(failed(format!("query documents of {id}")))?;
-            documents
-                .push(read_document(&item).map_err(corrupt(format!("read document of {id}")))?);
+            let corrupt = || corrupt(format!("read document of {id}"));
+            let StoredKey { incarnation, .. } = read_key(&item).map_err(corrupt())?;
+            if incarnation == owner.incarnation && !has_expired(&item, now) {
+                documents.push(read_document(&item).map_err(corrupt())?);
+            }
         }
         Ok(documents)
     }
@@ -115,8 +122,8 @@ impl DynamoStore {
         Ok(records)
     }
 
-    /// Which documents a task has, and when its attempts got how far, without what they say: for
-    /// figures. Perhaps not the newest.
+    /// Which documents the newest task with this id has, and when its attempts got how far, without
+    /// what they say: for figures. Perhaps not the newest documents.
     ///
     /// # Errors
     /// As every read.
@@ -132,7 +139,9 @@ impl DynamoStore {
             let item = item.map_err(failed(format!("query attempts of {id}")))?;
             all.push(read_times(&item).map_err(corrupt(format!("read attempts of {id}")))?);
         }
-        Ok(all)
+        let newest = all.iter().map(|(key, _)| key.incarnation).max().flatten();
+        all.retain(|(key, _)| key.incarnation == newest);
+        Ok(all.into_iter().map(|(key, times)| (key.key, times)).collect())
     }
 
     fn documents_of(&self, id: &TaskId) -> QueryFluentBuilder {
@@ -141,6 +150,30 @@ impl DynamoStore {
             .table_name(&self.documents)
             .key_condition_expression("task_id = :id")
             .expression_attribute_values(":id", text(id.as_str()))
+    }
+
+    /// A task's item, also one that has expired.
+    async fn task_item(
+        &self,
+        id: &TaskId,
+        operation: impl Fn() -> String,
+    ) -> Result<Option<Item>, PortError> {
+        let key = Key { table: self.tasks.clone(), task_id: id.to_string(), document: None };
+        self.reads.get(key, operation).await
+    }
+
+    /// What records a new task, on a condition about the task.
+    fn creation(
+        &self,
+        task: &Task,
+        submitted: &Document,
+        condition: Condition,
+    ) -> Result<New, PortError> {
+        let document = self.items.document(&Owner::of(task), Kept::with(task), submitted);
+        Ok(New {
+            document: Write::new(&self.documents, document, Condition::IsNew),
+            task: Write::new(&self.tasks, self.items.task(task)?, condition),
+        })
     }
 
     /// Up to `limit` tasks that are `wanted`, in no order, for people. Reads every item until then:
@@ -155,9 +188,13 @@ impl DynamoStore {
     ) -> Result<Vec<Task>, PortError> {
         let mut pages = self.client.scan().table_name(&self.tasks).into_paginator().items().send();
         let mut tasks = Vec::new();
+        let now = Timestamp::now();
         while let Some(item) = pages.next().await {
-            let task =
-                read_task(item.map_err(failed("scan tasks"))?).map_err(corrupt("read task"))?;
+            let item = item.map_err(failed("scan tasks"))?;
+            if has_expired(&item, now) {
+                continue;
+            }
+            let task = read_task(item).map_err(corrupt("read task"))?;
             if wanted(&task) {
                 tasks.push(task);
             }
@@ -169,28 +206,51 @@ impl DynamoStore {
     }
 }
 
+/// DynamoDB takes no item over 400 KB. It says so with a code that it has for much else too, and in these
+/// words; for an update, "item size to update has exceeded the maximum allowed size".
+fn too_large(error: PortError) -> PortError {
+    let said = chain(&*error.source);
+    let words = said.to_lowercase();
+    let is_of_size = words.contains("item size") && words.contains("maximum allowed size");
+    if error.retryable || !is_of_size {
+        return error;
+    }
+    PortError { source: TooLarge(said).into(), ..error }
+}
+
 impl StateStore for DynamoStore {
     async fn load(&self, id: &TaskId) -> Result<Option<Task>, PortError> {
-        let key = Key { table: self.tasks.clone(), task_id: id.to_string(), document: None };
-        let item = self.reads.get(key, || format!("load task {id}")).await?;
+        let item = self.task_item(id, || format!("load task {id}")).await?;
+        let item = item.filter(|item| !has_expired(item, Timestamp::now()));
         item.map(read_task).transpose().map_err(corrupt(format!("read task {id}")))
     }
 
     async fn create(&self, task: &Task, submitted: &Document) -> Result<Created, PortError> {
         let id = &task.task_id;
-        let document = self.items.document(id, Kept::with(task), submitted);
-        let new = New {
-            document: Write::new(&self.documents, document, Condition::IsNew),
-            task: Write::new(&self.tasks, self.items.task(task)?, Condition::IsNew),
+        let operation = || format!("create task {id}");
+        if self.writes.create(self.creation(task, submitted, Condition::IsNew)?, operation).await? {
+            return Ok(Created::Created);
+        }
+        let Some(item) = self.task_item(id, operation).await? else {
+            return Ok(Created::Exists(None));
         };
-        self.writes.create(new, || format!("create task {id}")).await
+        let expires_at = expires_at(&item);
+        let there = read_task(item).map_err(corrupt(format!("read task {id}")))?;
+        if !there.gives_way(expires_at, task) {
+            return Ok(Created::Exists(Some(Box::new(there))));
+        }
+        // In its place, if it is still the one that was read.
+        let same = Condition::Same(there.revision, there.submitted_at);
+        let replaced = self.writes.create(self.creation(task, submitted, same)?, operation).await?;
+        Ok(if replaced { Created::Created } else { Created::Exists(None) })
     }
 
     async fn save(&self, task: &Task) -> Result<Saved, PortError> {
         let operation = || format!("save task {}", task.task_id);
-        let condition = Condition::Revision(task.revision.saturating_sub(1));
+        // A later task with the same id may have come as far.
+        let condition = Condition::Same(task.revision.saturating_sub(1), task.submitted_at);
         let write = Write::new(&self.tasks, self.items.task(task)?, condition);
-        match self.writes.put(write, operation).await? {
+        match self.writes.put(write, operation).await.map_err(too_large)? {
             Written::Done => Ok(Saved::Saved),
             Written::Refused(item) => {
                 let now = item.map(read_task).transpose().map_err(corrupt(operation()))?;
@@ -201,12 +261,12 @@ impl StateStore for DynamoStore {
 
     async fn put_document(
         &self,
-        id: &TaskId,
+        owner: &Owner,
         kept: Kept,
         document: &Document,
     ) -> Result<Put, PortError> {
-        let operation = || format!("write {} of {id}", document.key);
-        let item = self.items.document(id, kept, document);
+        let operation = || format!("write {} of {}", document.key, owner.task_id);
+        let item = self.items.document(owner, kept, document);
         let write = Write::new(&self.documents, item, Condition::IsNew);
         match self.writes.put(write, operation).await? {
             Written::Done => Ok(Put::Stored),
@@ -220,17 +280,23 @@ impl StateStore for DynamoStore {
 
     async fn documents(
         &self,
-        id: &TaskId,
+        owner: &Owner,
         keys: &[DocumentKey],
     ) -> Result<Vec<Document>, PortError> {
+        let id = &owner.task_id;
         let operation = || format!("read documents of {id}");
         let read = keys.iter().map(|key| {
-            let (table, document) = (self.documents.clone(), Some(key.to_string()));
-            self.reads.get(Key { table, task_id: id.to_string(), document }, operation)
+            let (table, document) = (self.documents.clone(), stored_key(owner, key).to_string());
+            let key = Key { table, task_id: id.to_string(), document: Some(document) };
+            self.reads.get(key, operation)
         });
-        let items = try_join_all(read).await?;
-        let found = items.iter().flatten();
+        let (items, now) = (try_join_all(read).await?, Timestamp::now());
+        let found = items.iter().flatten().filter(|item| !has_expired(item, now));
         found.map(|item| read_document(item).map_err(corrupt(operation()))).collect()
+    }
+
+    async fn extend_documents(&self, owner: &Owner, kept: Kept) -> Result<(), PortError> {
+        Box::pin(self.extend(owner, self.items.expires_at(kept))).await
     }
 
     async fn due(
@@ -347,19 +413,23 @@ fn shared_id(key: &SharedKey) -> Item {
 }
 
 fn read_document(item: &Item) -> Result<Document, Unreadable> {
-    let (key, times) = read_times(item)?;
+    let (StoredKey { key, .. }, times) = read_times(item)?;
     let (at, body) = (as_time(item, "at")?, serde_json::from_str(as_text(item, "body")?)?);
     Ok(Document { key, at, body, times })
 }
 
-fn read_times(item: &Item) -> Result<(DocumentKey, AttemptTimes), Unreadable> {
+fn read_key(item: &Item) -> Result<StoredKey, Unreadable> {
+    Ok(as_text(item, "document")?.parse()?)
+}
+
+fn read_times(item: &Item) -> Result<(StoredKey, AttemptTimes), Unreadable> {
     let said = |name| item.contains_key(name).then(|| as_time(item, name)).transpose();
     let times = AttemptTimes {
         queued_at: said(QUEUED_AT)?,
         called_at: said(CALLED_AT)?,
         answered_at: said(ANSWERED_AT)?,
     };
-    Ok((as_text(item, "document")?.parse()?, times))
+    Ok((read_key(item)?, times))
 }
 
 fn read_shared(kind: SharedKind, item: &Item) -> Result<Shared, Unreadable> {

@@ -39,8 +39,8 @@ pub(crate) struct Assumed {
     /// How many messages share a request and an invocation: ten under load, one if tasks are rare.
     #[arg(long, default_value_t = BATCH_MAX)]
     pub(crate) batch: u32,
-    /// How long an agent's call may take before it is made again, as the agent is deployed.
-    #[arg(long, default_value = "30s", value_parser = humantime::parse_duration)]
+    /// How long an agent's call may take before it is cut off, as the agent is deployed.
+    #[arg(long, default_value = "100s", value_parser = humantime::parse_duration)]
     call_timeout: Duration,
 }
 

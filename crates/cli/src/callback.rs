@@ -9,11 +9,12 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use backon::{ConstantBuilder, Retryable};
 use clap::{Args, Subcommand, builder::NonEmptyStringValueParser};
+use jiff::Timestamp;
 use serde_json::Value;
 use steward_aws::store::DynamoStore;
 use steward_core::{
     messages::{Action, Answer, CallbackAnswer, SchedulerMessage},
-    names::CallbackToken,
+    names::{CallbackFence, CallbackToken},
     ports::{PortError, StateStore},
     task::{StepState, Task},
 };
@@ -52,7 +53,7 @@ pub(crate) enum CallbackCommand {
 /// The token, and where to answer.
 #[derive(Debug, Args)]
 pub(crate) struct Target {
-    /// What the step's request handed out, as `order-7/approve/1`.
+    /// What the step's request handed out, as `order-7/approve/i0mfvx3k5z`.
     token: CallbackToken,
     /// How long to wait until the answer is on record.
     #[arg(long, default_value = "30s", value_parser = humantime::parse_duration)]
@@ -72,7 +73,7 @@ pub(crate) async fn run(command: CallbackCommand) -> Result<()> {
     let Some(task) = store.load(&token.task_id).await? else {
         bail!("there is no task `{}`", token.task_id);
     };
-    let before = awaited(&task, &token)?;
+    awaited(&task, &token)?;
     let heartbeat = answer == Answer::Heartbeat;
     let message = SchedulerMessage::Callback(CallbackAnswer { token: token.clone(), answer });
     let message = serde_json::to_string(&message)?;
@@ -84,28 +85,53 @@ pub(crate) async fn run(command: CallbackCommand) -> Result<()> {
         say!("{token}: sent");
         return Ok(());
     }
-    let Some(after) = taken(&store, &token, &before, wait).await? else {
+    let Some(after) = taken(&store, &token, wait).await? else {
         bail!("{token}: no answer within {}; see `steward show`", humantime::format_duration(wait));
     };
+    if matches!(after, StepState::Waiting { .. }) {
+        bail!("{token}: refused, the attempt was given up before the answer came");
+    }
     say!("{token}: {}", after.name());
     Ok(())
 }
 
-/// The state of the step that the token is of.
+/// Checks that the step of the token is awaiting an answer.
 ///
 /// # Errors
-/// Nobody waits for its answer.
-fn awaited(task: &Task, token: &CallbackToken) -> Result<StepState> {
+/// It is not, and the error says why.
+fn awaited(task: &Task, token: &CallbackToken) -> Result<()> {
+    if task.is_another(token.incarnation) {
+        bail!("{token}: it is of another task with the id `{}`, which is gone", task.task_id);
+    }
     let Some(progress) = task.progress(&token.step, Action::Do) else {
         bail!("{token}: step {} has not begun", token.step);
     };
-    let (state, newest) = (&progress.state, progress.state.attempt());
-    if newest != token.attempt {
-        bail!("{token}: nobody waits for it; the newest attempt is {newest}");
+    let (state, newest, step) = (&progress.state, progress.state.attempt(), &token.step);
+    match &token.fence {
+        CallbackFence::Attempt(attempt) if *attempt != newest => {
+            bail!(
+                "{token}: this attempt no longer awaits an answer; the newest attempt is {newest}"
+            );
+        }
+        CallbackFence::Request { edit } if *edit != progress.input => {
+            bail!(
+                "{token}: the input was edited since; step {step} was requested again, with another token"
+            );
+        }
+        CallbackFence::Attempt(_) | CallbackFence::Request { .. } => {}
+    }
+    if let StepState::Waiting { until, .. } = state {
+        bail!(
+            "{token}: refused, attempt {newest} at step {step} was given up; answer again once the next \
+             attempt awaits an answer, after {until:.0}"
+        );
     }
     match state.awaited_by() {
-        Some(_) => Ok(state.clone()),
-        None => bail!("{token}: nobody waits for it; step {} is {}", token.step, state.name()),
+        Some(by) if by < Timestamp::now() => {
+            bail!("{token}: too late, the answer to step {step} was awaited until {by:.0}");
+        }
+        Some(_) => Ok(()),
+        None => bail!("{token}: no answer is awaited; step {step} is {}", state.name()),
     }
 }
 
@@ -113,15 +139,13 @@ fn awaited(task: &Task, token: &CallbackToken) -> Result<StepState> {
 async fn taken(
     store: &DynamoStore,
     token: &CallbackToken,
-    before: &StepState,
     wait: Duration,
 ) -> Result<Option<StepState>> {
     let look = || async {
         let task = store.load(&token.task_id).await.map_err(Some)?;
         let progress = task.as_ref().and_then(|task| task.progress(&token.step, Action::Do));
         let state = progress.map(|progress| progress.state.clone());
-        let is_settled =
-            |state: &StepState| state.awaited_by().is_none() || state.attempt() != before.attempt();
+        let is_settled = |state: &StepState| state.awaited_by().is_none();
         state.filter(is_settled).ok_or(None::<PortError>)
     };
     let pauses = ConstantBuilder::default().with_delay(LOOK_EVERY).without_max_times();

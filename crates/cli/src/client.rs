@@ -16,7 +16,7 @@ use steward_aws::{
     rules::TriggerRules,
     store::DynamoStore,
 };
-use steward_core::submission::ReplyQueues;
+use steward_core::{names::AgentName, ports::PortError, submission::ReplyQueues};
 use steward_local::resources;
 
 /// Messages in one request, by SQS's limit.
@@ -113,6 +113,17 @@ impl Deployment {
         let (bus, submissions) = (self.event_bus.clone(), self.submissions_queue.clone());
         let rules = TriggerRules::new(events, sqs, bus, submissions);
         Publisher { definitions: self.definitions().await, store: self.store().await, rules }
+    }
+
+    /// The name of an agent's queue.
+    pub(crate) fn agent_queue_name(&self, agent: &AgentName) -> String {
+        channel::name_of(&self.agent_queue).replace("{agent}", agent.as_str())
+    }
+
+    /// Whether an agent has a queue.
+    pub(crate) async fn has_agent_queue(&self, agent: &AgentName) -> Result<bool, PortError> {
+        let url = channel::queue_url(&sqs().await, &self.agent_queue_name(agent)).await?;
+        Ok(url.is_some())
     }
 
     /// The submissions queue, to send to.

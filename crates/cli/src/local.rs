@@ -22,7 +22,7 @@ pub(crate) struct LocalArgs {
     /// An HTTP agent for a logical agent, as NAME=BASE_URL; repeatable.
     #[arg(long = "agent", value_name = "NAME=BASE_URL", value_parser = parse_agent)]
     agents: Vec<(AgentName, BaseUrl)>,
-    /// Where to keep state; without it, in memory.
+    /// Where to keep tables and queues; without it, in memory. One process uses a folder at a time.
     #[arg(long)]
     data: Option<PathBuf>,
     /// Where to serve the AWS-compatible endpoint, `POST /tasks` and the console. Anyone who reaches it can do

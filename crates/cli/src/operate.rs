@@ -16,6 +16,7 @@ use serde_json::Value;
 use steward_aws::store::DynamoStore;
 use steward_core::{
     command::{Command, CommandId, CommandRecord, Order},
+    integers::check_integers,
     messages::SchedulerMessage,
     names::{Part, TaskId},
     ports::{PortError, StateStore},
@@ -108,6 +109,7 @@ pub(crate) fn read_json(text: &str) -> Result<Value> {
         }
         None => text,
     };
+    check_integers(text)?;
     Ok(serde_json::from_str(text)?)
 }
 
@@ -167,7 +169,9 @@ impl Reason {
         let command_id: CommandId = uuid::Uuid::new_v4().to_string().parse()?;
         let (by, why) = (self.by.clone(), self.why.clone());
         let (task_id, order) = (task_id.clone(), order.clone());
-        let command = Command { command_id: command_id.clone(), task_id, by, why, order };
+        let issued_at = Some(jiff::Timestamp::now());
+        let command =
+            Command { command_id: command_id.clone(), task_id, by, why, order, issued_at };
         Ok((command_id, serde_json::to_string(&SchedulerMessage::Command(command))?))
     }
 }

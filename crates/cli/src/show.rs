@@ -2,7 +2,11 @@
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use steward_core::{names::TaskId, ports::StateStore, view::TaskView};
+use steward_core::{
+    names::TaskId,
+    ports::{Owner, StateStore},
+    view::TaskView,
+};
 use steward_view::timeline::{Line, timeline};
 
 use crate::{client::Deployment, table::table};
@@ -11,8 +15,9 @@ use crate::{client::Deployment, table::table};
 pub(crate) async fn show(id: &TaskId, as_json: bool, deployment: &Deployment) -> Result<()> {
     let store = deployment.store().await;
     let task = store.load(id).await?.with_context(|| format!("there is no task `{id}`"))?;
-    let documents = store.all_documents(id).await?;
-    let (lines, view) = (timeline(&task, &documents), TaskView::of(&task));
+    let documents = store.all_documents(&Owner::of(&task)).await?;
+    let view = TaskView::of(&task).with_reasons(&task, &documents);
+    let lines = timeline(&task, &documents);
     if as_json {
         let mut shown = serde_json::to_value(view)?;
         if let Some(fields) = shown.as_object_mut() {

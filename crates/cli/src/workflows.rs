@@ -89,6 +89,9 @@ fn check(files: &[PathBuf]) -> Result<()> {
                 let (name, version, steps) =
                     (&workflow.name, workflow.version, workflow.steps.len());
                 say!("{}: {name} version {version}, {steps} steps: ok", file.display());
+                for warning in workflow.lint() {
+                    eprintln!("{}: {warning}", file.display());
+                }
             }
             Err(error) => {
                 bad += 1;

@@ -1,5 +1,5 @@
-//! `steward local --data DIR` is killed in the middle of five hundred orders and started again: every
-//! recorded order ends, and none is charged twice. The real binary, the real signal.
+//! `steward local --data DIR` is killed in the middle of hundreds of orders and started again: every accepted
+//! order ends, and none is charged twice. The real binary, the real signal.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,11 +16,25 @@ use std::{
     time::{Duration, Instant},
 };
 
+use aws_sdk_sqs::{
+    Client,
+    config::{BehaviorVersion, Credentials, Region},
+    types::{QueueAttributeName, SendMessageBatchRequestEntry},
+};
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
-use steward_local::services::{FaultPlan, MockServices, Service};
+use steward_local::{
+    resources::SUBMISSIONS_QUEUE,
+    services::{FaultPlan, MockServices, Service},
+};
 
 const ORDERS: usize = 500;
+
+/// Orders that are sent to the queue.
+const SENT: usize = 300;
+
+/// Messages in one request, by SQS's limit.
+const BATCH: usize = 10;
 
 /// A running `steward local`; dropping it kills it.
 struct Steward {
@@ -30,12 +44,7 @@ struct Steward {
 
 impl Steward {
     fn start(data: &Path, services: &MockServices) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_steward"));
-        command.args(["local", "--listen", "127.0.0.1:0", "--supervise-every", "500ms"]);
-        command
-            .arg("--workflows")
-            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows"));
-        command.arg("--data").arg(data);
+        let mut command = local(data);
         for service in Service::ORDER {
             command.arg("--agent").arg(format!("{service}={}", services.base_url(service)));
         }
@@ -46,6 +55,32 @@ impl Steward {
         let address = url.split("/tasks").next().unwrap().to_owned();
         Self { process, address }
     }
+
+    fn sqs(&self) -> Client {
+        let credentials = Credentials::builder()
+            .access_key_id("local")
+            .secret_access_key("local")
+            .provider_name("test");
+        let config = aws_sdk_sqs::Config::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .region(Region::from_static("us-east-1"))
+            .credentials_provider(credentials.build())
+            .endpoint_url(&self.address);
+        Client::from_conf(config.build())
+    }
+
+    fn queue(&self, name: &str) -> String {
+        format!("{}/000000000000/{name}", self.address)
+    }
+}
+
+/// `steward local`, to be started.
+fn local(data: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_steward"));
+    command.args(["local", "--listen", "127.0.0.1:0", "--supervise-every", "500ms"]);
+    command.arg("--workflows").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows"));
+    command.arg("--data").arg(data);
+    command
 }
 
 impl Drop for Steward {
@@ -59,13 +94,17 @@ fn order(n: usize) -> String {
     format!("order-{n:03}")
 }
 
-async fn submit(client: &reqwest::Client, steward: &Steward, n: usize) {
-    let body = json!({
+fn submission(n: usize) -> String {
+    let submission = json!({
         "task_id": order(n), "workflow": "order",
         "input": { "items": [{ "sku": "a", "quantity": 1 }], "amount": n, "address": { "city": "Delft" } },
     });
+    submission.to_string()
+}
+
+async fn submit(client: &reqwest::Client, steward: &Steward, n: usize) {
     let url = format!("{}/tasks", steward.address);
-    let answer = client.post(url).body(body.to_string()).send().await.unwrap();
+    let answer = client.post(url).body(submission(n)).send().await.unwrap();
     assert_eq!(answer.status(), 202);
 }
 
@@ -94,15 +133,102 @@ async fn killed_in_the_middle_of_five_hundred_orders_it_loses_none_and_charges_n
     assert!(at_kill < ORDERS, "all had been shipped before the kill: nothing is proven");
 
     let second = Steward::start(data.path(), &services);
+    all_processed_once(&client, &second, &services, ORDERS).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_with_hundreds_of_submissions_in_its_queue_it_loses_no_message() {
+    let services =
+        MockServices::start(&Service::ORDER, FaultPlan { latency_ms: 50, ..FaultPlan::none(1) })
+            .await
+            .unwrap();
+    let data = tempfile::tempdir().unwrap();
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+
+    let first = Steward::start(data.path(), &services);
+    let sqs = first.sqs();
+    let dead = make_a_dead_letter(&sqs).await;
+    stream::iter(0..SENT / BATCH).for_each_concurrent(8, |n| send_batch(&sqs, &first, n)).await;
+    drop(first);
+    let at_kill = services.ledger().pages(Service::Shipping).count();
+    assert!(at_kill < SENT, "all had been shipped before the kill: nothing is proven");
+
+    let second = Steward::start(data.path(), &services);
+    all_processed_once(&client, &second, &services, SENT).await;
+    let letters = second.sqs().receive_message().queue_url(second.queue(&dead)).send().await;
+    assert_eq!(letters.unwrap().messages()[0].body(), Some("given up"));
+}
+
+/// Sends ten orders. The last of them is delayed, so that the process has surely not received it when it is
+/// killed.
+async fn send_batch(sqs: &Client, steward: &Steward, n: usize) {
+    let entries = (0..BATCH).map(|place| {
+        SendMessageBatchRequestEntry::builder()
+            .id(place.to_string())
+            .message_body(submission(n * BATCH + place))
+            .delay_seconds(if place + 1 == BATCH { 5 } else { 0 })
+            .build()
+            .unwrap()
+    });
+    let send = sqs.send_message_batch().queue_url(steward.queue(SUBMISSIONS_QUEUE));
+    let sent = send.set_entries(Some(entries.collect())).send().await.unwrap();
+    assert_eq!(sent.successful().len(), BATCH);
+}
+
+/// Receives a message until its queue gives it up; returns the name of the queue where it is then.
+async fn make_a_dead_letter(sqs: &Client) -> String {
+    let dead = "client-dead-letters";
+    sqs.create_queue().queue_name(dead).send().await.unwrap();
+    let policy = json!({
+        "deadLetterTargetArn": format!("arn:aws:sqs:us-east-1:000000000000:{dead}"),
+        "maxReceiveCount": 1,
+    });
+    let created = sqs.create_queue().queue_name("client-work");
+    let created = created.attributes(QueueAttributeName::RedrivePolicy, policy.to_string());
+    let url = created.send().await.unwrap().queue_url.unwrap();
+    sqs.send_message().queue_url(&url).message_body("given up").send().await.unwrap();
+    let receive = || sqs.receive_message().queue_url(&url).visibility_timeout(0).send();
+    assert_eq!(receive().await.unwrap().messages().len(), 1);
+    assert!(receive().await.unwrap().messages().is_empty());
+    dead.to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_process_on_the_same_data_directory_is_refused() {
+    let services = MockServices::start(&Service::ORDER, FaultPlan::none(1)).await.unwrap();
+    let data = tempfile::tempdir().unwrap();
+    let first = Steward::start(data.path(), &services);
+    let mut second = local(data.path());
+    let mut second = second.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while second.try_wait().unwrap().is_none() {
+        if Instant::now() > deadline {
+            second.kill().unwrap();
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let second = second.wait_with_output().unwrap();
+    assert!(!second.status.success());
+    let said = String::from_utf8(second.stderr).unwrap();
+    let expected = format!("is in use by process {}: stop it, or use another", first.process.id());
+    assert!(said.contains(&expected), "{said}");
+}
+
+async fn all_processed_once(
+    client: &reqwest::Client,
+    steward: &Steward,
+    services: &MockServices,
+    orders: usize,
+) {
     let deadline = Instant::now() + Duration::from_secs(120);
-    for n in 0..ORDERS {
-        while state(&client, &second, n).await != "Processed" {
+    for n in 0..orders {
+        while state(client, steward, n).await != "Processed" {
             assert!(Instant::now() < deadline, "{} has not ended", order(n));
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
     let ledger = services.ledger();
-    for n in 0..ORDERS {
+    for n in 0..orders {
         for service in Service::ORDER {
             assert_eq!(ledger.effects(service, &order(n)), 1, "{service} of {}", order(n));
         }

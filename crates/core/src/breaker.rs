@@ -55,7 +55,8 @@ pub struct Settings {
     /// How long it stays open at first. It doubles with every probe that fails, up to
     /// [`BREAKER_OPEN_MAX`](limits::BREAKER_OPEN_MAX).
     pub open_for: Duration,
-    /// How long a probe may take. If its instance dies, another probes after this time.
+    /// How long a probe may take, unless its step allows a call less. If its instance dies, another probes after this
+    /// time.
     pub probe_within: Duration,
 }
 
@@ -64,7 +65,7 @@ impl Default for Settings {
         Self {
             failures: NonZeroU32::MIN.saturating_add(4),
             open_for: Duration::from_secs(10),
-            probe_within: Duration::from_secs(30),
+            probe_within: limits::CALL_WITHIN_MAX,
         }
     }
 }

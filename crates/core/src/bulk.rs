@@ -78,6 +78,7 @@ impl Bulk {
             by: self.by.clone(),
             why: self.why.clone(),
             order: self.order.clone(),
+            issued_at: Some(self.at),
         }
     }
 

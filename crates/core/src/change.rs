@@ -10,10 +10,12 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
+    command::CommandId,
     effects::Effect,
     forward, limits,
     messages::{Action, Answer, AttemptTimes, ChildOutcome, Outcome, StepReply, Wake, WakeCause},
     names::{Part, StepName},
+    operate::deferred_by,
     ports::{Attempt, Document, DocumentKey},
     recovery::{Then, Verdict, seed},
     request::{request, too_large},
@@ -22,11 +24,11 @@ use crate::{
     transition::{Context, Documents, Transition},
     undo::{self, PointOfNoReturn},
     values::{Desk, NoValue, Sources},
-    workflow::{Callback, Work, Workflow},
+    workflow::{ActionDefinition, Callback, Work, Workflow},
 };
 
 /// Why a running attempt is given up.
-const NO_REPLY: &str = "no reply by complete-by";
+pub(crate) const NO_REPLY: &str = "no reply by complete-by";
 
 /// A change in the making.
 pub(crate) struct Change<'a> {
@@ -89,15 +91,29 @@ impl<'a> Change<'a> {
             Attempt { step: reply.step.clone(), action: reply.action, number: reply.attempt };
         let queued_at = reply.times.queued_at.or_else(|| self.sent_at(&attempt));
         match &reply.outcome {
-            Outcome::Completed { output } => match self.callback(&attempt) {
-                Some(callback) => self.hand_out(attempt, callback),
-                None => self.keep(attempt, output),
-            },
-            Outcome::Failed { reason, may_have_run } => self.fail(attempt, reason, *may_have_run),
+            Outcome::Completed { output, may_continue } => {
+                if *may_continue {
+                    self.wait_for_the_call(&attempt);
+                }
+                match self.callback(&attempt) {
+                    Some(callback) => self.hand_out(attempt, callback),
+                    None => self.keep(attempt, output),
+                }
+            }
+            Outcome::Failed { reason, may_have_run } => {
+                if *may_have_run {
+                    self.wait_for_the_call(&attempt);
+                }
+                self.fail(attempt, reason, *may_have_run);
+            }
             Outcome::Deferred { reason, retry_after_ms, may_have_run } => {
                 let pause = Duration::from_millis(*retry_after_ms);
+                if *may_have_run {
+                    self.wait_for_the_call(&attempt);
+                }
                 self.defer(attempt, reason, pause, *may_have_run);
             }
+            Outcome::Unknown { reason } => self.give_up(attempt, reason),
         }
         self.note(AttemptTimes { queued_at, ..reply.times });
         self.advance();
@@ -116,6 +132,10 @@ impl<'a> Change<'a> {
 
     /// Records the answer of someone who was handed a token.
     pub(crate) fn answer(&mut self, attempt: Attempt, answer: &Answer) {
+        // The call that hands the token out may not have come back yet.
+        if *answer != Answer::Heartbeat {
+            self.wait_for_the_call(&attempt);
+        }
         match answer {
             Answer::Completed { output } => self.keep(attempt, output),
             Answer::Failed { reason } => self.fail(attempt, reason, true),
@@ -124,22 +144,64 @@ impl<'a> Change<'a> {
         self.advance();
     }
 
-    /// Records how the task of a step ended.
-    pub(crate) fn child_ended(&mut self, attempt: Attempt, outcome: &ChildOutcome) {
+    /// Records how the task of a step ended, at this revision of its own.
+    pub(crate) fn child_ended(
+        &mut self,
+        attempt: Attempt,
+        outcome: &ChildOutcome,
+        revision: Option<u64>,
+    ) {
         let undoing = attempt.action == Action::Undo;
+        let completes = matches!(outcome, ChildOutcome::Processed { .. });
+        // What it reported before may come later, and must not complete the step then.
+        if let Some(progress) = self.task.progress_mut(&attempt.step, Action::Do)
+            && !completes
+        {
+            progress.child_revision = revision.max(progress.child_revision);
+        }
         match outcome {
             ChildOutcome::Processed { output } => self.keep(attempt, output),
-            ChildOutcome::Undone { .. } | ChildOutcome::Refused { .. } if undoing => {
+            ChildOutcome::Undone { .. } if undoing => {
                 self.complete(attempt, &Value::Null);
             }
             ChildOutcome::Undone { reason } => {
                 self.fail(attempt, &format!("its task was undone: {reason}"), false);
             }
-            ChildOutcome::Refused { reason } => {
-                self.fail(attempt, &format!("its task was refused: {reason}"), false);
+            ChildOutcome::Refused { reason, id_taken } => {
+                self.fail(attempt, &format!("its task was refused: {reason}"), !id_taken);
             }
             ChildOutcome::Error { reason, .. } => {
                 self.fail(attempt, &format!("its task is in Error: {reason}"), true);
+            }
+        }
+        self.advance();
+    }
+
+    /// An attempt took effect, or may have, that had been settled as one that did not: there was another
+    /// delivery of its request. If the task is Undone, it was not.
+    pub(crate) fn has_run_after_all(&mut self, part: &Part, outcome: Option<&Outcome>) {
+        if let Some(progress) = self.task.progress_mut(part, Action::Do) {
+            progress.may_have_run = true;
+        }
+        let is_over = outcome.is_none_or(|outcome| {
+            matches!(outcome, Outcome::Completed { may_continue: false, .. })
+        });
+        if !is_over {
+            self.wait_for_call_begun_by(self.context.now, part, Action::Do);
+        }
+        if self.task.process_state == ProcessState::Undone {
+            self.fail_task(&format!("step {part} took effect after the task was undone"));
+            self.ends_again = true;
+        }
+        let state = self.task.progress(part, Action::Do).map(|progress| progress.state.clone());
+        if let Some(StepState::Waiting { attempt, .. }) = state {
+            let step = self.workflow.steps.get(&part.step);
+            if step.is_some_and(|step| !step.idempotent) {
+                let attempt = Attempt { step: part.clone(), action: Action::Do, number: attempt };
+                self.fail(attempt, "it may have run, and must not be repeated", true);
+            } else if self.task.process_state != ProcessState::Undoing {
+                // The wake that ends the wait starts the next attempt: its request is sent again if it is lost.
+                return;
             }
         }
         self.advance();
@@ -163,7 +225,6 @@ impl<'a> Change<'a> {
         if let Some(progress) = self.task.progress_mut(&attempt.step, attempt.action) {
             let attempt = attempt.number;
             progress.state = StepState::HandedOut { attempt, complete_by, answer_by };
-            progress.error = None;
         }
     }
 
@@ -187,11 +248,23 @@ impl<'a> Change<'a> {
     }
 
     pub(crate) fn complete(&mut self, attempt: Attempt, output: &Value) {
+        self.completed(attempt, output, None);
+    }
+
+    /// Completes an attempt by an operator's command.
+    pub(crate) fn complete_by_hand(&mut self, attempt: Attempt, output: &Value, by: &CommandId) {
+        self.completed(attempt, output, Some(by.clone()));
+    }
+
+    fn completed(&mut self, attempt: Attempt, output: &Value, by: Option<CommandId>) {
         if let Some(progress) = self.task.progress_mut(&attempt.step, attempt.action) {
             progress.state = StepState::Completed { attempt: attempt.number };
-            progress.error = None;
+            progress.completed_by.clone_from(&by);
         }
-        let key = DocumentKey::Output(attempt);
+        let key = match by {
+            Some(command) => DocumentKey::ByHand(attempt, command),
+            None => DocumentKey::Output(attempt),
+        };
         self.documents.push(Document::new(key, self.context.now, output.clone()));
     }
 
@@ -207,6 +280,9 @@ impl<'a> Change<'a> {
     fn defer(&mut self, attempt: Attempt, reason: &str, pause: Duration, may_have_run: bool) {
         let repeatable = attempt.action == Action::Undo
             || self.workflow.steps.get(&attempt.step.step).is_none_or(|step| step.idempotent);
+        // Of an earlier attempt, too, another delivery may have called.
+        let progress = self.task.progress(&attempt.step, attempt.action);
+        let may_have_run = may_have_run || progress.is_some_and(|progress| progress.may_have_run);
         if may_have_run && !repeatable {
             return self.fail(attempt, reason, may_have_run);
         }
@@ -223,7 +299,6 @@ impl<'a> Change<'a> {
                 | StepState::Skipped { .. } => None,
             };
             progress.state = StepState::Waiting { attempt: attempt.number, until, complete_by };
-            progress.error = Some(limits::shorten(reason, limits::ERROR_CHARS_MAX));
             progress.may_have_run |= may_have_run;
         }
         let verdict = format!("not counted; again after {}", humantime::format_duration(pause));
@@ -231,8 +306,53 @@ impl<'a> Change<'a> {
         self.wake_after(pause);
     }
 
-    /// An attempt is past its complete-by: whether it took effect is not known.
-    pub(crate) fn give_up(&mut self, attempt: Attempt) {
+    /// An attempt ended, and whether it took effect is not known: a call of it may still be in progress
+    /// at the service. Its undo, and those of what came before it, wait for that.
+    fn wait_for_the_call(&mut self, Attempt { step, action, .. }: &Attempt) {
+        // A deferred attempt may be with another agent still.
+        let Some(
+            StepState::Running { complete_by, .. }
+            | StepState::Waiting { complete_by: Some(complete_by), .. },
+        ) = self.task.progress(step, *action).map(|progress| &progress.state)
+        else {
+            return;
+        };
+        self.wait_for_call_begun_by(*complete_by, step, *action);
+    }
+
+    /// The same, of a call that began at `begun_by` or before. A wait that outlasts the time that the
+    /// undo has gives the task more time.
+    pub(crate) fn wait_for_call_begun_by(
+        &mut self,
+        begun_by: Timestamp,
+        part: &Part,
+        action: Action,
+    ) {
+        let definition = self.workflow.steps.get(&part.step);
+        let definition = definition.and_then(|step| step.action(action));
+        let Some(ActionDefinition { call_within, work: Work::Call { .. }, .. }) = definition else {
+            return;
+        };
+        let until = later(later(begun_by, self.context.timing.clock_skew), call_within);
+        let Some(progress) = self.task.progress_mut(part, action) else { return };
+        progress.in_progress_until = progress.in_progress_until.max(Some(until));
+        if self.task.process_state == ProcessState::Undoing && action == Action::Do {
+            self.keep_time_to_undo();
+        }
+    }
+
+    /// The wait for calls in progress does not count in the time that the task has to be undone.
+    fn keep_time_to_undo(&mut self) {
+        if let Some(last) = self.task.undo_waits(self.context.now).max() {
+            let complete_by = later(last, self.workflow.complete_within);
+            self.task.complete_by = self.task.complete_by.max(complete_by);
+        }
+    }
+
+    /// An attempt is over without a final answer, `reason` says why: whether it took effect is not
+    /// known.
+    pub(crate) fn give_up(&mut self, attempt: Attempt, reason: &str) {
+        self.wait_for_the_call(&attempt);
         let (verdict, queued_at) = (self.verdict(&attempt), self.sent_at(&attempt));
         let (now, number) = (self.context.now, attempt.number);
         let wait = match verdict {
@@ -244,7 +364,7 @@ impl<'a> Change<'a> {
             Some(wait) => StepState::waiting(number, later(now, wait)),
             None => StepState::Failed { attempt: number },
         };
-        self.count_failure(&attempt, next, NO_REPLY, &verdict, true);
+        self.count_failure(&attempt, next, reason, &verdict, true);
         if let Some(failure) = self.documents.last_mut() {
             failure.times.queued_at = queued_at;
         }
@@ -253,7 +373,7 @@ impl<'a> Change<'a> {
                 self.wake_after(wait);
             }
             Verdict::Finally(then) => {
-                self.conclude(&attempt, &format!("{NO_REPLY}, attempt {number}"), then);
+                self.conclude(&attempt, &format!("{reason}, attempt {number}"), then);
             }
         }
     }
@@ -294,7 +414,6 @@ impl<'a> Change<'a> {
         if let Some(progress) = self.task.progress_mut(&attempt.step, attempt.action) {
             progress.state = next;
             progress.failure_count += 1;
-            progress.error = Some(limits::shorten(reason, limits::ERROR_CHARS_MAX));
             progress.may_have_run |= may_have_run;
         }
         self.task.failure_count += 1;
@@ -347,22 +466,35 @@ impl<'a> Change<'a> {
         self.task.undo_reason = Some(limits::shorten(reason, limits::ERROR_CHARS_MAX));
         self.task.complete_by = later(self.context.now, self.workflow.complete_within);
         self.give_up_forward();
+        self.keep_time_to_undo();
     }
 
     /// Nothing more is tried forward. An agent at work is waited for, and so is one that may still act
     /// on an attempt that was deferred; a task that runs for a step is undone where it stands, and
-    /// nobody's answer is waited for, but for the point of no return.
+    /// nobody's answer is waited for, but for the point of no return. While that runs, it may yet call
+    /// off the undo, and a wait goes on.
     fn give_up_forward(&mut self) {
         let (workflow, now) = (self.workflow, self.context.now);
+        let mut past_deferrals = Vec::new();
+        let parts: Vec<_> = self.task.parts().map(|(part, record)| (part, &record.run)).collect();
+        for (part, run) in parts {
+            if let StepState::Waiting { complete_by: Some(complete_by), .. } = run.state
+                && complete_by <= now
+            {
+                past_deferrals.push((part, complete_by));
+            }
+        }
+        for (part, complete_by) in past_deferrals {
+            self.may_act_until(complete_by, &part, Action::Do);
+        }
         for (name, record) in &mut self.task.steps {
             let Some(step) = workflow.steps.get(name) else { continue };
             let runs_task = matches!(step.work(), Some(Work::Child(_)));
-            let only_waits = matches!(step.work(), Some(Work::Wait(_)));
+            if matches!(step.work(), Some(Work::Wait(_))) {
+                continue;
+            }
             for StepRecord { run, .. } in record.parts_mut() {
                 run.state = match run.state {
-                    StepState::Waiting { attempt, .. } if only_waits => {
-                        StepState::Skipped { attempt }
-                    }
                     StepState::Waiting { attempt, complete_by: Some(complete_by), .. }
                         if complete_by > now =>
                     {
@@ -382,6 +514,21 @@ impl<'a> Change<'a> {
                     | StepState::Failed { .. }
                     | StepState::Skipped { .. } => continue,
                 };
+            }
+        }
+        if undo::point_of_no_return(workflow, &self.task) != PointOfNoReturn::Running {
+            self.end_waits();
+        }
+    }
+
+    /// The undo is not called off any more: nothing is waited for that only takes time.
+    fn end_waits(&mut self) {
+        for (name, record) in &mut self.task.steps {
+            let step = self.workflow.steps.get(name);
+            if step.is_some_and(|step| matches!(step.work(), Some(Work::Wait(_))))
+                && let StepState::Waiting { attempt, .. } = record.run.state
+            {
+                record.run.state = StepState::Skipped { attempt };
             }
         }
     }
@@ -423,15 +570,17 @@ impl<'a> Change<'a> {
                         let reason = self.task.undo_reason.clone().unwrap_or_default();
                         return self.fail_past_return(&reason, &step);
                     }
-                    PointOfNoReturn::Ahead => {}
+                    PointOfNoReturn::Ahead => self.end_waits(),
                 }
-                if self.context.now < self.task.complete_by {
-                    let ready = undo::ready(self.workflow, &self.task);
+                self.keep_time_to_undo();
+                let now = self.context.now;
+                if now < self.task.complete_by {
+                    let ready = undo::ready(self.workflow, &self.task, now);
                     for part in ready.into_iter().chain(self.waited(Action::Undo)) {
                         self.start(part, Action::Undo);
                     }
                 }
-                if undo::is_done(self.workflow, &self.task) {
+                if undo::is_done(self.workflow, &self.task, now) {
                     self.task.process_state = ProcessState::Undone;
                 }
             }
@@ -454,15 +603,36 @@ impl<'a> Change<'a> {
         let definition = self.workflow.steps.get(&part.step).and_then(|step| step.action(action));
         let Some(definition) = definition else { return };
         let complete_by = later(now, definition.complete_within).min(self.task.complete_by);
-        let input = self.task.input.clone();
+        let input = match action {
+            Action::Do => self.task.input.clone(),
+            // What is undone is what was done, and not what an operator edited since.
+            Action::Undo => self.task.progress(&part, Action::Do).and_then(|run| run.input.clone()),
+        };
         let Some(progress) = begun(&mut self.task, &part, action, now) else { return };
         let attempt = progress.state.attempt() + 1;
         if attempt == 1 {
             progress.input = input;
         }
+        let deferred = deferred_by(&progress.state);
         progress.state = StepState::Running { attempt, complete_by };
+        if let Some(deferred) = deferred {
+            self.may_act_until(deferred, &part, action);
+        }
         self.task.locked_by = Some(self.context.actor.to_owned());
         self.send.push((part, action));
+    }
+
+    /// The request of a deferred attempt may have been delivered twice, and the other delivery may call until
+    /// its complete-by. Of a step that is not idempotent only one delivery calls.
+    fn may_act_until(&mut self, complete_by: Timestamp, part: &Part, action: Action) {
+        let step = self.workflow.steps.get(&part.step);
+        if action == Action::Do && step.is_none_or(|step| !step.idempotent) {
+            return;
+        }
+        if let Some(progress) = self.task.progress_mut(part, action) {
+            progress.may_have_run = true;
+        }
+        self.wait_for_call_begun_by(complete_by, part, action);
     }
 
     /// Has the scheduler woken once `pause` is over. What waits longer than a queue can hold a
@@ -495,21 +665,35 @@ impl<'a> Change<'a> {
 
     /// Makes the requests of what starts.
     pub(crate) fn render(&mut self, before: &Task) -> Vec<Effect> {
+        // The submission of a child task says how long the child is kept.
+        self.task.keep_long_enough(self.context.now, self.workflow.complete_within);
         let send = std::mem::take(&mut self.send);
         let mut impossible = std::mem::take(&mut self.impossible);
-        let mut requests = Vec::new();
+        let (mut requests, mut put_off, mut bytes) = (Vec::new(), Vec::new(), 0_usize);
         for (part, action) in &send {
+            if bytes >= limits::DECISION_BYTES_MAX {
+                put_off.push((part.clone(), *action));
+                continue;
+            }
             match request(self.sources(), part, *action) {
-                Ok(request) => requests.push(request),
+                Ok(request) => {
+                    bytes = bytes.saturating_add(request.bytes());
+                    requests.push(request);
+                }
                 Err(NoValue::Because(reason)) => impossible.push((part.clone(), *action, reason)),
                 Err(NoValue::Wanted) => {}
             }
         }
-        if impossible.is_empty() {
-            return requests;
+        if !impossible.is_empty() {
+            self.withdraw(before, &send, impossible);
+            return Vec::new();
         }
-        self.withdraw(before, &send, impossible);
-        Vec::new()
+        if !put_off.is_empty() {
+            // More than one decision may hold in memory: the next goes on with it.
+            put_off.iter().for_each(|(part, action)| self.take_back(before, part, *action));
+            self.wakes.insert(Duration::ZERO);
+        }
+        requests
     }
 
     /// A request that cannot be made is a permanent failure of its step, and then nothing else starts
@@ -524,15 +708,7 @@ impl<'a> Change<'a> {
             if impossible.iter().any(|(failed, of, _)| failed == part && of == action) {
                 continue;
             }
-            let old = before.record(part);
-            let not_begun = Progress::new(StepState::waiting(0, self.context.now));
-            match (action, old, self.task.record_mut(part)) {
-                (Action::Do, Some(old), Some(record)) => record.run = old.run.clone(),
-                (Action::Do, None, Some(record)) if part.item.is_some() => record.run = not_begun,
-                (Action::Do, None, _) => drop(self.task.steps.remove(&part.step)),
-                (Action::Undo, _, Some(record)) => record.undo = old.and_then(|r| r.undo.clone()),
-                (_, _, None) => {}
-            }
+            self.take_back(before, part, *action);
         }
         for (step, action, reason) in impossible {
             let number = self.task.progress(&step, action).map_or(1, |p| p.state.attempt());
@@ -540,6 +716,19 @@ impl<'a> Change<'a> {
         }
         // What an undo reads is not at hand yet: the scheduler goes on from here.
         self.wakes.insert(Duration::ZERO);
+    }
+
+    /// What was to start is as it was before.
+    fn take_back(&mut self, before: &Task, part: &Part, action: Action) {
+        let old = before.record(part);
+        let not_begun = Progress::new(StepState::waiting(0, self.context.now));
+        match (action, old, self.task.record_mut(part)) {
+            (Action::Do, Some(old), Some(record)) => record.run = old.run.clone(),
+            (Action::Do, None, Some(record)) if part.item.is_some() => record.run = not_begun,
+            (Action::Do, None, _) => drop(self.task.steps.remove(&part.step)),
+            (Action::Undo, _, Some(record)) => record.undo = old.and_then(|r| r.undo.clone()),
+            (_, _, None) => {}
+        }
     }
 
     /// Takes back the end of a task, and gives it as much time as it had at first.
@@ -563,9 +752,18 @@ impl<'a> Change<'a> {
             task.locked_by = None;
             task.paused_at = None;
         }
+        // One wake for each call that the undo has come to wait for.
+        let waited_before: BTreeSet<_> = before.undo_waits(now).collect();
+        for until in task.undo_waits(now).filter(|until| !waited_before.contains(until)) {
+            let pause = Duration::try_from(until.duration_since(now)).unwrap_or_default();
+            if pause <= limits::QUEUE_DELAY_MAX {
+                self.wakes.insert(pause);
+            }
+        }
         if is_final || task.paused_at.is_some() {
             self.wakes.clear();
         }
+        task.keep_long_enough(now, self.workflow.complete_within);
         let pickup_within = self.context.timing.pickup_within;
         let mut deadline = task.earliest_deadline(now, pickup_within);
         if task.process_state == ProcessState::Pending && task.paused_at.is_none() {
@@ -634,14 +832,15 @@ pub(crate) fn begun<'t>(
     })
 }
 
-/// How much longer each waiting step, or undo, waits.
+/// How much longer each waiting step, or undo, waits, and how much longer a call may be in progress
+/// that the undo waits for.
 pub(crate) fn waits(task: &Task, now: Timestamp) -> impl Iterator<Item = Duration> {
     let direction = task.direction();
     let waiting = task.actions().filter(move |(_, action, _)| *action == direction);
-    waiting.filter_map(move |(_, _, progress)| {
-        let until = progress.state.waits_until()?;
-        Some(Duration::try_from(until.duration_since(now)).unwrap_or_default())
-    })
+    let waiting = waiting.filter_map(|(_, _, progress)| progress.state.waits_until());
+    waiting
+        .chain(task.undo_waits(now))
+        .map(move |until| Duration::try_from(until.duration_since(now)).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -685,7 +884,8 @@ mod tests {
             step: "a".parse().unwrap(),
             action: Action::Do,
             attempt: 1,
-            outcome: Outcome::Completed { output: Value::Null },
+            outcome: Outcome::Completed { output: Value::Null, may_continue: false },
+            incarnation: None,
             times,
         })
     }

@@ -25,6 +25,11 @@ pub struct Command {
     pub why: String,
     /// What is asked.
     pub order: Order,
+    /// When it was issued, by its sender's clock. A task forgets the ids of old commands: one that was
+    /// issued before all those on a full record is refused. Absent in messages of older releases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub issued_at: Option<Timestamp>,
 }
 
 /// What is asked.

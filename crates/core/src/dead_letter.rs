@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     messages::{Answer, ChildOutcome, Outcome, SchedulerMessage, StepRequest, Submission, mistake},
-    names::{Part, TaskId},
+    names::{CallbackFence, Part, TaskId},
     ports::Queue,
     submission::{self, event::Event},
 };
@@ -73,6 +73,7 @@ fn heard(message: SchedulerMessage) -> About {
                 Outcome::Completed { .. } => "completed",
                 Outcome::Failed { .. } => "failed",
                 Outcome::Deferred { .. } => "was deferred",
+                Outcome::Unknown { .. } => "was cut, outcome unknown",
             };
             let (action, attempt) = (reply.action.name(), reply.attempt);
             of(format!("reply: {action} #{attempt} {how}"), reply.task_id, Some(reply.step))
@@ -88,11 +89,17 @@ fn heard(message: SchedulerMessage) -> About {
                 Answer::Heartbeat => "heartbeat",
             };
             let token = callback.token;
-            let what = format!("callback: #{} {how}", token.attempt);
+            let what = match token.fence {
+                CallbackFence::Attempt(attempt) => format!("callback: #{attempt} {how}"),
+                CallbackFence::Request { .. } => format!("callback: {how}"),
+            };
             of(what, token.task_id, Some(token.step))
         }
         SchedulerMessage::Ask(ask) => {
             of(format!("asked for by another task: {}", ask.action.name()), ask.task_id, None)
+        }
+        SchedulerMessage::Keep(keep) => {
+            of("kept for longer for another task".to_owned(), keep.task_id, None)
         }
         SchedulerMessage::ChildEnded(child) => {
             let how = match child.outcome {
@@ -158,6 +165,12 @@ mod tests {
                 Queue::Scheduler,
                 r#"{"type":"callback","token":"o-1/ask/1","answer":"completed","output":1}"#,
                 "callback: #1 completed",
+                Some("ask"),
+            ),
+            (
+                Queue::Scheduler,
+                r#"{"type":"callback","token":"o-1/ask/i0mfvx3k5z","answer":"completed","output":1}"#,
+                "callback: completed",
                 Some("ask"),
             ),
             (agent, request, "request to payment: do #2", Some("charge")),

@@ -22,22 +22,29 @@ use jiff::Timestamp;
 
 use crate::{
     effects::{Ready, Send, send_out},
-    limits,
     messages::{Answer, ChildOutcome, Outcome, StepReply},
     metrics,
-    names::TaskId,
+    names::{CallbackFence, Incarnation, TaskId},
     ports::{
-        Clock, Definitions, DocumentKey, Kept, PortError, Ports, Put, Saved, StateStore, chain,
+        Clock, Definitions, Document, DocumentKey, Kept, Owner, PortError, Ports, Put, Saved,
+        StateStore, chain,
     },
+    submission::is_tombstone,
     task::Task,
     trace::{self, Span},
-    transition::{Context, Documents, Event, Transition, Wanted, transition},
+    transition::{
+        Context, Documents, Event, Ignored, Transition, Wanted, stop_for_size, transition,
+    },
     workflow::Workflow,
 };
 
+pub use keep::keep;
 use line::Line;
+use race::Race;
 
+mod keep;
 mod line;
+mod race;
 
 /// How many tasks of one batch are in hand at once.
 pub const TASKS_AT_ONCE: usize = 64;
@@ -57,6 +64,8 @@ const DOCUMENTS_AT_ONCE: usize = 16;
 pub struct Delivery {
     /// The task.
     pub task_id: TaskId,
+    /// Its incarnation that the message is about; any if the message does not say.
+    pub incarnation: Option<Incarnation>,
     /// What happened.
     pub event: Event,
     /// Whether the queue delivered it before.
@@ -93,11 +102,13 @@ pub enum DriveError {
         /// What is missing.
         what: String,
     },
-    /// The race for the task was lost too many times in a row.
-    #[error("task {task_id}: lost {max} races in a row", max = limits::CONFLICTS_MAX)]
+    /// Other writers of the task were quicker for too long.
+    #[error("task {task_id}: lost {lost} races in a row to other writers")]
     Contended {
         /// The task.
         task_id: TaskId,
+        /// How many.
+        lost: u32,
     },
     /// The decision panicked: a bug, kept away from the rest of the batch.
     #[error("task {task_id}: panicked")]
@@ -222,6 +233,43 @@ struct Decided {
     ready: Vec<Ready>,
 }
 
+impl Decided {
+    /// What becomes of deliveries to the record that a child task was never begun, whose workflow may never
+    /// have existed: that record does not change.
+    fn for_tombstone(task_id: &TaskId, group: &[Delivery]) -> Self {
+        for delivery in group {
+            let event = delivery.event.name();
+            tracing::warn!(%task_id, event, "event ignored: the task was undone before it began");
+            metrics::ignored(Ignored::Ended);
+        }
+        Self { results: group.iter().map(|_| Ok(())).collect(), ready: Vec::new() }
+    }
+
+    /// What becomes of deliveries to a task that does not exist. Two kinds may come after the task has
+    /// expired: the report of a child task, which is kept for longer than its parent, and the late answer
+    /// to a callback. Both are ignored.
+    fn without_task(task_id: &TaskId, group: &[Delivery]) -> Self {
+        let result = |delivery: &Delivery| match delivery.event {
+            Event::ChildEnded { .. } | Event::Answered { .. } => {
+                let event = delivery.event.name();
+                tracing::warn!(%task_id, event, "event ignored: there is no such task, or it has expired");
+                metrics::ignored(Ignored::AnotherIncarnation);
+                Ok(())
+            }
+            Event::Wake
+            | Event::Replied(_)
+            | Event::Swept
+            | Event::Commanded(_)
+            | Event::Asked(_)
+            | Event::AlertSent { .. } => {
+                let what = "such task".to_owned();
+                Err(DriveError::Missing { task_id: task_id.clone(), what })
+            }
+        };
+        Self { results: group.iter().map(result).collect(), ready: Vec::new() }
+    }
+}
+
 async fn decide_group<P: Ports>(
     ports: &P,
     task_id: &TaskId,
@@ -230,42 +278,82 @@ async fn decide_group<P: Ports>(
     let port = |source| DriveError::Port { task_id: task_id.clone(), source: Arc::new(source) };
     let missing = |what: String| DriveError::Missing { task_id: task_id.clone(), what };
     let loaded = ports.store().load(task_id).await.map_err(port)?;
-    let mut task = loaded.ok_or_else(|| missing("such task".to_owned()))?;
+    let Some(mut task) = loaded else { return Ok(Decided::without_task(task_id, &group)) };
     let (name, version) = (task.workflow.clone(), task.version);
     let workflow = ports.definitions().workflow(&name, Some(version)).await.map_err(port)?;
-    let workflow =
-        workflow.ok_or_else(|| missing(format!("workflow `{name}` in version {version}")))?;
+    let Some(workflow) = workflow else {
+        let ignored = is_tombstone(&task).then(|| Decided::for_tombstone(task_id, &group));
+        return ignored.ok_or_else(|| missing(format!("workflow `{name}` in version {version}")));
+    };
     let spans: Vec<_> = group.iter().map(|delivery| trace::decision(delivery, &task)).collect();
-    for _ in 0..limits::CONFLICTS_MAX {
-        let fold = fold(ports, &workflow, &task, &group, &spans).await.map_err(port)?;
+    let mut race = Race::new(ports.clock().now());
+    // Documents that an earlier try wrote: they are not written again.
+    let mut stored = Vec::new();
+    loop {
+        let mut fold = fold(ports, &workflow, &task, &group, &spans).await.map_err(port)?;
+        let again = group.iter().any(|delivery| delivery.redelivered);
         if fold.task.revision == task.revision {
-            return Ok(fold.decided(spans));
+            return Ok(fold.decided(spans, again));
         }
-        match write(ports, &fold).await.map_err(port)? {
+        let mut written = write(ports, &workflow, &task, &fold, &stored).await;
+        if written.as_ref().is_err_and(PortError::is_too_large) {
+            // The limit on a task's size lies below the store's, so this does not happen; but if it did, the
+            // message would come back for ever.
+            fold = Fold::stopped_for_size(ports, &workflow, &task, &group);
+            if fold.task.revision == task.revision {
+                return Ok(fold.decided(spans, again));
+            }
+            written = write(ports, &workflow, &task, &fold, &stored).await;
+        }
+        match written.map_err(port)? {
             Written::Saved => {
                 fold.lines.iter().for_each(Line::log);
                 metrics::saved(&task, &fold.task);
-                return Ok(fold.decided(spans));
+                return Ok(fold.decided(spans, again));
             }
             Written::Conflict(now) => {
                 metrics::conflict();
+                stored.append(&mut fold.documents);
+                let before = task.revision;
                 task = *now.ok_or_else(|| missing("such task any more".to_owned()))?;
-                // The save that came first may be our own, whose answer was lost. Another's effects
-                // are another's to send.
-                let own = task.saved_by.as_deref() == Some(ports.instance());
+                // The save that came first may be our own, whose answer was lost, and others may have saved
+                // since. Another's effects are another's to send.
+                let own = task.saved_by.as_deref() == Some(ports.instance())
+                    || task.revision > before + 1;
                 group.iter_mut().for_each(|delivery| delivery.redelivered |= own);
+                let pause = race.lost(ports.instance(), task_id, ports.clock().now());
+                let Some(pause) = pause else {
+                    return Err(DriveError::Contended {
+                        task_id: task_id.clone(),
+                        lost: race.losses(),
+                    });
+                };
+                if !pause.is_zero() {
+                    drop(fold);
+                    ports.clock().pause(pause).await;
+                    // Others have saved in the meantime: what the refusal brought is old.
+                    let loaded = ports.store().load(task_id).await.map_err(port)?;
+                    task = loaded.ok_or_else(|| missing("such task any more".to_owned()))?;
+                }
             }
             // An earlier attempt to save got as far as the document. What it says stands.
-            Written::Document(key, body) => group.iter_mut().for_each(|d| adopt(d, &key, &body)),
+            Written::Document(key, body) => {
+                group.iter_mut().for_each(|d| adopt(d, &key, &body));
+                if !race.met_document(group.len()) {
+                    return Err(DriveError::Contended {
+                        task_id: task_id.clone(),
+                        lost: race.losses(),
+                    });
+                }
+            }
         }
     }
-    Err(DriveError::Contended { task_id: task_id.clone() })
 }
 
 /// All events of one task, applied one after the other in memory.
 struct Fold {
     task: Task,
-    documents: Vec<crate::ports::Document>,
+    documents: Vec<Document>,
     sends: Vec<Send>,
     results: Vec<Result<(), DriveError>>,
     /// What became of each event, in a word.
@@ -274,11 +362,56 @@ struct Fold {
 }
 
 impl Fold {
-    fn decided(self, spans: Vec<Span>) -> Decided {
+    fn of(task: &Task) -> Self {
+        Self {
+            task: task.clone(),
+            documents: Vec::new(),
+            sends: Vec::new(),
+            results: Vec::new(),
+            outcomes: Vec::new(),
+            lines: Vec::new(),
+        }
+    }
+
+    /// What becomes of a task whose next state the store refuses to take, since it is too large.
+    fn stopped_for_size<P: Ports>(
+        ports: &P,
+        workflow: &Workflow,
+        task: &Task,
+        group: &[Delivery],
+    ) -> Self {
+        let mut fold = Self::of(task);
+        for delivery in group {
+            let context = context(ports, delivery);
+            let effects = match stop_for_size(workflow, &fold.task, &delivery.event, context) {
+                Transition::Apply { task: mut next, effects, .. } => {
+                    next.revision = task.revision + 1;
+                    next.saved_by = Some(ports.instance().to_owned());
+                    fold.lines.push(Line::of(&fold.task, &next, &delivery.event));
+                    fold.task = *next;
+                    effects
+                }
+                Transition::Ignore { reason, effects } => {
+                    metrics::ignored(reason);
+                    effects
+                }
+                Transition::Illegal(_) => Vec::new(),
+            };
+            let traceparent = fold.task.traceparent.clone();
+            let send = |effect| Send { effect, traceparent: traceparent.clone() };
+            fold.sends.extend(effects.into_iter().map(send));
+            fold.results.push(Ok(()));
+            fold.outcomes.push("stopped: too large");
+        }
+        fold
+    }
+
+    fn decided(self, spans: Vec<Span>, again: bool) -> Decided {
         for ((span, outcome), result) in spans.into_iter().zip(self.outcomes).zip(&self.results) {
             if result.is_ok() { span.end(outcome) } else { span.fail(outcome) }
         }
-        let ready = self.sends.into_iter().map(Ready::of).collect();
+        let ready = self.sends.into_iter().map(Ready::of);
+        let ready = ready.map(|ready| if again { ready.sent_again() } else { ready }).collect();
         Decided { results: self.results, ready }
     }
 }
@@ -292,21 +425,20 @@ async fn fold<P: Ports>(
 ) -> Result<Fold, PortError> {
     let mut at_hand = Documents::new();
     fetch_for_all(ports, workflow, task, group, &mut at_hand).await?;
-    let mut fold = Fold {
-        task: task.clone(),
-        documents: Vec::new(),
-        sends: Vec::new(),
-        results: Vec::new(),
-        outcomes: Vec::new(),
-        lines: Vec::new(),
-    };
+    let mut fold = Fold::of(task);
     for (delivery, span) in group.iter().zip(spans) {
         let (Delivery { task_id, event, .. }, context) = (delivery, context(ports, delivery));
         // Each round brings documents that were not at hand, and there are not many.
         let decided = loop {
+            if fold.task.is_another(delivery.incarnation) {
+                let reason = Ignored::AnotherIncarnation;
+                break Transition::Ignore { reason, effects: Vec::new() };
+            }
             match transition(workflow, &fold.task, &at_hand, event, context) {
                 Ok(decided) => break decided,
-                Err(Wanted(keys)) => fetch(ports, task_id, keys, &mut at_hand).await?,
+                Err(Wanted(keys)) => {
+                    fetch(ports, &Owner::of(&fold.task), keys, &mut at_hand).await?;
+                }
             }
         };
         let (effects, result, outcome) = match decided {
@@ -321,6 +453,11 @@ async fn fold<P: Ports>(
             }
             Transition::Ignore { reason, effects } => {
                 metrics::ignored(reason);
+                if let Event::Answered { step, .. } = event
+                    && !matches!(reason, Ignored::DuplicateReply | Ignored::StillAwaited)
+                {
+                    tracing::warn!(%task_id, %step, ?reason, "callback answer refused");
+                }
                 let (event, resent) = (event.name(), effects.len());
                 tracing::debug!(%task_id, event, ?reason, resent, "event ignored");
                 (effects, Ok(()), "ignored")
@@ -358,25 +495,31 @@ async fn fetch_for_all<P: Ports>(
     group: &[Delivery],
     at_hand: &mut Documents,
 ) -> Result<(), PortError> {
-    let [first, _, ..] = group else { return Ok(()) };
+    let [_, _, ..] = group else { return Ok(()) };
     let wants = |delivery: &Delivery| {
         transition(workflow, task, at_hand, &delivery.event, context(ports, delivery)).err()
     };
-    let keys: BTreeSet<_> = group.iter().filter_map(wants).flat_map(|Wanted(keys)| keys).collect();
-    if keys.is_empty() { Ok(()) } else { fetch(ports, &first.task_id, keys, at_hand).await }
+    let meant = group.iter().filter(|delivery| !task.is_another(delivery.incarnation));
+    let keys: BTreeSet<_> = meant.filter_map(wants).flat_map(|Wanted(keys)| keys).collect();
+    if keys.is_empty() { Ok(()) } else { fetch(ports, &Owner::of(task), keys, at_hand).await }
 }
 
-/// Reads documents; one that does not exist is null.
+/// Reads documents, and notes those that are missing.
 async fn fetch<P: Ports>(
     ports: &P,
-    task_id: &TaskId,
+    owner: &Owner,
     keys: BTreeSet<DocumentKey>,
     at_hand: &mut Documents,
 ) -> Result<(), PortError> {
     let keys: Vec<_> = keys.into_iter().collect();
-    let read = ports.store().documents(task_id, &keys).await?;
-    at_hand.extend(keys.into_iter().map(|key| (key, serde_json::Value::Null)));
+    let read = ports.store().documents(owner, &keys).await?;
     at_hand.extend(read.into_iter().map(|document| (document.key, document.body)));
+    for key in keys {
+        if !at_hand.contains_key(&key) {
+            tracing::error!(task_id = %owner.task_id, document = %key, "a document is missing");
+            at_hand.note_missing(key);
+        }
+    }
     Ok(())
 }
 
@@ -386,13 +529,27 @@ enum Written {
     Document(DocumentKey, serde_json::Value),
 }
 
-/// Documents first, then the save that refers to them.
-async fn write<P: Ports>(ports: &P, fold: &Fold) -> Result<Written, PortError> {
-    let (id, kept) = (&fold.task.task_id, Kept::with(&fold.task));
-    let puts = fold.documents.iter().map(|document| ports.store().put_document(id, kept, document));
+/// Documents first, then the save that refers to them; but for documents that are `stored` already. What
+/// the task refers to is kept for longer before the task that lives longer is saved.
+async fn write<P: Ports>(
+    ports: &P,
+    workflow: &Workflow,
+    before: &Task,
+    fold: &Fold,
+    stored: &[Document],
+) -> Result<Written, PortError> {
+    if fold.task.kept_from > before.kept_from {
+        Box::pin(keep::for_longer(ports, workflow, &fold.task)).await?;
+    }
+    let (owner, kept) = (Owner::of(&fold.task), Kept::with(&fold.task));
+    let is_stored = |document: &&Document| {
+        stored.iter().any(|old| old.key == document.key && old.body == document.body)
+    };
+    let documents: Vec<_> = fold.documents.iter().filter(|made| !is_stored(made)).collect();
+    let puts = documents.iter().map(|document| ports.store().put_document(&owner, kept, document));
     let puts: Vec<_> =
         stream::iter(puts.collect::<Vec<_>>()).buffered(DOCUMENTS_AT_ONCE).collect().await;
-    for (document, put) in fold.documents.iter().zip(puts) {
+    for (document, put) in documents.into_iter().zip(puts) {
         match put? {
             Put::Stored => {}
             Put::Existing(body) => match document.key {
@@ -402,6 +559,7 @@ async fn write<P: Ports>(ports: &P, fold: &Fold) -> Result<Written, PortError> {
                 // Nothing is decided by why an attempt failed: the first reason written stays. And a
                 // command edits the input once.
                 DocumentKey::Output(_)
+                | DocumentKey::ByHand(..)
                 | DocumentKey::Result(_)
                 | DocumentKey::Failure(_)
                 | DocumentKey::Deferral(_)
@@ -424,14 +582,15 @@ fn adopt(delivery: &mut Delivery, key: &DocumentKey, body: &serde_json::Value) {
         Event::Replied(StepReply { step, action, attempt, outcome, .. })
             if (&*step, *action, *attempt) == (&stored.step, stored.action, stored.number) =>
         {
-            *outcome = Outcome::Completed { output: body.clone() };
+            let may_continue = !matches!(outcome, Outcome::Completed { may_continue: false, .. });
+            *outcome = Outcome::Completed { output: body.clone(), may_continue };
         }
-        Event::Answered { step, attempt, answer: Answer::Completed { output } }
-            if (&*step, *attempt) == (&stored.step, stored.number) =>
+        Event::Answered { step, fence, answer: Answer::Completed { output } }
+            if *step == stored.step && may_be_of(fence, stored.number) =>
         {
             *output = body.clone();
         }
-        Event::ChildEnded { step, outcome: ChildOutcome::Processed { output } }
+        Event::ChildEnded { step, outcome: ChildOutcome::Processed { output }, .. }
             if *step == stored.step =>
         {
             *output = body.clone();
@@ -447,13 +606,27 @@ fn adopt(delivery: &mut Delivery, key: &DocumentKey, body: &serde_json::Value) {
     }
 }
 
+/// Whether an answer may be to this attempt, which was the newest when it was decided on.
+fn may_be_of(fence: &CallbackFence, attempt: u32) -> bool {
+    match fence {
+        CallbackFence::Attempt(number) => *number == attempt,
+        CallbackFence::Request { .. } => true,
+    }
+}
+
 /// A task in Error stays due until its alert is out. If this save is lost, the supervisor alerts
 /// again: at least once.
 async fn confirm_alerts<P: Ports>(ports: &P, alerted: BTreeMap<TaskId, Timestamp>) {
     let confirmed = stream::iter(alerted).map(|(task_id, ended_at)| async move {
         let event = Event::AlertSent { ended_at };
         let task = task_id.clone();
-        let delivery = Delivery { task_id: task, event, redelivered: false, traceparent: None };
+        let delivery = Delivery {
+            task_id: task,
+            incarnation: None,
+            event,
+            redelivered: false,
+            traceparent: None,
+        };
         if let Err(error) = decide_group(ports, &task_id, vec![delivery]).await {
             tracing::warn!(error = chain(&error), "alert sent, but not recorded as sent");
         }

@@ -49,7 +49,7 @@ pub struct Metadata {
     pub at: Timestamp,
 }
 
-/// What happened. The first six need a person: they are alerts.
+/// What happened. The first seven need a person: they are alerts.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Happened {
@@ -82,6 +82,15 @@ pub enum Happened {
         queue: String,
         /// How many it holds.
         messages: u64,
+    },
+    /// A step names an agent that has no queue: it failed, and did not run.
+    AgentMissing {
+        /// The task.
+        task_id: TaskId,
+        /// The step.
+        step: Part,
+        /// The agent.
+        agent: AgentName,
     },
     /// An agent's circuit breaker closed again.
     BreakerClosed(BreakerTurned),
@@ -135,10 +144,19 @@ pub struct TaskTrouble {
     pub task_id: TaskId,
     /// Its workflow.
     pub workflow: WorkflowName,
-    /// The steps that failed, or those that are left to undo.
+    /// The steps that failed, or those that are left to undo: the first
+    /// [`ALERT_STEPS_MAX`](crate::limits::ALERT_STEPS_MAX) of them.
     pub steps: Vec<Part>,
+    /// How many more there are.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more_steps: usize,
     /// Why.
     pub reason: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// A circuit breaker that opened or closed.
@@ -180,6 +198,7 @@ impl Happened {
             Self::SubmissionRefused { .. } => "submission_refused",
             Self::MessageCorrupt { .. } => "message_corrupt",
             Self::DeadLetterSeen { .. } => "dead_letter_seen",
+            Self::AgentMissing { .. } => "agent_missing",
             Self::BreakerClosed(_) => "breaker_closed",
             Self::OperatorCommand { .. } => "operator_command",
             Self::OperatorRedrive { .. } => "operator_redrive",
@@ -197,6 +216,7 @@ impl Happened {
             Self::SubmissionRefused { .. } => "Submission Refused",
             Self::MessageCorrupt { .. } => "Message Corrupt",
             Self::DeadLetterSeen { .. } => "Dead Letter Seen",
+            Self::AgentMissing { .. } => "Agent Missing",
             Self::BreakerClosed(_) => "Breaker Closed",
             Self::OperatorCommand { .. } => "Operator Command",
             Self::OperatorRedrive { .. } => "Operator Redrive",
@@ -217,6 +237,7 @@ mod tests {
             task_id: "order-7".parse().unwrap(),
             workflow: "order".parse().unwrap(),
             steps: vec!["charge".parse().unwrap()],
+            more_steps: 0,
             reason: "step charge: HTTP 402 Payment Required".to_owned(),
         };
         let event = BusEvent::new("order-7", at, Happened::TaskInError(trouble));

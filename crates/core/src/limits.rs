@@ -30,6 +30,14 @@ pub const BULK_KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
 /// twenty steps, which is what a save is charged for.
 pub const STEPS_MAX: usize = 100;
 
+/// Bytes that the item of a task may need, at its largest; DynamoDB takes 400 KB. What is between is a
+/// reserve, in which a task that has grown too large nonetheless is saved in Error.
+pub const TASK_ITEM_BYTES_MAX: usize = 350_000;
+
+/// Bytes of requests that one decision makes; what does not fit begins with the next. One request is
+/// always made. A scheduler has up to 64 decisions in memory at once.
+pub const DECISION_BYTES_MAX: usize = 1024 * 1024;
+
 /// Items of one `for_each`. Each has a record in the task's item, and a document that those after it
 /// read.
 pub const ITEMS_MAX: u32 = 100;
@@ -62,6 +70,9 @@ pub const DOCUMENT_BYTES_MAX: usize = 128 * 1024;
 /// on 256 KiB for a batch of messages, and the attributes need some of it.
 pub const MESSAGE_BYTES_MAX: usize = 250 * 1024;
 
+/// Steps that one alert names, so that ten alerts fit into one request to EventBridge.
+pub const ALERT_STEPS_MAX: usize = 100;
+
 /// Bytes of a workflow's definition.
 pub const DEFINITION_BYTES_MAX: usize = 256 * 1024;
 
@@ -92,9 +103,12 @@ pub const RENDERED_BYTES_MAX: usize = 1024 * 1024;
 /// How deep JSON may nest, in documents and in request templates.
 pub const JSON_DEPTH_MAX: usize = 32;
 
-/// Characters of the error kept with a step. It is in the task's item, so it is short; the whole
-/// reason is in the failure document beside it.
+/// Characters of the error kept with a task, and of a step's error in lists. The whole reason is in the
+/// failure document of the attempt.
 pub const ERROR_CHARS_MAX: usize = 120;
+
+/// Parts of one task whose reasons for a failure or a wait are read when a client asks for its status.
+pub const REASONS_READ_MAX: usize = 50;
 
 /// Characters of a failure's reason, as an agent reports it.
 pub const REASON_CHARS_MAX: usize = 2_000;
@@ -104,6 +118,21 @@ pub const TRACEPARENT_CHARS_MAX: usize = 128;
 
 /// The longest time a step may be given.
 pub const STEP_WITHIN_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// The longest that one call of an agent may take at its service. The agent's function is stopped after
+/// 120 seconds; what is left is for reading the request, a short retry and the reply. A service that
+/// needs longer answers by callback.
+pub const CALL_WITHIN_MAX: Duration = Duration::from_secs(100);
+
+/// Statuses in the table of `responses` of one step. The table travels in each of the step's requests.
+pub const RESPONSES_MAX: usize = 50;
+
+/// How much longer than a task its documents are kept, and how much longer than a task that runs others
+/// for its steps those others are: no reader of the first finds the second gone.
+pub const KEPT_MARGIN: Duration = Duration::from_secs(24 * 3600);
+
+/// How late a task may turn round and be undone: until then its documents need not be kept for longer.
+pub const TURN_WITHIN: Duration = Duration::from_secs(3600);
 
 /// The longest time a task may be given. Documents outlive it by the retention time.
 pub const TASK_WITHIN_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
@@ -139,9 +168,22 @@ pub const BREAKER_OPEN_MAX: Duration = Duration::from_secs(300);
 /// Turns of one circuit breaker that wait to be told; they pile up only while the bus is down.
 pub const BREAKER_UNTOLD_MAX: usize = 20;
 
-/// How many times one decision is taken again after a lost race before the message is given back
-/// to its queue.
+/// How many times a change of a circuit breaker is tried again after a lost race, and how many times a
+/// decision may meet documents that an earlier try has written, beyond one for each event.
 pub const CONFLICTS_MAX: u32 = 20;
+
+/// The longest pause after the second lost race in a row for one task. With each further one it is four
+/// times as long, so that a hundred writers are spread after few tries. The first lost race is followed by no
+/// pause: most races have two writers.
+pub const CONFLICT_PAUSE_FIRST: Duration = Duration::from_millis(50);
+
+/// The longest pause after a lost race.
+pub const CONFLICT_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// How long one decision is taken again after lost races before the message is given back to its queue,
+/// where it stays for the visibility timeout (180 s). A hundred writers of one task need about three
+/// seconds; the function has 30 s.
+pub const CONFLICTS_WITHIN: Duration = Duration::from_secs(12);
 
 /// Shortens `text` to at most `chars_max` characters, marking the cut with an ellipsis.
 #[must_use]
@@ -152,6 +194,32 @@ pub fn shorten(text: &str, chars_max: usize) -> String {
     let mut short: String = text.chars().take(chars_max.saturating_sub(1)).collect();
     short.push('…');
     short
+}
+
+/// Shortens `text` to at most `bytes_max` bytes, marking the cut with an ellipsis.
+#[must_use]
+pub fn shorten_bytes(mut text: String, bytes_max: usize) -> String {
+    if text.len() > bytes_max {
+        let end = text.floor_char_boundary(bytes_max.saturating_sub('…'.len_utf8()));
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+/// About how many bytes a value takes in memory.
+#[must_use]
+pub fn bytes_in_memory(value: &serde_json::Value) -> usize {
+    use serde_json::Value;
+    let inside = match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(bytes_in_memory).sum(),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, value)| name.len() + 64 + bytes_in_memory(value)).sum()
+        }
+    };
+    size_of::<Value>() + inside
 }
 
 /// Whether `value` nests deeper than [`JSON_DEPTH_MAX`].

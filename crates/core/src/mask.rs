@@ -56,7 +56,9 @@ impl Mask {
                 }
                 body
             }
-            DocumentKey::Output(_) | DocumentKey::Result(_) => self.over(body),
+            DocumentKey::Output(_) | DocumentKey::ByHand(..) | DocumentKey::Result(_) => {
+                self.over(body)
+            }
             DocumentKey::Failure(_) | DocumentKey::Deferral(_) | DocumentKey::Claim(_) => {
                 body.clone()
             }

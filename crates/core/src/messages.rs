@@ -18,7 +18,10 @@ use serde_json::Value;
 
 use crate::{
     command::{Command, CommandId},
-    names::{AgentName, CallbackToken, Part, TaskId, WorkflowName},
+    json_text::JsonText,
+    names::{AgentName, CallbackToken, Incarnation, Part, TaskId, WorkflowName},
+    ports::Kept,
+    responses::Responses,
     workflow::Method,
 };
 
@@ -46,6 +49,17 @@ pub struct Submission {
     /// Whether the task is to be undone, or never to be done; written by the scheduler only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub undo: bool,
+    /// The attempt at the parent's step that submits it: goes back with a refusal; written by the
+    /// scheduler only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    /// Whether the task is known to have begun: if it is to be undone and is gone, nobody can tell what it
+    /// left. Written by the scheduler only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_begun: bool,
+    /// How long the task that it runs for may need it; written by the scheduler only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep: Option<Kept>,
 }
 
 /// The task, and its step, that another task runs for.
@@ -59,6 +73,9 @@ pub struct Parent {
     /// How many tasks it runs for itself, one for the other: 0 for a client's own.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub depth: u32,
+    /// The task's incarnation: goes back unchanged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<Incarnation>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
@@ -82,6 +99,23 @@ pub enum SchedulerMessage {
     Ask(Ask),
     /// A task that runs for another has ended.
     ChildEnded(ChildEnded),
+    /// A task needs the task of its step for longer.
+    Keep(Keep),
+}
+
+/// A task lives longer than was known when it submitted the task of its step: that one must not expire
+/// before it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Keep {
+    /// The task that runs for the other.
+    pub task_id: TaskId,
+    /// The other.
+    pub parent: TaskId,
+    /// The other's incarnation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<Incarnation>,
+    /// How long it is needed.
+    pub kept: Kept,
 }
 
 /// An answer to a step that its call only began, from whoever has the token.
@@ -121,6 +155,9 @@ pub struct Ask {
     pub task_id: TaskId,
     /// Whether it is to be done or undone.
     pub action: Action,
+    /// The incarnation of the task that is asked for: no other is meant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<Incarnation>,
 }
 
 /// A task that ran for a step of another has ended.
@@ -132,6 +169,18 @@ pub struct ChildEnded {
     pub step: Part,
     /// How it ended.
     pub outcome: ChildOutcome,
+    /// Of a refusal: the attempt whose submission was refused. A later attempt may have been accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    /// Which task ended: an operator who edits the input has another one run for the same step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child: Option<TaskId>,
+    /// That task's revision: what it reports later has a higher one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<u64>,
+    /// The incarnation of the task that it ran for: no other is meant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<Incarnation>,
 }
 
 /// How a task ended that ran for another.
@@ -158,10 +207,14 @@ pub enum ChildOutcome {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         not_undone: bool,
     },
-    /// It was never recorded.
+    /// Its submission was refused. Another delivery of that submission may have been accepted, unless the id
+    /// is another task's.
     Refused {
         /// Why, for people.
         reason: String,
+        /// Whether the id is another task's.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        id_taken: bool,
     },
 }
 
@@ -243,6 +296,17 @@ pub struct StepRequest {
     /// attempt before the call, and calls once.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub idempotent: bool,
+    /// How long one call may take at the service, in milliseconds: the agent cuts one that takes longer.
+    /// Absent in messages of releases before there was such a bound: then the agent's own holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_within_ms: Option<u64>,
+    /// What the statuses of the service's responses mean, where they mean something else than the
+    /// default.
+    #[serde(default, skip_serializing_if = "Responses::is_empty")]
+    pub responses: Responses,
+    /// Whether a call of an earlier attempt may have run, and may still be running.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub may_have_run: bool,
     /// The logical agent it is for.
     pub agent: AgentName,
     /// The HTTP method.
@@ -251,7 +315,10 @@ pub struct StepRequest {
     pub path: String,
     /// The JSON body, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub body: Option<Value>,
+    pub body: Option<JsonText>,
+    /// The task's incarnation: goes back unchanged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<Incarnation>,
 }
 
 /// An agent's answer to a [`StepRequest`]. An agent that could not finish in time gives none.
@@ -268,6 +335,9 @@ pub struct StepReply {
     pub attempt: u32,
     /// How it went.
     pub outcome: Outcome,
+    /// The incarnation that the request named: a task of another one ignores the reply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<Incarnation>,
     /// When, as far as the agent says; nothing is decided by it.
     #[serde(default, skip_serializing_if = "AttemptTimes::are_unknown")]
     pub times: AttemptTimes,
@@ -306,6 +376,9 @@ pub enum Outcome {
     Completed {
         /// What the remote service returned.
         output: Value,
+        /// Whether an earlier call of the attempt may still be in progress.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        may_continue: bool,
     },
     /// The step cannot be done, and trying again would not help.
     Failed {
@@ -326,6 +399,25 @@ pub enum Outcome {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         may_have_run: bool,
     },
+    /// Whether the step ran is not known, and the attempt is over: a call took longer than it may, and
+    /// was cut. It counts as an attempt that got no reply, without waiting for its complete-by.
+    Unknown {
+        /// Why, for people.
+        reason: String,
+    },
+}
+
+impl Outcome {
+    /// Whether a call took effect, or may have.
+    #[must_use]
+    pub fn may_have_run(&self) -> bool {
+        match self {
+            Self::Completed { .. } | Self::Unknown { .. } => true,
+            Self::Failed { may_have_run, .. } | Self::Deferred { may_have_run, .. } => {
+                *may_have_run
+            }
+        }
+    }
 }
 
 fn yes() -> bool {

@@ -221,7 +221,69 @@ impl schemars::JsonSchema for Part {
     }
 }
 
-/// Names one attempt at a step that someone else answers, as `order-7/approve/1`.
+/// One life of a task id, by the time at which its task was recorded. An id may be used again once its
+/// task has expired; documents and messages of the earlier task then belong to another incarnation.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
+)]
+#[serde(transparent)]
+pub struct Incarnation(u64);
+
+/// Characters of an incarnation as text: its milliseconds since 1970 in base 36.
+const INCARNATION_CHARS: usize = 9;
+
+impl Incarnation {
+    /// The largest that its text has room for, in the year 5188.
+    const MAX: u64 = 36_u64.pow(INCARNATION_CHARS as u32) - 1;
+
+    /// The incarnation of a task that was recorded at this time.
+    #[must_use]
+    pub fn recorded_at(time: jiff::Timestamp) -> Self {
+        Self(u64::try_from(time.as_millisecond()).unwrap_or_default().min(Self::MAX))
+    }
+}
+
+impl fmt::Display for Incarnation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self.0;
+        let mut digits = Vec::with_capacity(INCARNATION_CHARS);
+        for _ in 0..INCARNATION_CHARS {
+            let digit = u32::try_from(rest % 36).unwrap_or_default();
+            digits.push(char::from_digit(digit, 36).unwrap_or('0'));
+            rest /= 36;
+        }
+        f.write_str(&digits.into_iter().rev().collect::<String>())
+    }
+}
+
+impl FromStr for Incarnation {
+    type Err = InvalidName;
+
+    fn from_str(text: &str) -> Result<Self, InvalidName> {
+        let is_digit = |byte: u8| byte.is_ascii_digit() || byte.is_ascii_lowercase();
+        let number = Some(text)
+            .filter(|text| text.len() == INCARNATION_CHARS && text.bytes().all(is_digit))
+            .and_then(|text| u64::from_str_radix(text, 36).ok());
+        number.map(Self).ok_or_else(|| InvalidName {
+            kind: "incarnation",
+            text: crate::limits::shorten(text, 60),
+            rule: format!("{INCARNATION_CHARS} digits in base 36"),
+        })
+    }
+}
+
+/// Names a step that someone else answers, as `order-7/approve/i0mfvx3k5z`. It is as stable as the step's
+/// idempotency key: the same for every attempt, and another one after an edit of the input.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct CallbackToken {
@@ -229,14 +291,44 @@ pub struct CallbackToken {
     pub task_id: TaskId,
     /// Its step.
     pub step: Part,
-    /// The attempt: another one has another token.
-    pub attempt: u32,
+    /// The task's incarnation: a later task with the same id has other tokens. Absent in tokens of an
+    /// older release.
+    pub incarnation: Option<Incarnation>,
+    /// What else an answer must fit.
+    pub fence: CallbackFence,
+}
+
+/// What an answer must fit, or it is refused.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CallbackFence {
+    /// The newest attempt, if its request was made from the same input: in a token
+    /// `…/i0mfvx3k5z`, or `…/i0mfvx3k5z/COMMAND`.
+    Request {
+        /// The edit of the input, if there was one.
+        edit: Option<CommandId>,
+    },
+    /// This attempt and no other: in tokens of releases before callback tokens were stable.
+    Attempt(u32),
 }
 
 impl fmt::Display for CallbackToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { task_id, step, attempt } = self;
-        write!(f, "{task_id}/{step}/{attempt}")
+        let Self { task_id, step, incarnation, fence } = self;
+        write!(f, "{task_id}/{step}/")?;
+        let slash = match fence {
+            CallbackFence::Request { .. } => "i",
+            CallbackFence::Attempt(attempt) => {
+                write!(f, "{attempt}")?;
+                "/"
+            }
+        };
+        if let Some(incarnation) = incarnation {
+            write!(f, "{slash}{incarnation}")?;
+        }
+        match fence {
+            CallbackFence::Request { edit: Some(edit) } => write!(f, "/{edit}"),
+            CallbackFence::Request { edit: None } | CallbackFence::Attempt(_) => Ok(()),
+        }
     }
 }
 
@@ -261,12 +353,27 @@ impl FromStr for CallbackToken {
         let invalid = || InvalidName {
             kind: "callback token",
             text: crate::limits::shorten(text, 60),
-            rule: "a task, a step and an attempt, as `order-7/approve/1`".to_owned(),
+            rule: "what a step's request handed out, as `order-7/approve/i0mfvx3k5z`".to_owned(),
         };
         let parts: Vec<_> = text.split('/').collect();
-        let [task_id, step, attempt] = parts.as_slice() else { return Err(invalid()) };
-        let attempt = attempt.parse().map_err(|_| invalid())?;
-        Ok(Self { task_id: task_id.parse()?, step: step.parse()?, attempt })
+        let (task_id, step, last, more) = match parts.as_slice() {
+            [task_id, step, last] => (task_id, step, last, None),
+            [task_id, step, last, more] => (task_id, step, last, Some(more)),
+            _ => return Err(invalid()),
+        };
+        let (incarnation, fence) = match last.strip_prefix('i') {
+            Some(incarnation) => {
+                let edit = more.map(|edit| edit.parse()).transpose()?;
+                (Some(incarnation), CallbackFence::Request { edit })
+            }
+            None => {
+                let attempt = last.parse().map_err(|_| invalid())?;
+                (more.copied(), CallbackFence::Attempt(attempt))
+            }
+        };
+        let incarnation =
+            incarnation.map(|text| text.parse().map_err(|_| invalid())).transpose()?;
+        Ok(Self { task_id: task_id.parse()?, step: step.parse()?, incarnation, fence })
     }
 }
 
@@ -313,11 +420,54 @@ mod tests {
         for bad in ["ship[]", "ship[-1]", "ship[01]", "ship[100]", "ship[3", "[3]", "ship[3]x"] {
             assert!(bad.parse::<Part>().is_err(), "{bad:?} was accepted");
         }
-        let token: CallbackToken = "order-7/approve[3]/2".parse().unwrap();
-        assert_eq!((token.step.item, token.attempt), (Some(3), 2));
-        assert_eq!(token.to_string(), "order-7/approve[3]/2");
-        for bad in ["order-7/approve", "order-7/approve/1/2", "order-7/approve/x", "/approve/1"] {
+    }
+
+    #[test]
+    fn a_callback_token_reads_as_it_is_written() {
+        let request = |edit: Option<&str>| CallbackFence::Request {
+            edit: edit.map(|edit| edit.parse().unwrap()),
+        };
+        let incarnation = "0mpvd1ym8".parse().ok();
+        for (text, item, incarnation, fence) in [
+            ("order-7/approve/i0mpvd1ym8", None, incarnation, request(None)),
+            ("order-7/approve[3]/i0mpvd1ym8/c-1", Some(3), incarnation, request(Some("c-1"))),
+            // Of releases before tokens were stable.
+            ("order-7/approve[3]/2", Some(3), None, CallbackFence::Attempt(2)),
+            ("order-7/approve/2/0mpvd1ym8", None, incarnation, CallbackFence::Attempt(2)),
+        ] {
+            let token: CallbackToken = text.parse().unwrap();
+            assert_eq!(
+                (token.step.item, token.incarnation, &token.fence),
+                (item, incarnation, &fence)
+            );
+            assert_eq!(token.to_string(), text);
+        }
+        for bad in [
+            "order-7/approve",
+            "order-7/approve/1/2",
+            "order-7/approve/x",
+            "order-7/approve/i",
+            "order-7/approve/i0mpvd1ym8/",
+            "order-7/approve/i0mpvd1ym8/c/d",
+            "/approve/1",
+        ] {
             assert!(bad.parse::<CallbackToken>().is_err(), "{bad:?} was accepted");
+        }
+    }
+
+    #[test]
+    fn an_incarnation_reads_as_it_is_written_and_later_ones_sort_after() {
+        let of = |ms| Incarnation::recorded_at(jiff::Timestamp::from_millisecond(ms).unwrap());
+        let texts = [0, 1, 1_780_315_200_000, 1_780_315_200_001, 2_821_109_907_456]
+            .map(|ms| (of(ms), of(ms).to_string()));
+        for (incarnation, text) in &texts {
+            assert_eq!((text.len(), text.parse()), (INCARNATION_CHARS, Ok(*incarnation)));
+        }
+        assert!(texts.is_sorted_by_key(|(_, text)| text), "{texts:?}");
+        let last = Incarnation::recorded_at(jiff::Timestamp::MAX).to_string();
+        assert_eq!((last.as_str(), last.parse()), ("zzzzzzzzz", Ok(Incarnation(Incarnation::MAX))));
+        for bad in ["", "1", "00000000A", "-00000001", "0000000000"] {
+            assert!(bad.parse::<Incarnation>().is_err(), "{bad:?} was accepted");
         }
     }
 

@@ -1,20 +1,23 @@
 //! What an operator's command makes of a task, or why it is refused. Each is put on the task's
 //! record with who asked and why, and told as an event; so is a refused one.
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
     change::{Change, begun},
-    command::{Command, CommandRecord, Order},
+    command::{Command, CommandId, CommandRecord, Order},
     effects::Effect,
     events::{BusEvent, Happened},
     limits::{self, shorten},
     messages::Action,
-    names::Part,
+    names::{Part, StepName},
     ports::{Attempt, Document, DocumentKey},
     request::too_large,
-    task::{ProcessState, StepState, Task, later},
+    task::{ProcessState, Progress, StepState, Task, earlier, later},
     undo::{self, PointOfNoReturn},
+    values::NoValue,
+    workflow::{ForEach, Work},
 };
 
 /// Why a command is refused.
@@ -62,6 +65,19 @@ fn put_on_record(
     commands.drain(..surplus);
 }
 
+/// What would be on record of a command that is refused.
+pub(crate) fn refused(command: &Command, reason: &str, at: Timestamp) -> CommandRecord {
+    let short = |text: &str| shorten(text, limits::COMMAND_TEXT_CHARS_MAX);
+    CommandRecord {
+        id: command.command_id.clone(),
+        command: short(&command.order.describe(&[])),
+        by: short(&command.by),
+        why: short(&command.why),
+        at,
+        refused: Some(short(reason)),
+    }
+}
+
 /// The event that tells of a command on record.
 pub(crate) fn told(task: &Task, record: &CommandRecord) -> Effect {
     let CommandRecord { id, command, by, why, at, refused } = record.clone();
@@ -85,6 +101,7 @@ struct Operator<'c, 'a> {
 
 impl Operator<'_, '_> {
     fn obey(&mut self, command: &Command) -> Result<(), Refused> {
+        self.is_known_to_be_new(command)?;
         self.change.due_anew = true;
         match &command.order {
             Order::Resubmit { step, input, did_not_run } => {
@@ -94,7 +111,9 @@ impl Operator<'_, '_> {
                 }
             }
             Order::Skip { step, did_not_run } => self.skip(step.as_ref(), *did_not_run)?,
-            Order::Complete { step, output } => self.complete(step.as_ref(), output)?,
+            Order::Complete { step, output } => {
+                self.complete(&command.command_id, step.as_ref(), output)?
+            }
             Order::Undo => self.undo(command)?,
             Order::Cancel => self.cancel(command)?,
             Order::Pause => self.pause()?,
@@ -102,6 +121,27 @@ impl Operator<'_, '_> {
         }
         self.change.advance();
         Ok(())
+    }
+
+    /// Refuses a command that may have been carried out and whose id has been forgotten since: the record
+    /// is full, and all commands on it were decided after this one was issued.
+    fn is_known_to_be_new(&self, command: &Command) -> Result<(), Refused> {
+        let recorded_at =
+            earlier(self.change.task.submitted_at, self.change.context.timing.clock_skew);
+        if command.issued_at.is_some_and(|issued_at| issued_at < recorded_at) {
+            return Err("it was issued for an earlier task with the same id".to_owned());
+        }
+        let commands = &self.change.task.commands;
+        let is_full = commands.len() >= limits::COMMANDS_KEPT_MAX;
+        let oldest = commands.iter().map(|record| record.at).min().filter(|_| is_full);
+        match (command.issued_at, oldest) {
+            (Some(issued_at), Some(oldest)) if issued_at < oldest => Err(format!(
+                "it was issued before the {} commands on the task's record, and may have been carried \
+                 out before them: if it was not, send it again",
+                limits::COMMANDS_KEPT_MAX
+            )),
+            (Some(_) | None, Some(_) | None) => Ok(()),
+        }
     }
 
     /// Refuses what makes sense only for a task that goes on, or stopped in Error.
@@ -122,8 +162,20 @@ impl Operator<'_, '_> {
     ) -> Result<(), Refused> {
         self.is_open()?;
         let direction = self.change.task.direction();
-        let may_go = |state: &StepState| {
-            matches!(state, StepState::Failed { .. } | StepState::Waiting { .. })
+        let workflow = self.change.workflow;
+        // Only an operator who names a wait cuts it short.
+        let only_waits = |part: &Part| {
+            let step = workflow.steps.get(&part.step);
+            only.is_none() && step.is_some_and(|step| matches!(step.work(), Some(Work::Wait(_))))
+        };
+        let may_go = |part: &Part, state: &StepState| match state {
+            StepState::Failed { .. } => true,
+            StepState::Waiting { .. } => !only_waits(part),
+            StepState::Running { .. }
+            | StepState::HandedOut { .. }
+            | StepState::Each
+            | StepState::Completed { .. }
+            | StepState::Skipped { .. } => false,
         };
         let steps: Vec<_> = self
             .change
@@ -131,7 +183,7 @@ impl Operator<'_, '_> {
             .actions()
             .filter(|(name, action, progress)| {
                 *action == direction
-                    && may_go(&progress.state)
+                    && may_go(name, &progress.state)
                     && only.is_none_or(|only| is_meant(only, name))
             })
             .map(|(name, ..)| name)
@@ -151,6 +203,17 @@ impl Operator<'_, '_> {
         Ok(())
     }
 
+    /// Until when a call of a deferred request may be in progress: another delivery of it may call.
+    fn deferred_call_until(&self, part: &Part, action: Action) -> Option<Timestamp> {
+        let deferred = deferred_by(&self.change.task.progress(part, action)?.state)?;
+        let step = self.change.workflow.steps.get(&part.step)?;
+        let within = step.action(action)?.call_within;
+        Some(crate::task::later(
+            crate::task::later(deferred, self.change.context.timing.clock_skew),
+            within,
+        ))
+    }
+
     fn try_again(
         &mut self,
         step: &Part,
@@ -160,11 +223,17 @@ impl Operator<'_, '_> {
     ) -> Result<(), Refused> {
         let idempotent =
             self.change.workflow.steps.get(&step.step).is_none_or(|step| step.idempotent);
+        let now = self.change.context.now;
+        let until = self.deferred_call_until(step, action);
         let Some(progress) = self.change.task.progress_mut(step, action) else { return Ok(()) };
+        if did_not_run {
+            is_over(step, progress, until, now)?;
+        }
         progress.may_have_run &= !did_not_run;
         // Another content needs another idempotency key, by which no service knows the first call.
         let another_call = edited || (!idempotent && action == Action::Do);
-        if another_call && progress.may_have_run {
+        let deferred = deferred_by(&progress.state).filter(|_| !did_not_run);
+        if another_call && (progress.may_have_run || (edited && deferred.is_some())) {
             return Err(format!(
                 "an attempt at step {step} may have taken effect: find out, then complete it, or \
                  resubmit it and say that it did not run"
@@ -176,9 +245,8 @@ impl Operator<'_, '_> {
             self.change.task.steps.remove(&step.step);
             return Ok(());
         }
-        progress.state = StepState::waiting(attempt, self.change.context.now);
+        progress.state = StepState::Waiting { attempt, until: now, complete_by: deferred };
         progress.failure_count = 0;
-        progress.error = None;
         Ok(())
     }
 
@@ -188,8 +256,10 @@ impl Operator<'_, '_> {
             return Err(reason);
         }
         // What is not at hand is asked for, and this is asked again.
-        let Ok(input) = self.change.sources().input(self.change.task.input.as_ref()) else {
-            return Ok(());
+        let input = match self.change.sources().input(self.change.task.input.as_ref()) {
+            Ok(input) => input,
+            Err(NoValue::Wanted) => return Ok(()),
+            Err(NoValue::Because(reason)) => return Err(reason),
         };
         let mut input = input.clone();
         json_patch::merge(&mut input, patch);
@@ -202,30 +272,106 @@ impl Operator<'_, '_> {
         let (id, at) = (command.command_id.clone(), self.change.context.now);
         let (key, body) = (DocumentKey::Input(id.clone()), json!({ "input": input }));
         self.change.documents.push(Document::new(key, at, body));
+        for (name, step) in &self.change.workflow.steps {
+            if let Some(each) = &step.for_each {
+                self.keeps_items(name, each, &id)?;
+            }
+        }
         let task = &mut self.change.task;
         let direction = task.direction();
         task.input = Some(id.clone());
         for step in &self.steps {
             if let Some(progress) = task.progress_mut(step, direction) {
                 progress.input = Some(id.clone());
+                // Another task runs for the step from now on.
+                progress.child_revision = None;
             }
         }
         Ok(())
     }
 
+    /// Refuses an edit that would change the list of a step that goes item by item, but for items that
+    /// have not completed and cannot have run: the others are done, or under way, in their places.
+    fn keeps_items(
+        &self,
+        name: &StepName,
+        each: &ForEach,
+        edit: &CommandId,
+    ) -> Result<(), Refused> {
+        let (task, sources) = (&self.change.task, self.change.sources());
+        let Some(record) = task.steps.get(name) else { return Ok(()) };
+        let Some(items) = &record.items else { return Ok(()) };
+        let list = |edit: Option<&CommandId>| match sources.items(name, each, edit) {
+            Ok(list) => Ok(Some(list)),
+            // What is not at hand is asked for, and this is asked again.
+            Err(NoValue::Wanted) => Ok(None),
+            Err(NoValue::Because(reason)) => Err(format!("step {name}: {reason}")),
+        };
+        let Some(new) = list(Some(edit))? else { return Ok(()) };
+        if new.len() != items.count as usize {
+            return Err(format!(
+                "step {name} has begun with {} items, and the edited input gives it {}: an edit may \
+                 only replace items that have not run, place by place",
+                items.count,
+                new.len()
+            ));
+        }
+        for ((place, item), record) in (0_u32..).zip(new.iter()).zip(&items.begun) {
+            let Some(old) = list(record.run.input.as_ref())? else { return Ok(()) };
+            if old.get(place as usize) == Some(item) || self.can_be_replaced(&record.run) {
+                continue;
+            }
+            return Err(format!(
+                "step {name}: item {name}[{place}] is {}{}, and the edited input has another in its \
+                 place: an edit may only replace items that have not run, place by place",
+                record.run.state.name(),
+                if record.run.may_have_run { " and may have run" } else { "" },
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether an item has not completed, and cannot have run.
+    fn can_be_replaced(&self, run: &Progress) -> bool {
+        let may_act = run.may_have_run || run.in_progress(self.change.context.now).is_some();
+        match run.state {
+            StepState::Waiting { .. } | StepState::Failed { .. } => !may_act,
+            StepState::Running { .. }
+            | StepState::HandedOut { .. }
+            | StepState::Each
+            | StepState::Completed { .. }
+            | StepState::Skipped { .. } => false,
+        }
+    }
+
     fn skip(&mut self, step: Option<&Part>, did_not_run: bool) -> Result<(), Refused> {
         let (step, direction) = self.by_hand(step)?;
         let now = self.change.context.now;
+        let until = self.deferred_call_until(&step, direction);
         let progress = begun(&mut self.change.task, &step, direction, now);
         let progress = progress.ok_or_else(|| not_begun(&step))?;
+        if did_not_run {
+            is_over(&step, progress, until, now)?;
+        }
+        // A deferred request may have been delivered twice, and the other delivery may still act.
+        let deferred = deferred_by(&progress.state);
         progress.state = StepState::Skipped { attempt: progress.state.attempt() };
+        progress.may_have_run |= deferred.is_some();
         progress.may_have_run &= !did_not_run;
+        if let Some(complete_by) = deferred {
+            self.change.wait_for_call_begun_by(complete_by, &step, direction);
+        }
         self.steps.push(step);
         self.revive();
         Ok(())
     }
 
-    fn complete(&mut self, step: Option<&Part>, output: &Value) -> Result<(), Refused> {
+    fn complete(
+        &mut self,
+        id: &CommandId,
+        step: Option<&Part>,
+        output: &Value,
+    ) -> Result<(), Refused> {
         let (step, action) = self.by_hand(step)?;
         if let Some(reason) = too_large("output", output) {
             return Err(reason);
@@ -239,8 +385,12 @@ impl Operator<'_, '_> {
         let progress = progress.ok_or_else(|| not_begun(&step))?;
         // An attempt of its own: whatever an agent still says is about an earlier one.
         let number = progress.state.attempt() + 1;
+        if let Some(complete_by) = deferred_by(&progress.state) {
+            self.change.wait_for_call_begun_by(complete_by, &step, action);
+        }
         self.steps.push(step.clone());
-        self.change.complete(Attempt { step, action, number }, output);
+        let attempt = Attempt { step, action, number };
+        self.change.complete_by_hand(attempt, output, id);
         self.revive();
         Ok(())
     }
@@ -308,6 +458,13 @@ impl Operator<'_, '_> {
             ProcessState::Undone => return Err("the task is Undone".to_owned()),
             ProcessState::Error if task.undo_reason.is_some() => {
                 return Err("the task failed while it was undone: resubmit goes on".to_owned());
+            }
+            // Its parent goes by its having been done.
+            ProcessState::Processed if let Some(parent) = &task.parent => {
+                return Err(format!(
+                    "it ran for step {} of task {}, which counts on it: undo that task",
+                    parent.step, parent.task_id
+                ));
             }
             ProcessState::Pending
             | ProcessState::Processing
@@ -383,6 +540,35 @@ fn is_meant(named: &Part, part: &Part) -> bool {
     named == part || (named.item.is_none() && named.step == part.step)
 }
 
+/// Refuses to believe that a part did not run while a call of it may be in progress.
+fn is_over(
+    part: &Part,
+    progress: &Progress,
+    deferred_until: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<(), Refused> {
+    let until = progress.in_progress(now).max(deferred_until.filter(|until| *until > now));
+    match until {
+        None => Ok(()),
+        Some(until) => Err(format!(
+            "a call of step {part} may be in progress until {until}: say that it did not run after that"
+        )),
+    }
+}
+
+/// By when a deferred attempt had to be complete: until then another delivery of it may act.
+pub(crate) fn deferred_by(state: &StepState) -> Option<Timestamp> {
+    match state {
+        StepState::Waiting { complete_by, .. } => *complete_by,
+        StepState::Running { .. }
+        | StepState::HandedOut { .. }
+        | StepState::Each
+        | StepState::Completed { .. }
+        | StepState::Failed { .. }
+        | StepState::Skipped { .. } => None,
+    }
+}
+
 fn not_begun(step: &Part) -> Refused {
     format!("item {step} has not begun")
 }
@@ -436,6 +622,7 @@ mod tests {
                 action: Action::Do,
                 attempt,
                 outcome,
+                incarnation: None,
                 times: AttemptTimes::default(),
             };
             play(&workflow, &mut task, &mut documents, &Event::Replied(reply));
@@ -443,7 +630,7 @@ mod tests {
             let order = Order::Resubmit { step: None, input: Some(patch), did_not_run: false };
             let (command_id, task_id) = (edit.parse().unwrap(), task.task_id.clone());
             let (by, why) = ("ann".to_owned(), "a test".to_owned());
-            let command = Command { command_id, task_id, by, why, order };
+            let command = Command { command_id, task_id, by, why, order, issued_at: None };
             play(&workflow, &mut task, &mut documents, &Event::Commanded(command));
         }
         let refused: Vec<_> =
@@ -452,6 +639,43 @@ mod tests {
         assert_eq!(refused, [None, Some(reason)]);
         assert_eq!(task.input, Some("first".parse().unwrap()));
         assert_eq!(task.process_state, ProcessState::Error);
+    }
+
+    #[test]
+    fn an_old_command_whose_id_is_forgotten_is_not_carried_out_again() {
+        let workflow: Workflow = serde_json::from_value(json!({
+            "name": "w", "version": 1,
+            "steps": { "a": { "agent": "a", "request": { "path": "/a" } } },
+        }))
+        .unwrap();
+        let submission = parse(r#"{ "task_id": "t", "workflow": "w" }"#).unwrap();
+        let timing = Timing { pickup_within: Duration::ZERO, clock_skew: Duration::ZERO };
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let (mut task, document) = accept(&submission, &workflow, None, at(0), timing);
+        let mut documents = Documents::from([(document.key, document.body)]);
+        let mut command = |id: String, order, issued_at: i64, now: i64| {
+            let (by, why) = ("ann".to_owned(), "a test".to_owned());
+            let (command_id, task_id) = (id.parse().unwrap(), task.task_id.clone());
+            let issued_at = Some(at(issued_at));
+            let event =
+                Event::Commanded(Command { command_id, task_id, by, why, order, issued_at });
+            let context = Context { now: at(now), actor: "test", redelivered: false, timing };
+            let decided = transition(&workflow, &task, &documents, &event, context).unwrap();
+            let Transition::Apply { task: next, documents: made, .. } = decided else { panic!() };
+            documents.extend(made.into_iter().map(|document| (document.key, document.body)));
+            task = *next;
+            (task.paused_at.is_some(), task.commands.last().unwrap().refused.clone())
+        };
+        assert_eq!(command("first".to_owned(), Order::Pause, 1, 2), (true, None));
+        for n in 0..20 {
+            let order = if n % 2 == 0 { Order::Resume } else { Order::Pause };
+            let refused = command(format!("c-{n}"), order, 10 + n, 11 + n).1;
+            assert_eq!(refused, None, "a new command is obeyed");
+        }
+        assert_eq!(command("newest".to_owned(), Order::Resume, 40, 41), (false, None));
+        let (paused, refused) = command("first".to_owned(), Order::Pause, 1, 50);
+        assert!(!paused, "the first command was carried out again");
+        assert!(refused.unwrap().contains("may have been carried out"));
     }
 
     #[test]
@@ -476,6 +700,7 @@ mod tests {
             action: Action::Do,
             attempt: 1,
             outcome,
+            incarnation: None,
             times: AttemptTimes::default(),
         };
         play(&workflow, &mut task, &mut documents, &Event::Replied(reply));
@@ -483,7 +708,7 @@ mod tests {
         let order = Order::Resubmit { step: None, input, did_not_run: false };
         let (command_id, task_id) = ("edit".parse().unwrap(), task.task_id.clone());
         let (by, why) = ("ann".to_owned(), "a test".to_owned());
-        let command = Command { command_id, task_id, by, why, order };
+        let command = Command { command_id, task_id, by, why, order, issued_at: None };
         play(&workflow, &mut task, &mut documents, &Event::Commanded(command));
         let refused = task.commands[0].refused.as_deref();
         assert_eq!(refused, Some("input.n: it is not of type \"integer\""));

@@ -7,14 +7,17 @@ use std::{
 };
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
     command::CommandId,
     events::BusEvent,
+    limits::KEPT_MARGIN,
     messages::{Action, AttemptTimes},
-    names::{AgentName, Part, TaskId, WorkflowName},
-    task::{ProcessState, Task},
+    names::{AgentName, Incarnation, Part, TaskId, WorkflowName},
+    task::{ProcessState, Task, later},
     workflow::Workflow,
 };
 
@@ -29,6 +32,30 @@ pub struct PortError {
     /// The cause.
     #[source]
     pub source: Box<dyn Error + Send + Sync>,
+}
+
+/// The cause of a send to a queue that does not exist: nobody received the message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("there is no such queue")]
+pub struct NoSuchQueue;
+
+/// Why a write was refused: the store takes no item so large.
+#[derive(Debug, thiserror::Error)]
+#[error("the item is too large: {0}")]
+pub struct TooLarge(pub String);
+
+impl PortError {
+    /// Whether the cause is that the queue does not exist.
+    #[must_use]
+    pub fn is_no_such_queue(&self) -> bool {
+        self.source.is::<NoSuchQueue>()
+    }
+
+    /// Whether a write was refused because the item is larger than the store takes.
+    #[must_use]
+    pub fn is_too_large(&self) -> bool {
+        self.source.is::<TooLarge>()
+    }
 }
 
 /// An error with its causes, for a log line.
@@ -56,6 +83,9 @@ pub enum DocumentKey {
     Result(u32),
     /// What an attempt at a step returned.
     Output(Attempt),
+    /// What an operator's command says that a step returned. It names its writer: a command that is refused
+    /// after it was written leaves nothing that an agent's answer could be taken for.
+    ByHand(Attempt, CommandId),
     /// Why an attempt at a step failed.
     Failure(Attempt),
     /// Why an attempt at a step was deferred.
@@ -92,6 +122,10 @@ impl fmt::Display for DocumentKey {
             Self::Input(id) => write!(f, "input/{id}"),
             Self::Result(made_from) => write!(f, "result/{made_from:08x}"),
             Self::Output(attempt) => attempt.key(f, "output"),
+            Self::ByHand(attempt, command) => {
+                attempt.key(f, "output")?;
+                write!(f, "/{command}")
+            }
             Self::Failure(attempt) => attempt.key(f, "failure"),
             Self::Deferral(attempt) => attempt.key(f, "deferral"),
             Self::Claim(attempt) => attempt.key(f, "claim"),
@@ -116,6 +150,13 @@ impl FromStr for DocumentKey {
                 Ok(Self::Result(u32::from_str_radix(made_from, 16).map_err(|_| invalid())?))
             }
             ["input", id] => Ok(Self::Input(id.parse().map_err(|_| invalid())?)),
+            [of @ ("step" | "undo"), step, number, "output", command] => {
+                let action = if *of == "step" { Action::Do } else { Action::Undo };
+                let step = step.parse().map_err(|_| invalid())?;
+                let number = number.parse().map_err(|_| invalid())?;
+                let command = command.parse().map_err(|_| invalid())?;
+                Ok(Self::ByHand(Attempt { step, action, number }, command))
+            }
             [of @ ("step" | "undo"), step, number, kind] => {
                 let action = if *of == "step" { Action::Do } else { Action::Undo };
                 let step = step.parse().map_err(|_| invalid())?;
@@ -131,6 +172,58 @@ impl FromStr for DocumentKey {
             }
             _ => Err(invalid()),
         }
+    }
+}
+
+/// Whose documents are meant: those of a task, in one incarnation of its id.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner {
+    /// The task.
+    pub task_id: TaskId,
+    /// Its incarnation; absent of a task that an older release recorded.
+    pub incarnation: Option<Incarnation>,
+}
+
+impl Owner {
+    /// The owner of the documents of `task`.
+    #[must_use]
+    pub fn of(task: &Task) -> Self {
+        Self { task_id: task.task_id.clone(), incarnation: task.incarnation }
+    }
+}
+
+/// A document's key as it is stored: `INCARNATION/KEY`, so that documents of an earlier task with the
+/// same id, which expire one by one, are never taken for this one's. Of a task that an older release
+/// recorded it is the key alone.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StoredKey {
+    /// The incarnation of the task that it belongs to.
+    pub incarnation: Option<Incarnation>,
+    /// Which of that task's documents.
+    pub key: DocumentKey,
+}
+
+impl fmt::Display for StoredKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { incarnation, key } = self;
+        match incarnation {
+            Some(incarnation) => write!(f, "{incarnation}/{key}"),
+            None => key.fmt(f),
+        }
+    }
+}
+
+impl FromStr for StoredKey {
+    type Err = InvalidDocumentKey;
+
+    fn from_str(text: &str) -> Result<Self, InvalidDocumentKey> {
+        // No key begins as an incarnation does.
+        if let Some((incarnation, key)) = text.split_once('/')
+            && let Ok(incarnation) = incarnation.parse()
+        {
+            return Ok(Self { incarnation: Some(incarnation), key: key.parse()? });
+        }
+        Ok(Self { incarnation: None, key: text.parse()? })
     }
 }
 
@@ -155,20 +248,44 @@ impl Document {
     }
 }
 
-/// How long a document is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How long a document is kept: for the retention time after `from`, and
+/// [longer by a margin](crate::limits::KEPT_MARGIN).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Kept {
-    /// From when on: the task's complete-by, or an earlier one.
+    /// From when on: no earlier than the task ends.
+    #[serde(with = "jiff::fmt::serde::timestamp::millisecond::required")]
+    #[schemars(with = "i64")]
     pub from: Timestamp,
     /// For how long; the deployment's retention time if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention_s: Option<u64>,
 }
 
 impl Kept {
-    /// As long as `task`.
+    /// As the documents of `task`, and the tasks of its steps, are kept: until it has expired, however it
+    /// goes on from here, and until the task has that it runs for.
     #[must_use]
     pub fn with(task: &Task) -> Self {
-        Self { from: task.complete_by, retention_s: task.retention_s }
+        let from = task.kept_from.unwrap_or(task.complete_by);
+        let own = Self { from, retention_s: task.retention_s };
+        let for_parent = task.kept_for_parent;
+        for_parent.map_or(own, |Self { from, retention_s }| {
+            own.and(Self { from: later(from, KEPT_MARGIN), retention_s })
+        })
+    }
+
+    /// At least as long as either. The deployment's retention is not known here: where only one of the two
+    /// has its own, it is longer than either.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let from = self.from.max(other.from);
+        match (self.retention_s, other.retention_s) {
+            (None, None) => Self { from, retention_s: None },
+            (Some(one), Some(another)) => Self { from, retention_s: Some(one.max(another)) },
+            (Some(own), None) | (None, Some(own)) => {
+                Self { from: later(from, Duration::from_secs(own)), retention_s: None }
+            }
+        }
     }
 }
 
@@ -177,8 +294,8 @@ impl Kept {
 pub enum Created {
     /// It is recorded.
     Created,
-    /// There is a task with this id already.
-    Exists,
+    /// There is a task with this id already: this one, unless it was deleted since.
+    Exists(Option<Box<Task>>),
 }
 
 /// What came of a save. A lost race is a value, not an error.
@@ -238,12 +355,14 @@ pub struct EndedPage {
 }
 
 /// The durable record of every task and of the documents beside it. Every read is consistent, but
-/// for the indices.
+/// for the indices. An item past its expiry counts as absent, whether or not the store has deleted it:
+/// DynamoDB deletes each item by itself, within days.
 pub trait StateStore: Send + Sync {
     /// Reads a task.
     fn load(&self, id: &TaskId) -> impl Future<Output = Result<Option<Task>, PortError>> + Send;
 
-    /// Records a new task and what was submitted: both or neither.
+    /// Records a new task and what was submitted: both or neither. It replaces a task with the same id
+    /// that has [expired](Task::gives_way).
     fn create(
         &self,
         task: &Task,
@@ -254,18 +373,25 @@ pub trait StateStore: Send + Sync {
     /// stored.
     fn save(&self, task: &Task) -> impl Future<Output = Result<Saved, PortError>> + Send;
 
-    /// Writes a document of the task `id`, unless it is there already.
+    /// Writes a document, unless its owner has it already.
     fn put_document(
         &self,
-        id: &TaskId,
+        owner: &Owner,
         kept: Kept,
         document: &Document,
     ) -> impl Future<Output = Result<Put, PortError>> + Send;
 
+    /// Has all documents of `owner` kept at least so long.
+    fn extend_documents(
+        &self,
+        owner: &Owner,
+        kept: Kept,
+    ) -> impl Future<Output = Result<(), PortError>> + Send;
+
     /// Reads documents; those that do not exist are left out.
     fn documents(
         &self,
-        id: &TaskId,
+        owner: &Owner,
         keys: &[DocumentKey],
     ) -> impl Future<Output = Result<Vec<Document>, PortError>> + Send;
 
@@ -470,6 +596,9 @@ pub trait EventBus: Send + Sync {
 pub trait Clock: Send + Sync {
     /// Now.
     fn now(&self) -> Timestamp;
+
+    /// Returns once `duration` has passed by this clock. A clock that only a test moves returns at once.
+    fn pause(&self, duration: Duration) -> impl Future<Output = ()> + Send;
 }
 
 /// Times that hold for the whole deployment.
@@ -521,6 +650,10 @@ mod tests {
             DocumentKey::Submission,
             DocumentKey::Input("c-1".parse().unwrap()),
             DocumentKey::Output(Attempt { step: step.clone(), action: Action::Do, number: 3 }),
+            DocumentKey::ByHand(
+                Attempt { step: step.clone(), action: Action::Undo, number: 3 },
+                "c-1".parse().unwrap(),
+            ),
             DocumentKey::Failure(Attempt { step: step.clone(), action: Action::Undo, number: 1 }),
             DocumentKey::Deferral(Attempt { step: step.clone(), action: Action::Do, number: 1 }),
             DocumentKey::Claim(Attempt { step, action: Action::Do, number: 1 }),
@@ -528,6 +661,36 @@ mod tests {
             assert_eq!(key.to_string().parse(), Ok(key));
         }
         assert!("step/charge/x/output".parse::<DocumentKey>().is_err());
+    }
+
+    #[test]
+    fn a_stored_key_has_its_incarnation_in_front() {
+        let output: DocumentKey = "step/charge/1/output".parse().unwrap();
+        let incarnation = Some(Incarnation::recorded_at(Timestamp::UNIX_EPOCH));
+        for (key, text) in [
+            (StoredKey { incarnation, key: output.clone() }, "000000000/step/charge/1/output"),
+            (StoredKey { incarnation: None, key: output }, "step/charge/1/output"),
+            (StoredKey { incarnation: None, key: DocumentKey::Submission }, "submission"),
+        ] {
+            assert_eq!((key.to_string().as_str(), text.parse()), (text, Ok(key)));
+        }
+        assert!("000000000/".parse::<StoredKey>().is_err());
+    }
+
+    #[test]
+    fn what_is_kept_with_two_tasks_outlives_both_whatever_the_deployments_retention() {
+        let kept =
+            |from, retention_s| Kept { from: Timestamp::from_second(from).unwrap(), retention_s };
+        let all = [kept(10, None), kept(20, None), kept(10, Some(5)), kept(7, Some(50))];
+        for (one, another) in all.iter().flat_map(|one| all.iter().map(move |other| (*one, *other)))
+        {
+            for default in [1, 100] {
+                let until = |Kept { from, retention_s }: Kept| {
+                    from.as_second() + i64::try_from(retention_s.unwrap_or(default)).unwrap()
+                };
+                assert!(until(one.and(another)) >= until(one).max(until(another)));
+            }
+        }
     }
 
     #[test]

@@ -2,17 +2,17 @@
 //! nothing carried out. By the time the scheduler decides, the task may have moved on.
 
 use jiff::Timestamp;
-use serde_json::Value;
 
 use crate::{
     command::Command,
     effects::Effect,
     messages::Action,
     names::Part,
-    ports::Timing,
+    ports::{Document, Timing},
     task::{ProcessState, Progress, StepState, Task},
     transition::{Context, Documents, Event, Transition, Wanted, transition},
     undo,
+    view::newest_reason,
     workflow::{Work, Workflow},
 };
 
@@ -41,16 +41,18 @@ pub fn preview(
     let decided = loop {
         match transition(workflow, task, documents, &event, context) {
             Ok(decided) => break decided,
-            Err(Wanted(keys)) => documents.extend(keys.into_iter().map(|key| (key, Value::Null))),
+            Err(Wanted(keys)) => keys.into_iter().for_each(|key| documents.note_missing(key)),
         }
     };
-    let Transition::Apply { task: next, effects, .. } = decided else {
+    let Transition::Apply { task: next, effects, documents: made } = decided else {
         return Preview::Refused("it was decided on before".to_owned());
     };
     let record = next.commands.last().filter(|record| record.id == command.command_id);
     match record.and_then(|record| record.refused.clone()) {
         Some(reason) => Preview::Refused(reason),
-        None => Preview::Does(Words { workflow, before: task, after: &next }.all(&effects)),
+        None => Preview::Does(
+            Words { workflow, before: task, after: &next, documents: &made, now }.all(&effects),
+        ),
     }
 }
 
@@ -59,6 +61,9 @@ struct Words<'a> {
     workflow: &'a Workflow,
     before: &'a Task,
     after: &'a Task,
+    /// What the decision puts down.
+    documents: &'a [Document],
+    now: Timestamp,
 }
 
 impl Words<'_> {
@@ -130,7 +135,7 @@ impl Words<'_> {
                 format!("{} counts as completed, with the output given", capital(&name))
             }
             StepState::Skipped { .. } => format!("{} is skipped", capital(&name)),
-            StepState::Failed { .. } => match &now.error {
+            StepState::Failed { .. } => match newest_reason(self.documents, part, action) {
                 Some(error) => format!("{} fails: {error}", capital(&name)),
                 None => format!("{} is given up", capital(&name)),
             },
@@ -156,6 +161,15 @@ impl Words<'_> {
         let mut said = Vec::new();
         if !later.is_empty() {
             said.push(format!("In its turn is undone: {}", names(later)));
+        }
+        for (part, record) in after.parts() {
+            if let Some(until) = record.run.in_progress(self.now).filter(|_| record.undo.is_none())
+            {
+                said.push(format!(
+                    "A call of step {part} may still be in progress: its undo, and those of the steps \
+                     before it, wait until {until:.0}"
+                ));
+            }
         }
         if !stays.is_empty() {
             said.push(format!("There is no undo for: {}; what was done stays", names(stays)));
@@ -194,7 +208,7 @@ mod tests {
         messages::{AttemptTimes, Outcome, StepReply},
         submission::{accept, parse},
     };
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     /// A task of which `reserve` completed and `charge` failed, its workflow and its documents.
     fn stopped() -> (Workflow, Task, Documents) {
@@ -221,7 +235,7 @@ mod tests {
         let (mut task, submitted) = accept(&parse(text).unwrap(), &workflow, None, now, timing);
         let mut documents = Documents::from([(submitted.key, submitted.body)]);
         let failed = Outcome::Failed { reason: "HTTP 402".to_owned(), may_have_run: true };
-        let completed = Outcome::Completed { output: json!({ "secret": 1 }) };
+        let completed = Outcome::Completed { output: json!({ "secret": 1 }), may_continue: false };
         let reply = |step: &str, outcome| {
             Event::Replied(StepReply {
                 task_id: "t".parse().unwrap(),
@@ -229,6 +243,7 @@ mod tests {
                 action: Action::Do,
                 attempt: 1,
                 outcome,
+                incarnation: None,
                 times: AttemptTimes::default(),
             })
         };
@@ -252,12 +267,18 @@ mod tests {
             by: "ann".to_owned(),
             why: "a test".to_owned(),
             order,
+            issued_at: None,
         }
     }
 
     fn of(order: Order) -> Preview {
+        of_at(60, order)
+    }
+
+    /// The call of the failed attempt may be in progress for two minutes.
+    fn of_at(seconds: i64, order: Order) -> Preview {
         let (workflow, task, mut documents) = stopped();
-        let now = Timestamp::from_second(60).unwrap();
+        let now = Timestamp::from_second(seconds).unwrap();
         preview(&workflow, &task, &mut documents, &command(order), now)
     }
 
@@ -272,13 +293,13 @@ mod tests {
     #[test]
     fn what_would_be_tried_again_is_said() {
         assert_eq!(
-            of(resubmit(Some(json!({ "amount": 2 })), true)),
+            of_at(180, resubmit(Some(json!({ "amount": 2 })), true)),
             does(&[
                 "The task goes from Error to Processing",
                 "The input changes, for what is tried again and for what starts from now on; what \
                  completed stays as it is",
                 "Agent shop is asked for step charge, attempt 2",
-                "The task has until 1970-01-01T00:11:00Z",
+                "The task has until 1970-01-01T00:13:00Z",
             ])
         );
     }
@@ -287,9 +308,10 @@ mod tests {
     fn what_would_be_refused_is_said_with_the_reason() {
         let Preview::Refused(reason) = of(resubmit(None, false)) else { panic!() };
         assert!(reason.contains("may have taken effect"), "{reason}");
-        let Preview::Refused(reason) = of(resubmit(Some(json!({ "amount": "x" })), true)) else {
-            panic!()
-        };
+        let Preview::Refused(reason) = of(resubmit(None, true)) else { panic!() };
+        assert!(reason.contains("may be in progress until 1970-01-01T00:02:00Z"), "{reason}");
+        let edited = of_at(180, resubmit(Some(json!({ "amount": "x" })), true));
+        let Preview::Refused(reason) = edited else { panic!() };
         assert_eq!(reason, "input.amount: it is not of type \"integer\"");
         assert_eq!(of(Order::Resume), Preview::Refused("the task is not paused".to_owned()));
         assert_eq!(of(Order::Cancel), Preview::Refused("the task is Error".to_owned()));
@@ -301,8 +323,9 @@ mod tests {
             of(Order::Undo),
             does(&[
                 "The task goes from Error to Undoing",
-                "Agent shop is asked for the undo of step reserve, attempt 1",
-                "The task has until 1970-01-01T00:11:00Z",
+                "In its turn is undone: reserve",
+                "A call of step charge may still be in progress: its undo, and those of the steps before it, wait until 1970-01-01T00:02:00Z",
+                "The task has until 1970-01-01T00:12:00Z",
             ])
         );
     }
@@ -329,7 +352,7 @@ mod tests {
     fn a_command_that_was_decided_on_is_not_tried_again() {
         let (workflow, mut task, mut documents) = stopped();
         let command = command(resubmit(None, true));
-        let now = Timestamp::from_second(60).unwrap();
+        let now = Timestamp::from_second(180).unwrap();
         let of = |task: &Task, documents: &mut Documents| {
             preview(&workflow, task, documents, &command, now)
         };

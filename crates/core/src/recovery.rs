@@ -162,6 +162,20 @@ impl Recovery {
         }
     }
 
+    /// How long all attempts take with all pauses and extended waits, if each attempt takes `attempt`.
+    pub(crate) fn longest(&self, attempt: Duration) -> Duration {
+        let attempts = self.attempts.0.max(1);
+        let pauses = (1..attempts)
+            .fold(Duration::ZERO, |sum, tried| sum.saturating_add(self.backoff.full_pause(tried)));
+        let round = attempt.saturating_mul(attempts).saturating_add(pauses);
+        match &self.extended_wait {
+            Some(ExtendedWait { wait, times }) => round
+                .saturating_mul(times.saturating_add(1))
+                .saturating_add(wait.saturating_mul(*times)),
+            None => round,
+        }
+    }
+
     /// Everything that is wrong with this policy, as the key and what is wrong with it.
     pub(crate) fn problems(&self, action: Action) -> Vec<(&'static str, String)> {
         let mut found = Vec::new();
@@ -195,23 +209,34 @@ impl Recovery {
 impl Backoff {
     /// The pause after the `tried`th attempt in a row, counted from 1.
     fn pause(&self, tried: u32, seed: u32) -> Duration {
-        let growth = self.rate.powi(i32::try_from(tried.saturating_sub(1)).unwrap_or(i32::MAX));
-        let longest = self.max.as_secs_f64();
-        let seconds = (self.first.as_secs_f64() * growth).min(longest);
         let part =
             if self.jitter { 0.5 + f64::from(seed) / f64::from(u32::MAX) / 2.0 } else { 1.0 };
         // Whole milliseconds, as the state store keeps them.
-        Duration::from_millis((seconds * part * 1_000.0).round() as u64)
+        Duration::from_millis((self.seconds(tried) * part * 1_000.0).round() as u64)
+    }
+
+    /// The same, not shortened.
+    fn full_pause(&self, tried: u32) -> Duration {
+        Duration::from_millis((self.seconds(tried) * 1_000.0).round() as u64)
+    }
+
+    fn seconds(&self, tried: u32) -> f64 {
+        let growth = self.rate.powi(i32::try_from(tried.saturating_sub(1)).unwrap_or(i32::MAX));
+        (self.first.as_secs_f64() * growth).min(self.max.as_secs_f64())
     }
 }
 
 /// A number that differs between tasks and attempts, and is the same whenever it is asked for.
 #[must_use]
 pub fn seed(task_id: &TaskId, step: &Part, action: Action, attempt: u32) -> u32 {
-    let text = format!("{task_id}/{step}/{}/{attempt}", action.name());
+    spread(&format!("{task_id}/{step}/{}/{attempt}", action.name()))
+}
+
+/// A number that differs between texts, evenly also for those that differ only at the end.
+pub(crate) fn spread(text: &str) -> u32 {
     // FNV-1a leaves texts that end alike close to each other; the last lines (of MurmurHash3's
     // finaliser) spread them.
-    let mut hash = crate::ports::fnv1a(&text);
+    let mut hash = crate::ports::fnv1a(text);
     hash = (hash ^ (hash >> 16)).wrapping_mul(0x85eb_ca6b);
     hash = (hash ^ (hash >> 13)).wrapping_mul(0xc2b2_ae35);
     hash ^ (hash >> 16)

@@ -7,11 +7,12 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
+    integers::check_integers,
     limits,
     messages::{Submission, mistake},
-    names::WorkflowName,
+    names::{Incarnation, WorkflowName},
     ports::{Document, DocumentKey, Timing},
-    task::{ProcessState, Task, later},
+    task::{ProcessState, Task, kept_from, later},
     workflow::Workflow,
 };
 
@@ -56,6 +57,9 @@ pub enum Refusal {
     /// The id belongs to another task.
     #[error("task `{0}` exists already, with other content")]
     IdTaken(String),
+    /// It came so late that the task that it is for may have expired.
+    #[error("the submission came after the time of the task that it is for")]
+    TooLate,
 }
 
 /// The queues that notices may go to: exact URLs, or with a `*` at the end.
@@ -108,6 +112,7 @@ pub fn parse(text: &str) -> Result<Submission, Refusal> {
     }
     let submission: Submission =
         serde_json::from_str(text).map_err(|error| Refusal::Malformed(plain(&error)))?;
+    check_integers(text).map_err(|error| Refusal::Malformed(error.to_string()))?;
     too_deep(&submission)?;
     Ok(submission)
 }
@@ -201,12 +206,15 @@ pub fn accept(
         complete_by,
         failure_count: 0,
         submitted_at: now,
+        incarnation: Some(Incarnation::recorded_at(now)),
         ended_at: None,
         // No attempt can be past due before the shortest time that one may take: a quick task never
         // touches the index again until it ends.
         due: Some(later(now, timing.pickup_within.min(workflow.shortest_within()))),
         reply_to: submission.reply_to.clone(),
         parent: submission.parent.clone(),
+        kept_for_parent: submission.keep,
+        kept_from: Some(kept_from(complete_by, workflow.complete_within)),
         retention_s: workflow.retention.map(|retention| retention.as_secs()),
         traceparent,
         error: None,
@@ -233,11 +241,54 @@ fn never_done(task: Task, now: Timestamp) -> Task {
     }
 }
 
+/// The record of a task of a step that is undone although no workflow can be found for it: whenever the
+/// submission that asks for it to be done still comes, there is a task already.
+#[must_use]
+pub fn tombstone(submission: &Submission, now: Timestamp) -> (Task, Document) {
+    let task = Task {
+        task_id: submission.task_id.clone(),
+        workflow: submission.workflow.clone(),
+        version: submission.version.unwrap_or_default(),
+        process_state: ProcessState::Pending,
+        revision: 1,
+        locked_by: None,
+        saved_by: None,
+        complete_by: now,
+        failure_count: 0,
+        submitted_at: now,
+        incarnation: Some(Incarnation::recorded_at(now)),
+        ended_at: None,
+        due: None,
+        reply_to: None,
+        parent: submission.parent.clone(),
+        kept_for_parent: submission.keep,
+        kept_from: Some(now),
+        retention_s: None,
+        traceparent: None,
+        error: None,
+        undo_reason: None,
+        paused_at: None,
+        input: None,
+        commands: Vec::new(),
+        steps: std::collections::BTreeMap::new(),
+    };
+    let body = serde_json::to_value(submission).unwrap_or(Value::Null);
+    (never_done(task, now), Document::new(DocumentKey::Submission, now, body))
+}
+
+/// Whether `task` was undone before it ever began: nothing of it can be left.
+#[must_use]
+pub fn is_tombstone(task: &Task) -> bool {
+    task.process_state == ProcessState::Undone && task.steps.is_empty()
+}
+
 /// Whether a stored submission is the same as `submission`.
 #[must_use]
 pub fn is_same(stored: &Value, submission: &Submission) -> bool {
     let stored = serde_json::from_value::<Submission>(stored.clone());
-    stored.is_ok_and(|stored| Submission { undo: submission.undo, ..stored } == *submission)
+    let Submission { undo, attempt, has_begun, keep, .. } = *submission;
+    stored
+        .is_ok_and(|stored| Submission { undo, attempt, has_begun, keep, ..stored } == *submission)
 }
 
 #[cfg(test)]
@@ -303,6 +354,18 @@ mod tests {
         for text in ["", " ", "a\nb", "ü", &"a".repeat(1_000)] {
             assert!(!is_traceparent(text), "{text:?}");
         }
+    }
+
+    #[test]
+    fn an_integer_that_would_lose_digits_is_refused() {
+        let text = r#"{"task_id":"a","workflow":"order","input":{"id":18446744073709551616}}"#;
+        assert_eq!(
+            parse(text).unwrap_err().to_string(),
+            "not a submission: an integer of more than 64 bits at line 1 column 49: it would lose digits; \
+             send it as a text"
+        );
+        let largest = parse(&text.replace("616}", "615}")).unwrap();
+        assert_eq!(largest.input["id"], serde_json::json!(u64::MAX));
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! The item is small and hot, so it keeps decisions and no payloads: what was submitted and what
 //! steps returned are [documents](crate::ports::Document) beside it. In a step's record the stored
 //! field names are one letter each (`s` state, `a` attempt, `b` complete-by, `u` until, `f` failures,
-//! `e` error, `m` may have run, `i` edited input, `x` its undo, `p` its items: `n` how many, `l` those
+//! `m` may have run, `w` in progress until, `i` edited input, `o` completed by an operator's command, `x` its
+//! undo, `p` its items: `n` how many, `l` those
 //! that began), and so are the states (`r` running, `h` handed out, `w` waiting, `e` each item by
 //! itself, `c` completed, `f` failed, `k` skipped): DynamoDB charges for names too, and twenty steps
 //! must fit in 1 KB, all running at once.
@@ -23,10 +24,14 @@ use serde::{Deserialize, Serialize};
 use crate::{
     command::{CommandId, CommandRecord},
     limits,
-    messages::{Action, Parent},
-    names::{Part, StepName, TaskId, WorkflowName},
+    messages::{Action, Keep, Parent},
+    names::{Incarnation, Part, StepName, TaskId, WorkflowName},
+    ports::{Attempt, DocumentKey, Kept},
     workflow::Workflow,
 };
+
+/// Whole seconds: shorter, where a second more or less is nothing.
+use jiff::fmt::serde::timestamp::second::optional as seconds;
 
 mod millis {
     pub(super) use jiff::fmt::serde::timestamp::millisecond::{optional, required};
@@ -250,22 +255,63 @@ pub struct Progress {
     /// began to count: at the start, or when an operator resubmitted it.
     #[serde(rename = "f", default, skip_serializing_if = "is_zero")]
     pub failure_count: u32,
-    /// The last failure, shortened; the whole reason is in the attempt's failure document.
-    #[serde(rename = "e", default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
     /// Whether an attempt that did not complete may have taken effect.
     #[serde(rename = "m", default, skip_serializing_if = "std::ops::Not::not")]
     pub may_have_run: bool,
+    /// Until when a call of an attempt of unknown outcome may still be in progress at the service:
+    /// the attempt's complete-by, by every clock, and as long as one call may take. Until then neither
+    /// the part nor what came before it is undone; if it is the undo, what came before the part. Only of a step
+    /// with an agent.
+    #[serde(
+        rename = "w",
+        default,
+        with = "millis::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub in_progress_until: Option<Timestamp>,
     /// Which edit of the input its requests are made from; the one submitted if absent.
     #[serde(rename = "i", default, skip_serializing_if = "Option::is_none")]
     pub input: Option<CommandId>,
+    /// The command of the operator who completed it, if one did: the output is the command's, and not
+    /// the attempt's.
+    #[serde(rename = "o", default, skip_serializing_if = "Option::is_none")]
+    pub completed_by: Option<CommandId>,
+    /// The revision at which the task of this step reported that it did not end well. Earlier reports of it
+    /// are ignored.
+    #[serde(rename = "r", default, skip_serializing_if = "Option::is_none")]
+    pub child_revision: Option<u64>,
 }
 
 impl Progress {
     /// Something that has come into this state and knows nothing more yet.
     #[must_use]
     pub fn new(state: StepState) -> Self {
-        Self { state, failure_count: 0, error: None, may_have_run: false, input: None }
+        Self {
+            state,
+            failure_count: 0,
+            may_have_run: false,
+            in_progress_until: None,
+            input: None,
+            completed_by: None,
+            child_revision: None,
+        }
+    }
+
+    /// Until when a call may still be in progress at the service, if one may be at `now`.
+    #[must_use]
+    pub fn in_progress(&self, now: Timestamp) -> Option<Timestamp> {
+        self.in_progress_until.filter(|until| *until > now)
+    }
+
+    /// Which document holds what it returned, if it completed and returned anything.
+    #[must_use]
+    pub fn output(&self, step: &Part, action: Action) -> Option<DocumentKey> {
+        let StepState::Completed { attempt: number @ 1.. } = self.state else { return None };
+        let attempt = Attempt { step: step.clone(), action, number };
+        Some(match &self.completed_by {
+            Some(command) => DocumentKey::ByHand(attempt, command.clone()),
+            None => DocumentKey::Output(attempt),
+        })
     }
 }
 
@@ -304,6 +350,15 @@ impl Items {
 }
 
 impl StepRecord {
+    /// Until when a call that does the part, or undoes it, may be in progress at the service, if one may be
+    /// at `now`.
+    #[must_use]
+    pub fn in_progress(&self, now: Timestamp) -> Option<Timestamp> {
+        // One that is not through is waited for anyway.
+        let undo = self.undo.as_ref().filter(|undo| undo.state.has_passed());
+        self.run.in_progress(now).max(undo.and_then(|undo| undo.in_progress(now)))
+    }
+
     /// A step that has never been sent.
     #[must_use]
     pub fn new(state: StepState) -> Self {
@@ -335,6 +390,15 @@ impl StepRecord {
             items.map(|(record, place)| (Part { step: step.clone(), item: Some(place) }, record));
         let whole = self.items.is_none().then(|| (Part::from(step.clone()), self));
         whole.into_iter().chain(items)
+    }
+
+    /// The same, without their names.
+    fn own_parts(&self) -> impl Iterator<Item = &Self> {
+        match &self.items {
+            Some(items) => items.begun.as_slice(),
+            None => std::slice::from_ref(self),
+        }
+        .iter()
     }
 
     /// The same, to change it.
@@ -398,6 +462,10 @@ pub struct Task {
     /// When it was recorded.
     #[serde(with = "millis::required")]
     pub submitted_at: Timestamp,
+    /// Which task with this id it is: an id may be used again once its task has expired. It is in the
+    /// keys of the documents, and in the messages. Absent if an older release recorded the task.
+    #[serde(rename = "i", default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<Incarnation>,
     /// When it ended.
     #[serde(default, with = "millis::optional", skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
@@ -411,6 +479,13 @@ pub struct Task {
     /// Whose step it is, if it runs for another task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
+    /// Until when the task that it runs for may need it, if it runs for another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_for_parent: Option<Kept>,
+    /// By when it surely ends, as far as its documents are concerned: they are kept for the retention time
+    /// after it. It moves with complete-by. Absent if an older release recorded the task.
+    #[serde(rename = "k", default, with = "seconds", skip_serializing_if = "Option::is_none")]
+    pub kept_from: Option<Timestamp>,
     /// How long it is kept after its end, if its workflow says so, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention_s: Option<u64>,
@@ -439,8 +514,9 @@ pub struct Task {
 
 impl Task {
     /// The earliest time at which this unfinished task needs looking after: the first complete-by
-    /// of a running step, the latest pick-up of a waiting one, the task's own complete-by. Of a
-    /// paused one only what runs counts. `pickup_within` is how long a wake may take to be acted on.
+    /// of a running step, the latest pick-up of a waiting one or of an undo that waits for a call in
+    /// progress, the task's own complete-by. Of a paused one only what runs counts. `pickup_within` is
+    /// how long a wake may take to be acted on.
     #[must_use]
     pub fn earliest_deadline(&self, now: Timestamp, pickup_within: Duration) -> Timestamp {
         let paused = self.paused_at.is_some();
@@ -450,7 +526,71 @@ impl Task {
             let picked_up = waits_until.map(|until| later(until.max(now), pickup_within));
             progress.state.awaited_by().or(picked_up)
         });
-        deadlines.fold(last, Timestamp::min)
+        let undo_waits = self.undo_waits(now).filter(|_| !paused);
+        let undo_waits = undo_waits.map(|until| later(until, pickup_within));
+        deadlines.chain(undo_waits).fold(last, Timestamp::min)
+    }
+
+    /// The times until which the undo waits for calls that may still be in progress at their service.
+    pub fn undo_waits(&self, now: Timestamp) -> impl Iterator<Item = Timestamp> {
+        let backward = self.direction() == Action::Undo;
+        let records = self.steps.values().filter(move |_| backward).flat_map(StepRecord::own_parts);
+        records.filter_map(move |record| record.in_progress(now))
+    }
+
+    /// Whether it is of another incarnation than a message that names `incarnation`. Messages of an
+    /// older release name none, and are not checked.
+    #[must_use]
+    pub fn is_another(&self, incarnation: Option<Incarnation>) -> bool {
+        matches!((self.incarnation, incarnation), (Some(own), Some(named)) if own != named)
+    }
+
+    /// Moves the time by which it surely ends, if it may end later than that: its documents, and the
+    /// tasks of its steps, must then be kept for longer before it is saved. An undo may take as long as
+    /// the task, and begin at its complete-by; of a paused task the supervisor looks again before.
+    pub fn keep_long_enough(&mut self, now: Timestamp, complete_within: Duration) {
+        let ends = match self.ended_at {
+            Some(ended_at) if self.process_state.is_final() => ended_at,
+            Some(_) | None if self.paused_at.is_some() => {
+                self.complete_by.max(later(now, limits::PAUSED_LOOK_WITHIN * 2))
+            }
+            Some(_) | None => self.complete_by.max(now),
+        };
+        if self.kept_from.is_none_or(|kept_from| kept_from < ends) {
+            self.kept_from = Some(kept_from(ends, complete_within));
+        }
+    }
+
+    /// What becomes of it when it is to be kept for longer for the task that it runs for: nothing if it
+    /// runs for another one, or is kept for as long.
+    #[must_use]
+    pub fn kept_for(&self, keep: &Keep) -> Option<Self> {
+        let parent = self.parent.as_ref()?;
+        let is_meant = parent.task_id == keep.parent && parent.incarnation == keep.incarnation;
+        let now = self.kept_for_parent.map_or(keep.kept, |kept| kept.and(keep.kept));
+        let longer = is_meant && self.kept_for_parent != Some(now);
+        longer.then(|| Self {
+            kept_for_parent: Some(now),
+            revision: self.revision + 1,
+            ..self.clone()
+        })
+    }
+
+    /// Whether a new task may take the place of this one, whose item may go at `expires_at`, in seconds
+    /// since the epoch: it has expired; or both run for the same step of a task, and the task that this
+    /// one ran for has itself expired and been submitted again.
+    #[must_use]
+    pub fn gives_way(&self, expires_at: Option<i64>, new: &Self) -> bool {
+        let Some(expires_at) = expires_at else { return false };
+        let of_earlier_parent = match (&self.parent, &new.parent) {
+            (Some(earlier), Some(later)) => {
+                earlier.task_id == later.task_id
+                    && earlier.incarnation.is_some()
+                    && earlier.incarnation < later.incarnation
+            }
+            (None, _) | (_, None) => false,
+        };
+        expires_at <= new.submitted_at.as_second() || of_earlier_parent
     }
 
     /// Whether `step` has completed or was skipped.
@@ -542,6 +682,13 @@ impl Task {
     pub fn direction(&self) -> Action {
         if self.undo_reason.is_some() { Action::Undo } else { Action::Do }
     }
+}
+
+/// From when on the documents of a task count as kept whose complete-by is this: to the second.
+#[must_use]
+pub fn kept_from(complete_by: Timestamp, complete_within: Duration) -> Timestamp {
+    let from = later(later(complete_by, complete_within), limits::TURN_WITHIN);
+    Timestamp::from_second(from.as_second()).unwrap_or(from)
 }
 
 /// `time` plus `duration`, or the end of time: limits on durations make that unreachable.

@@ -6,12 +6,13 @@ use serde_json::Value;
 use crate::{
     effects::Effect,
     events::{BusEvent, Happened, TaskTrouble},
+    limits,
     messages::{Action, ChildEnded, ChildOutcome, NoticeStatus, Parent, StatusNotice},
     names::{Part, StepName},
     ports::{DocumentKey, fnv1a},
     task::{ProcessState, Task},
     undo::{self, PointOfNoReturn},
-    values::Sources,
+    values::{NoValue, Sources},
     workflow::Workflow,
 };
 
@@ -36,7 +37,7 @@ pub(crate) fn ending(sources: Sources<'_>) -> Vec<Effect> {
             status,
             at,
             reason: reason.clone(),
-            output: result(sources),
+            output: result(sources).unwrap_or_default(),
         },
     });
     let publish = |data| Effect::Publish(BusEvent::new(task.task_id.as_str(), at, data));
@@ -52,13 +53,18 @@ pub(crate) fn ending(sources: Sources<'_>) -> Vec<Effect> {
     notice.chain(alert).chain(lifecycle).chain(to_parent(sources)).collect()
 }
 
-/// What the task returned, if its workflow says what.
-fn result(sources: Sources<'_>) -> Option<Value> {
+/// What the task returned, if its workflow says what; or why that is missing.
+fn result(sources: Sources<'_>) -> Result<Option<Value>, String> {
     let Sources { task, workflow, .. } = sources;
     if task.process_state != ProcessState::Processed || workflow.output.is_none() {
-        return None;
+        return Ok(None);
     }
-    sources.document(&result_key(task)).ok().cloned()
+    match sources.document(&result_key(task)) {
+        Ok(output) => Ok(Some(output.clone())),
+        // It is read, and this is asked again.
+        Err(NoValue::Wanted) => Ok(None),
+        Err(NoValue::Because(reason)) => Err(reason),
+    }
 }
 
 /// Where the output of a task lies whose steps have all passed: it follows from its input and from
@@ -68,6 +74,10 @@ pub(crate) fn result_key(task: &Task) -> DocumentKey {
     for (part, record) in task.parts() {
         let state = &record.run.state;
         made_from.push_str(&format!("/{part} {} {}", state.name(), state.attempt()));
+        // Not what an agent returned whose attempt has the same number.
+        if let Some(command) = &record.run.completed_by {
+            made_from.push_str(&format!(" by {command}"));
+        }
     }
     DocumentKey::Result(fnv1a(&made_from))
 }
@@ -79,9 +89,10 @@ pub(crate) fn to_parent(sources: Sources<'_>) -> Option<Effect> {
     let said = |text: &Option<String>| text.clone().unwrap_or_default();
     let outcome = match task.process_state {
         ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => return None,
-        ProcessState::Processed => {
-            ChildOutcome::Processed { output: result(sources).unwrap_or_default() }
-        }
+        ProcessState::Processed => match result(sources) {
+            Ok(output) => ChildOutcome::Processed { output: output.unwrap_or_default() },
+            Err(reason) => ChildOutcome::Error { reason, not_undone: false },
+        },
         ProcessState::Undone => ChildOutcome::Undone { reason: said(&task.undo_reason) },
         ProcessState::Error => {
             let stands = undo::point_of_no_return(sources.workflow, task);
@@ -90,23 +101,32 @@ pub(crate) fn to_parent(sources: Sources<'_>) -> Option<Effect> {
             ChildOutcome::Error { reason: said(&task.error), not_undone }
         }
     };
-    let (task_id, step) = (parent.task_id.clone(), parent.step.clone());
-    Some(Effect::ChildEnded(ChildEnded { task_id, step, outcome }))
+    Some(Effect::ChildEnded(to(task, parent, outcome)))
 }
 
 /// Tells the task that this one ran for that it is past its point of no return.
 pub(crate) fn not_undone(task: &Task, step: &StepName) -> Option<Effect> {
     let reason = format!("not undone, past the point of no return {step}");
     let outcome = ChildOutcome::Error { reason, not_undone: true };
-    let Parent { task_id, step, .. } = task.parent.clone()?;
-    Some(Effect::ChildEnded(ChildEnded { task_id, step, outcome }))
+    Some(Effect::ChildEnded(to(task, task.parent.as_ref()?, outcome)))
+}
+
+/// The message to the task that another ran for.
+fn to(task: &Task, parent: &Parent, outcome: ChildOutcome) -> ChildEnded {
+    let Parent { task_id, step, incarnation, .. } = parent.clone();
+    let (child, revision) = (Some(task.task_id.clone()), Some(task.revision));
+    ChildEnded { task_id, step, outcome, attempt: None, child, revision, incarnation }
 }
 
 fn alert(task: &Task, workflow: &Workflow) -> Happened {
-    let trouble = |steps: Vec<Part>| TaskTrouble {
+    let trouble = |mut steps: Vec<Part>| TaskTrouble {
         task_id: task.task_id.clone(),
         workflow: task.workflow.clone(),
-        steps,
+        more_steps: steps.len().saturating_sub(limits::ALERT_STEPS_MAX),
+        steps: {
+            steps.truncate(limits::ALERT_STEPS_MAX);
+            steps
+        },
         reason: task.error.clone().unwrap_or_default(),
     };
     match task.direction() {

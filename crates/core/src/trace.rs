@@ -18,7 +18,9 @@ use opentelemetry::{
     trace::{Span as _, SpanBuilder, SpanContext, Status, TraceContextExt, Tracer},
 };
 
-use crate::{drive::Delivery, messages::StepRequest, task::Task, transition::Event};
+use crate::{
+    drive::Delivery, messages::StepRequest, request::fnv1a_128, task::Task, transition::Event,
+};
 
 const TRACEPARENT: &str = "traceparent";
 
@@ -122,6 +124,18 @@ impl Tracing {
     fn span_context(&self, traceparent: Option<&str>) -> SpanContext {
         self.context(traceparent).span().span_context().clone()
     }
+}
+
+/// A valid `traceparent` for the calls of a task that came without one: the same trace for all its steps, by task
+/// and incarnation, and a span for each attempt; not sampled (<https://www.w3.org/TR/trace-context/>).
+#[must_use]
+pub fn derived(request: &StepRequest) -> String {
+    let StepRequest { task_id, incarnation, idempotency_key, attempt, .. } = request;
+    let life = incarnation.map(|incarnation| incarnation.to_string()).unwrap_or_default();
+    let trace = fnv1a_128(&format!("{task_id}/{life}"));
+    let span = fnv1a_128(&format!("{idempotency_key}/{life}/{attempt}")) as u64;
+    // An id of zeros is not valid.
+    format!("00-{:032x}-{:016x}-00", trace.max(1), span.max(1))
 }
 
 /// Begins the span of a decision: `sweep` if nobody but the supervisor asked for it, else `decide`.

@@ -21,6 +21,8 @@
 //! | Processing | step failed                        | Undoing, Undone, Error | the policy says which        |
 //! | Processing | step failed, impossible            | Error                  | left to undo; alert          |
 //! | Processing | step deferred                      | Processing             | waits, uncounted; wake       |
+//! | Processing | step unknown                       | Processing             | counted, waits; wake         |
+//! | Processing | step ran after all                 | Processing             | on record                    |
 //! | Processing | swept, nothing past due            | Processing             | due moves on; wake           |
 //! | Processing | swept, step past due               | Processing             | counted, waits; wake         |
 //! | Processing | swept, attempts used up            | Undoing, Error         | the policy says which        |
@@ -43,10 +45,12 @@
 //! | Undoing    | step failed                        | Undoing, Undone, Error | on record; undos run         |
 //! | Undoing    | step completed, impossible         | Error                  | left to undo; alert          |
 //! | Undoing    | step failed, impossible            | Error                  | left to undo; alert          |
+//! | Undoing    | step ran after all                 | Undoing, Error         | on record; undos run         |
 //! | Undoing    | undo completed                     | Undoing, Undone        | what came before is undone   |
 //! | Undoing    | undo completed, impossible         | Error                  | left to undo; alert          |
 //! | Undoing    | undo failed                        | Error                  | left to undo; alert          |
 //! | Undoing    | undo deferred                      | Undoing                | waits, uncounted; wake       |
+//! | Undoing    | undo unknown                       | Undoing                | counted, waits; wake         |
 //! | Undoing    | swept, nothing past due            | Undoing                | due moves on; wake           |
 //! | Undoing    | swept, step past due               | Undoing                | counted; an undo waits; wake |
 //! | Undoing    | swept, attempts used up            | Error                  | left to undo; alert          |
@@ -62,9 +66,12 @@
 //! | Processed  | undo                               | Undoing, Undone        | undos run                    |
 //! | Processed  | asked to be undone                 | Undoing, Undone        | undos run                    |
 //! | Processed  | undo, impossible                   | Error                  | left to undo; alert          |
+//! | Processed  | step ran after all                 | Processed              | on record                    |
 //! | Processed  | corrupt reply                      | illegal                |                              |
+//! | Undone     | step ran after all                 | Error                  | left to undo; alert          |
 //! | Undone     | corrupt reply                      | illegal                |                              |
 //! | Error      | any reply                          | Error                  | on record; nothing starts    |
+//! | Error      | step ran after all                 | Error                  | on record                    |
 //! | Error      | swept, alert unsent                | Error                  | alert again                  |
 //! | Error      | alert sent                         | Error                  | no longer due                |
 //! | Error      | resubmit/skip/complete             | any but Pending        | goes on where it stopped     |
@@ -81,12 +88,17 @@
 //! token, or how the task of the step ended. *Undo* alone is the operator's command, as are resubmit,
 //! skip, complete, cancel, pause and resume. *Asked to be undone*, and asked for, which is as a wake, a
 //! task is by the one that it runs for. A step failed also if its output is over a
-//! limit, or if it was deferred and must not be repeated. *Impossible*: what should run next makes no
+//! limit, if it was deferred and must not be repeated, or if its outcome is unknown and its attempts are
+//! used up. *Unknown*: a call was cut, and may still be in progress at the service; so it may be after
+//! silence, and after a failure or a deferral that may have run. Its undo, and those of what came before
+//! it, wait until it can be no more. *Impossible*: what should run next makes no
 //! request, or what the task returns cannot be made. *Error*, where a row of Undoing names it beside others: the point of no return turned out
 //! to be passed. Every end tells the client, every Error is alerted, every command is told; all that
 //! is not here is ignored, with its [reason](Ignored).
 //!
-//! A duplicate, a stale attempt, a reply after complete-by: ignored. If the ignored message was
+//! A duplicate, a reply to an attempt that was superseded or given up: ignored. A late reply counts while
+//! its attempt is the newest: any that comes before the attempt is given up, and one that says that it
+//! completed also while the next attempt is waited for. If the ignored message was
 //! delivered before, the effects of its first delivery may have been lost with the process, so they
 //! are given again: the first three columns say what is saved, and only then is anything sent.
 
@@ -99,19 +111,20 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
-    change::{Change, waits, would_go_on},
+    change::{Change, NO_REPLY, waits, would_go_on},
     command::Command,
     effects::Effect,
+    limits,
     messages::{Action, Answer, ChildOutcome, Outcome, StepReply, Wake, WakeCause},
-    names::{Part, StepName},
-    operate::{operate, told},
+    names::{CallbackFence, Part, StepName, TaskId},
+    operate::{operate, refused, told},
     ports::{Attempt, Document, DocumentKey, Timing},
-    request::request,
+    request::{child_id, request},
     task::{ProcessState, Progress, StepState, Task, later},
     tell::{ending, not_undone, to_parent},
     undo::{self, PointOfNoReturn},
     values::{Desk, Sources},
-    workflow::{Work, Workflow},
+    workflow::{Work, Workflow, size},
 };
 
 /// Something that happened to a task.
@@ -129,8 +142,8 @@ pub enum Event {
     Answered {
         /// The step.
         step: Part,
-        /// The attempt that the token names.
-        attempt: u32,
+        /// What the token says it must fit.
+        fence: CallbackFence,
         /// What was said.
         answer: Answer,
     },
@@ -142,6 +155,12 @@ pub enum Event {
         step: Part,
         /// How.
         outcome: ChildOutcome,
+        /// Of a refusal: the attempt whose submission was refused, if its sender says so.
+        attempt: Option<u32>,
+        /// Which task ended, if its sender says so.
+        child: Option<TaskId>,
+        /// That task's revision, if its sender says so.
+        revision: Option<u64>,
     },
     /// The alert of a task in Error has been published.
     AlertSent {
@@ -160,6 +179,7 @@ impl Event {
                 Outcome::Completed { .. } => "completed",
                 Outcome::Failed { .. } => "failed",
                 Outcome::Deferred { .. } => "deferred",
+                Outcome::Unknown { .. } => "unknown",
             },
             Self::Swept => "swept",
             Self::Commanded(_) => "commanded",
@@ -185,7 +205,10 @@ impl Event {
     pub fn step(&self) -> Option<(&Part, u32)> {
         match self {
             Self::Replied(reply) => Some((&reply.step, reply.attempt)),
-            Self::Answered { step, attempt, .. } => Some((step, *attempt)),
+            Self::Answered { step, fence: CallbackFence::Attempt(attempt), .. } => {
+                Some((step, *attempt))
+            }
+            Self::Answered { step, fence: CallbackFence::Request { .. }, .. } => Some((step, 0)),
             Self::ChildEnded { step, .. } => Some((step, 0)),
             Self::Wake
             | Self::Swept
@@ -210,8 +233,57 @@ pub struct Context<'a> {
     pub timing: Timing,
 }
 
-/// The documents at hand, by key.
-pub type Documents = BTreeMap<DocumentKey, Value>;
+/// The documents at hand, by key, and those that are known to be missing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Documents {
+    found: BTreeMap<DocumentKey, Value>,
+    missing: BTreeSet<DocumentKey>,
+}
+
+impl Documents {
+    /// None at hand.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Notes that there is no such document, although the task refers to it. What needs it fails, with
+    /// its key in the reason: it never reads as null.
+    pub fn note_missing(&mut self, key: DocumentKey) {
+        self.missing.insert(key);
+    }
+
+    /// Whether it is known that there is no such document.
+    pub(crate) fn lacks(&self, key: &DocumentKey) -> bool {
+        self.missing.contains(key)
+    }
+}
+
+impl std::ops::Deref for Documents {
+    type Target = BTreeMap<DocumentKey, Value>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.found
+    }
+}
+
+impl std::ops::DerefMut for Documents {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.found
+    }
+}
+
+impl FromIterator<(DocumentKey, Value)> for Documents {
+    fn from_iter<T: IntoIterator<Item = (DocumentKey, Value)>>(documents: T) -> Self {
+        Self { found: documents.into_iter().collect(), missing: BTreeSet::new() }
+    }
+}
+
+impl<const N: usize> From<[(DocumentKey, Value); N]> for Documents {
+    fn from(documents: [(DocumentKey, Value); N]) -> Self {
+        documents.into_iter().collect()
+    }
+}
 
 /// Why an event changed nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -220,8 +292,6 @@ pub enum Ignored {
     DuplicateReply,
     /// The reply is of an attempt that has been superseded or given up.
     StaleReply,
-    /// The reply came after complete-by.
-    LateReply,
     /// There is nothing to start.
     NothingReady,
     /// The step is only waited for, until its complete-by: a deferral does not end the attempt, for
@@ -233,6 +303,10 @@ pub enum Ignored {
     Ended,
     /// The command is on the task's record.
     DuplicateCommand,
+    /// The message is about an earlier task with the same id, or about a later one.
+    AnotherIncarnation,
+    /// The task has stopped, and its item has no room for what would be put on record.
+    NoRoom,
 }
 
 /// A decision.
@@ -262,7 +336,7 @@ pub enum Transition {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted(pub BTreeSet<DocumentKey>);
 
-/// Decides. A document that does not exist is at hand as null.
+/// Decides.
 ///
 /// # Errors
 /// Which documents are wanted, beside those given: nothing is decided, and the same is to be asked
@@ -279,18 +353,56 @@ pub fn transition(
     let transition = match case.decide(event) {
         Decision::Change(mut change) => {
             let requests = change.render(task);
-            change.settle(task, requests)
+            case.within_size(change.settle(task, requests), event)
         }
         Decision::Ignore { reason, send, tell } => {
+            // They may have been sent before.
             let requests = send
                 .iter()
-                .filter_map(|(part, action)| request(case.sources(), part, *action).ok());
+                .filter_map(|(part, action)| request(case.sources(), part, *action).ok())
+                .map(Effect::sent_again);
             Transition::Ignore { reason, effects: requests.chain(tell).collect() }
         }
         Decision::Illegal(reason) => Transition::Illegal(reason),
     };
     let wanted = desk.wanted();
     if wanted.is_empty() { Ok(transition) } else { Err(Wanted(wanted)) }
+}
+
+/// What becomes of a task whose next state cannot be saved, since it is too large: it stops where it
+/// stands, in Error, with an alert. If it has stopped already, nothing is put on record, and an operator is
+/// told that the command is refused.
+#[must_use]
+pub fn stop_for_size(
+    workflow: &Workflow,
+    task: &Task,
+    event: &Event,
+    context: Context<'_>,
+) -> Transition {
+    let limit = limits::TASK_ITEM_BYTES_MAX / 1_000;
+    if task.process_state.is_final() {
+        let effects = match event {
+            Event::Commanded(command) => {
+                let reason = format!("the task's record is full: its limit is {limit} KB");
+                vec![told(task, &refused(command, &reason, context.now))]
+            }
+            Event::Wake
+            | Event::Replied(_)
+            | Event::Swept
+            | Event::Answered { .. }
+            | Event::Asked(_)
+            | Event::ChildEnded { .. }
+            | Event::AlertSent { .. } => Vec::new(),
+        };
+        return Transition::Ignore { reason: Ignored::NoRoom, effects };
+    }
+    let nothing = Documents::new();
+    let desk = Desk::new(&nothing);
+    let mut change = Change::of(workflow, task, context, &desk);
+    change.fail_task(&format!(
+        "the task's record would be larger than {limit} KB: what is left is to be done by hand"
+    ));
+    change.settle(task, Vec::new())
 }
 
 /// A decision before its requests are made.
@@ -335,8 +447,10 @@ impl<'a> Case<'a, '_> {
                 Event::Swept if !self.is_due() => self.not_due(),
                 Event::Swept => self.sweep(),
                 Event::Replied(reply) => self.replied(reply),
-                Event::Answered { step, attempt, answer } => self.answered(step, *attempt, answer),
-                Event::ChildEnded { step, outcome } => self.child_ended(step, outcome),
+                Event::Answered { step, fence, answer } => self.answered(step, fence, answer),
+                Event::ChildEnded { step, outcome, attempt, child, revision } => {
+                    self.child_ended(step, outcome, *attempt, (child.as_ref(), *revision))
+                }
                 Event::Commanded(command) => self.commanded(command),
                 // An operator was quicker than the record of the alert.
                 Event::AlertSent { .. } => Decision::ignore(Ignored::NotDue),
@@ -347,8 +461,10 @@ impl<'a> Case<'a, '_> {
                 Event::Asked(Action::Undo) => self.undo_for_parent(),
                 Event::Swept => Decision::ignore(Ignored::Ended),
                 Event::Replied(reply) => self.replied(reply),
-                Event::Answered { step, attempt, answer } => self.answered(step, *attempt, answer),
-                Event::ChildEnded { step, outcome } => self.child_ended(step, outcome),
+                Event::Answered { step, fence, answer } => self.answered(step, fence, answer),
+                Event::ChildEnded { step, outcome, attempt, child, revision } => {
+                    self.child_ended(step, outcome, *attempt, (child.as_ref(), *revision))
+                }
                 Event::Commanded(command) => self.commanded(command),
                 Event::AlertSent { .. } => Decision::ignore(Ignored::NotDue),
             },
@@ -357,8 +473,10 @@ impl<'a> Case<'a, '_> {
                 Event::Asked(Action::Do) => self.tell_parent(),
                 Event::Asked(Action::Undo) => self.undo_for_parent(),
                 Event::Replied(reply) => self.replied(reply),
-                Event::Answered { step, attempt, answer } => self.answered(step, *attempt, answer),
-                Event::ChildEnded { step, outcome } => self.child_ended(step, outcome),
+                Event::Answered { step, fence, answer } => self.answered(step, fence, answer),
+                Event::ChildEnded { step, outcome, attempt, child, revision } => {
+                    self.child_ended(step, outcome, *attempt, (child.as_ref(), *revision))
+                }
                 Event::Commanded(command) => self.commanded(command),
                 Event::Swept if !self.is_due() => self.not_due(),
                 Event::Swept => self.alert_again(),
@@ -371,6 +489,19 @@ impl<'a> Case<'a, '_> {
                 Event::AlertSent { .. } => Decision::ignore(Ignored::NotDue),
             },
         }
+    }
+
+    /// A decision that makes the task's item larger than it may be is not taken: the task stops where it
+    /// stands, in Error, which takes little room. One that has stopped takes in nothing more that would make
+    /// it larger.
+    fn within_size(&self, decided: Transition, event: &Event) -> Transition {
+        let grows = match &decided {
+            Transition::Apply { task, .. } => {
+                size::is_over_limit(task) && size::task_bytes(task) > size::task_bytes(self.task)
+            }
+            Transition::Ignore { .. } | Transition::Illegal(_) => false,
+        };
+        if grows { stop_for_size(self.workflow, self.task, event, self.context) } else { decided }
     }
 
     /// A wake of a task that has ended. It may itself have ended it: by a request that cannot be
@@ -434,14 +565,16 @@ impl<'a> Case<'a, '_> {
 
     fn replied(&self, reply: &StepReply) -> Decision<'a> {
         let StepReply { step, action, attempt, .. } = reply;
+        if self.is_news_of_an_earlier_attempt(reply) {
+            let mut change = self.change();
+            change.has_run_after_all(step, Some(&reply.outcome));
+            return Decision::Change(change);
+        }
         let progress = match self.progress(step, *action, *attempt, "a reply") {
             Ok(progress) => progress,
             Err(decision) => return decision,
         };
         match &progress.state {
-            StepState::Running { complete_by, .. } if self.context.now > *complete_by => {
-                Decision::ignore(Ignored::LateReply)
-            }
             StepState::Running { .. } if is_only_awaited(self.task, reply) => {
                 let redelivered = self.context.redelivered;
                 let again = |_: &Part, action, _| redelivered && action == Action::Undo;
@@ -454,7 +587,25 @@ impl<'a> Case<'a, '_> {
                 change.record(reply);
                 Decision::Change(change)
             }
-            // The supervisor has given this attempt up, or it was this reply that deferred the step.
+            // The attempt was given up or deferred, and nothing has been asked for since. The reply to a call that only
+            // began a step with a callback does not complete it, and may be a second one.
+            StepState::Waiting { .. }
+                if matches!(reply.outcome, Outcome::Completed { .. })
+                    && !self.awaits_callback(step, *action) =>
+            {
+                let mut change = self.change();
+                change.record(reply);
+                Decision::Change(change)
+            }
+            StepState::Waiting { .. } | StepState::Failed { .. } | StepState::Skipped { .. }
+                if *action == Action::Do
+                    && !progress.may_have_run
+                    && says_it_ran(&reply.outcome, &progress.state) =>
+            {
+                let mut change = self.change();
+                change.has_run_after_all(step, Some(&reply.outcome));
+                Decision::Change(change)
+            }
             StepState::Waiting { .. } => self.stale(step, *action),
             StepState::HandedOut { .. }
             | StepState::Each
@@ -464,13 +615,36 @@ impl<'a> Case<'a, '_> {
         }
     }
 
-    fn answered(&self, step: &Part, number: u32, answer: &Answer) -> Decision<'a> {
+    /// Whether an attempt took effect, or may have, that was taken for one that did not, and another has been
+    /// begun since.
+    fn is_news_of_an_earlier_attempt(&self, reply: &StepReply) -> bool {
+        let progress = self.task.progress(&reply.step, reply.action);
+        progress.is_some_and(|progress| {
+            reply.action == Action::Do
+                && (1..progress.state.attempt()).contains(&reply.attempt)
+                && !progress.may_have_run
+                && !matches!(progress.state, StepState::Completed { .. })
+                && says_it_ran(&reply.outcome, &StepState::Failed { attempt: reply.attempt })
+        })
+    }
+
+    /// Whether a call only begins the step, which is completed by a callback.
+    fn awaits_callback(&self, part: &Part, action: Action) -> bool {
+        let step = self.workflow.steps.get(&part.step);
+        action == Action::Do && step.is_some_and(|step| step.callback.is_some())
+    }
+
+    fn answered(&self, step: &Part, fence: &CallbackFence, answer: &Answer) -> Decision<'a> {
         let definition = self.workflow.steps.get(&step.step);
         if definition.is_none_or(|step| step.callback.is_none()) {
             return Decision::Illegal(format!(
                 "an answer to step `{step}`, which hands nothing out"
             ));
         }
+        let number = match self.answered_attempt(step, fence) {
+            Ok(number) => number,
+            Err(decision) => return decision,
+        };
         let progress = match self.progress(step, Action::Do, number, "an answer") {
             Ok(progress) => progress,
             Err(decision) => return decision,
@@ -479,11 +653,6 @@ impl<'a> Case<'a, '_> {
         match &progress.state {
             // The call that hands the token out has not come back yet.
             StepState::Running { .. } if heartbeat => Decision::ignore(Ignored::StillAwaited),
-            StepState::Running { complete_by, .. } | StepState::HandedOut { complete_by, .. }
-                if self.context.now > *complete_by =>
-            {
-                Decision::ignore(Ignored::LateReply)
-            }
             StepState::Running { .. } | StepState::HandedOut { .. } => {
                 let mut change = self.change();
                 let step = step.clone();
@@ -491,6 +660,14 @@ impl<'a> Case<'a, '_> {
                 if change.task == *self.task {
                     return Decision::ignore(Ignored::StillAwaited);
                 }
+                Decision::Change(change)
+            }
+            // Whoever has the token has it from a call.
+            StepState::Waiting { .. } | StepState::Failed { .. } | StepState::Skipped { .. }
+                if !heartbeat && !progress.may_have_run =>
+            {
+                let mut change = self.change();
+                change.has_run_after_all(step, None);
                 Decision::Change(change)
             }
             StepState::Waiting { .. } => self.stale(step, Action::Do),
@@ -501,8 +678,33 @@ impl<'a> Case<'a, '_> {
         }
     }
 
-    /// What its task says of a step holds whichever attempt asked, and however late.
-    fn child_ended(&self, step: &Part, outcome: &ChildOutcome) -> Decision<'a> {
+    /// The attempt that an answer is for. All attempts that are made from one input have the same token, as
+    /// they have the same idempotency key: an answer is for the newest of them.
+    fn answered_attempt(&self, step: &Part, fence: &CallbackFence) -> Result<u32, Decision<'a>> {
+        let edit = match fence {
+            CallbackFence::Attempt(number) => return Ok(*number),
+            CallbackFence::Request { edit } => edit,
+        };
+        match self.task.progress(step, Action::Do) {
+            Some(progress) if progress.input != *edit => Err(self.stale(step, Action::Do)),
+            Some(progress) => Ok(progress.state.attempt()),
+            None => {
+                let what = format!("an answer to step `{step}`, which never started");
+                Err(Decision::Illegal(what))
+            }
+        }
+    }
+
+    /// What its task says of a step holds whichever attempt asked, and however late; but not if an edit of the
+    /// input has made it another task, nor if that task has reported something later. A refusal is of
+    /// one submission only: a later one may have been accepted.
+    fn child_ended(
+        &self,
+        step: &Part,
+        outcome: &ChildOutcome,
+        refused: Option<u32>,
+        (child, revision): (Option<&TaskId>, Option<u64>),
+    ) -> Decision<'a> {
         let definition = self.workflow.steps.get(&step.step);
         let runs_task = definition.is_some_and(|step| matches!(step.work(), Some(Work::Child(_))));
         let Some(record) = self.task.record(step).filter(|_| runs_task) else {
@@ -512,8 +714,23 @@ impl<'a> Case<'a, '_> {
             record.undo.as_ref().map_or((Action::Do, &record.run), |undo| (Action::Undo, undo));
         let forward = matches!(
             outcome,
-            ChildOutcome::Processed { .. } | ChildOutcome::Error { not_undone: false, .. }
+            ChildOutcome::Processed { .. }
+                // That it was refused when it was to be done does not say that it never was.
+                | ChildOutcome::Refused { .. }
+                | ChildOutcome::Error { not_undone: false, .. }
         );
+        let runs = child_id(self.task, step).ok();
+        let is_earlier = |last: u64| revision.is_some_and(|revision| revision < last);
+        if child.is_some_and(|child| runs.as_ref() != Some(child))
+            || record.run.child_revision.is_some_and(is_earlier)
+        {
+            return self.stale(step, action);
+        }
+        let is_refusal = matches!(outcome, ChildOutcome::Refused { .. });
+        let is_of_another = refused.is_some_and(|number| number != progress.state.attempt());
+        if is_refusal && is_of_another && action == Action::Do {
+            return self.stale(step, action);
+        }
         match &progress.state {
             // It has not heard yet that it is to be undone; or this is what began that.
             StepState::Running { .. } | StepState::Waiting { .. }
@@ -527,7 +744,19 @@ impl<'a> Case<'a, '_> {
             StepState::Running { attempt, .. } | StepState::Waiting { attempt, .. } => {
                 let mut change = self.change();
                 let (step, number) = (step.clone(), *attempt);
-                change.child_ended(Attempt { step, action, number }, outcome);
+                change.child_ended(Attempt { step, action, number }, outcome, revision);
+                Decision::Change(change)
+            }
+            StepState::Failed { .. } | StepState::Skipped { .. }
+                if action == Action::Do
+                    && !progress.may_have_run
+                    && matches!(
+                        outcome,
+                        ChildOutcome::Processed { .. } | ChildOutcome::Error { .. }
+                    ) =>
+            {
+                let mut change = self.change();
+                change.has_run_after_all(step, None);
                 Decision::Change(change)
             }
             StepState::HandedOut { .. }
@@ -652,7 +881,7 @@ impl<'a> Case<'a, '_> {
         let overdue = self.task.awaited().filter(|(.., complete_by)| context.is_past(*complete_by));
         for (step, action, number, _) in overdue {
             change.task.locked_by = None;
-            change.give_up(Attempt { step, action, number });
+            change.give_up(Attempt { step, action, number }, NO_REPLY);
         }
         if change.task.paused_at.is_none() && context.is_past(change.task.complete_by) {
             change.overdue();
@@ -696,6 +925,18 @@ impl<'a> Case<'a, '_> {
     /// Whether the supervisor has anything to do here yet: another may have been quicker.
     fn is_due(&self) -> bool {
         self.task.due.is_some_and(|due| self.context.is_past(due))
+    }
+}
+
+/// Whether an outcome says of a step that was taken for one that did not run that it did, or may have. Of a
+/// step that has failed a second refusal says nothing new: an agent that gets a request again says that the first delivery
+/// may have called, and that one has been answered.
+fn says_it_ran(outcome: &Outcome, state: &StepState) -> bool {
+    match outcome {
+        Outcome::Completed { .. } | Outcome::Unknown { .. } => true,
+        Outcome::Failed { .. } | Outcome::Deferred { .. } => {
+            outcome.may_have_run() && matches!(state, StepState::Waiting { .. })
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Everything that completed, and everything that may have run, in reverse order of the graph; a step
 //! waits until all that came after it is undone, so branches are undone side by side. An attempt that
-//! is still with an agent is waited for: what it does must not come after its own undo.
+//! is still with an agent is waited for: what it does must not come after its own undo. For the same
+//! reason a call of unknown outcome is waited for until it can no longer be in progress at its service.
 //!
 //! ```text
 //! reserve ──► charge ──► ship            undo: ship, then charge and notify side by side,
@@ -10,6 +11,8 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
 
 use crate::{
     messages::Action,
@@ -63,9 +66,10 @@ pub fn outstanding(workflow: &Workflow, task: &Task) -> Vec<Part> {
 /// The undos that can start now: not started, and everything that came after the step is undone. Of
 /// the items of a step no more are undone at once than are done at once.
 #[must_use]
-pub fn ready(workflow: &Workflow, task: &Task) -> Vec<Part> {
+pub fn ready(workflow: &Workflow, task: &Task, now: Timestamp) -> Vec<Part> {
+    let may_act = |record: &StepRecord| is_awaited(record) || record.run.in_progress(now).is_some();
     let is_open = |record: &StepRecord, step: &StepName| {
-        is_awaited(record) || is_left(workflow, step, record)
+        is_awaited(record) || record.in_progress(now).is_some() || is_left(workflow, step, record)
     };
     let held_back: BTreeSet<_> = workflow
         .ancestors()
@@ -79,7 +83,7 @@ pub fn ready(workflow: &Workflow, task: &Task) -> Vec<Part> {
     let mut room = room(workflow, task);
     let mut ready = parts(workflow, task, |step, record| {
         record.undo.is_none()
-            && !is_awaited(record)
+            && !may_act(record)
             && is_left(workflow, step, record)
             && !held_back.contains(step)
     });
@@ -108,8 +112,9 @@ fn room<'t>(workflow: &Workflow, task: &'t Task) -> BTreeMap<&'t StepName, usize
 
 /// Whether nothing is left to undo, and nothing can add to it any more.
 #[must_use]
-pub fn is_done(workflow: &Workflow, task: &Task) -> bool {
-    !task.parts().any(|(_, record)| is_awaited(record)) && left(workflow, task).is_empty()
+pub fn is_done(workflow: &Workflow, task: &Task, now: Timestamp) -> bool {
+    !task.parts().any(|(_, record)| is_awaited(record) || record.in_progress(now).is_some())
+        && left(workflow, task).is_empty()
 }
 
 fn parts(

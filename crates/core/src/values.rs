@@ -17,8 +17,8 @@ use serde_json::Value;
 use crate::{
     command::CommandId,
     messages::Action,
-    names::{CallbackToken, Part, StepName},
-    ports::{Attempt, Document, DocumentKey},
+    names::{CallbackFence, CallbackToken, Incarnation, Part, StepName},
+    ports::{Document, DocumentKey},
     task::{StepRecord, StepState, Task},
     template::{Reads, Scope, Template},
     transition::Documents,
@@ -41,12 +41,16 @@ impl<'d> Desk<'d> {
         Self { at_hand, wanted: RefCell::default(), items: RefCell::default() }
     }
 
-    pub(crate) fn get(&self, key: &DocumentKey) -> Option<&'d Value> {
-        let found = self.at_hand.get(key);
-        if found.is_none() {
-            self.wanted.borrow_mut().insert(key.clone());
+    pub(crate) fn get(&self, key: &DocumentKey) -> Result<&'d Value, NoValue> {
+        if let Some(found) = self.at_hand.get(key) {
+            return Ok(found);
         }
-        found
+        if self.at_hand.lacks(key) {
+            let reason = format!("the document `{key}` is missing: it has expired or was deleted");
+            return Err(NoValue::Because(reason));
+        }
+        self.wanted.borrow_mut().insert(key.clone());
+        Err(NoValue::Wanted)
     }
 
     pub(crate) fn wanted(self) -> BTreeSet<DocumentKey> {
@@ -107,7 +111,7 @@ impl Values<'_> {
 impl<'s> Sources<'s> {
     pub(crate) fn document(self, key: &DocumentKey) -> Result<&'s Value, NoValue> {
         let made = self.made.iter().find(|made| made.key == *key).map(|made| &made.body);
-        made.or_else(|| self.desk.get(key)).ok_or(NoValue::Wanted)
+        made.map_or_else(|| self.desk.get(key), Ok)
     }
 
     /// The task's input as the edit `edit` made it.
@@ -174,9 +178,12 @@ impl<'s> Sources<'s> {
             values.item = Some(item.cloned().ok_or_else(|| format!("there is no item {place}"))?);
         }
         if reads.names.contains("callback") {
-            let attempt = progress.map_or(0, |progress| progress.state.attempt());
             let (task_id, step) = (self.task.task_id.clone(), part.clone());
-            values.token = Some(CallbackToken { task_id, step, attempt }.to_string());
+            let recorded = || Incarnation::recorded_at(self.task.submitted_at);
+            let incarnation = Some(self.task.incarnation.unwrap_or_else(recorded));
+            let fence = CallbackFence::Request { edit: edit.cloned() };
+            let token = CallbackToken { task_id, step, incarnation, fence };
+            values.token = Some(token.to_string());
         }
         Ok(values)
     }
@@ -233,13 +240,12 @@ impl<'s> Sources<'s> {
     }
 
     fn returned(self, part: &Part, record: &StepRecord) -> Option<Result<Cow<'s, Value>, NoValue>> {
+        if let Some(output) = record.run.output(part, Action::Do) {
+            return Some(self.document(&output).map(Cow::Borrowed));
+        }
         match record.run.state {
-            StepState::Completed { attempt: 0 } | StepState::Skipped { .. } => {
+            StepState::Completed { .. } | StepState::Skipped { .. } => {
                 Some(Ok(Cow::Owned(Value::Null)))
-            }
-            StepState::Completed { attempt: number } => {
-                let attempt = Attempt { step: part.clone(), action: Action::Do, number };
-                Some(self.document(&DocumentKey::Output(attempt)).map(Cow::Borrowed))
             }
             StepState::Running { .. }
             | StepState::HandedOut { .. }

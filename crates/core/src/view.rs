@@ -9,10 +9,12 @@ use serde_json::Value;
 
 use crate::{
     command::CommandRecord,
+    limits,
+    messages::Action,
     names::{Part, TaskId, WorkflowName},
-    ports::DocumentKey,
+    ports::{Attempt, Document, DocumentKey},
     request::child_id,
-    task::{ProcessState, Progress, StepRecord, Task},
+    task::{ProcessState, Progress, StepRecord, StepState, Task},
     tell::result_key,
 };
 
@@ -80,7 +82,7 @@ pub struct StepView {
     #[schemars(with = "Option<String>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// The last failure.
+    /// Why the newest failure or deferral, where its document was read too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Whether an attempt that did not complete may have taken effect.
@@ -93,23 +95,79 @@ pub struct StepView {
 
 impl StepView {
     fn of(record: &StepRecord) -> Self {
-        let Progress { state, failure_count, error, .. } =
-            record.undo.as_ref().unwrap_or(&record.run);
+        let Progress { state, failure_count, .. } = record.undo.as_ref().unwrap_or(&record.run);
         let until = state.awaited_by().or(state.waits_until());
         Self {
             state: record.name().to_owned(),
             attempt: state.attempt(),
             failure_count: *failure_count,
             until,
-            error: error.clone(),
+            error: None,
             may_have_run: record.run.may_have_run,
             items: record.items.as_ref().map(|items| items.count),
         }
     }
 }
 
+/// Why the newest attempt at a part failed or was deferred, as far as these documents say; shortened.
+#[must_use]
+pub fn newest_reason(documents: &[Document], part: &Part, action: Action) -> Option<String> {
+    let of_attempt = |document: &Document| match &document.key {
+        // An attempt that was deferred may fail later on, and then that is the newer.
+        DocumentKey::Failure(attempt) => Some((attempt.clone(), true)),
+        DocumentKey::Deferral(attempt) => Some((attempt.clone(), false)),
+        DocumentKey::Submission
+        | DocumentKey::Input(_)
+        | DocumentKey::Result(_)
+        | DocumentKey::Output(_)
+        | DocumentKey::ByHand(..)
+        | DocumentKey::Claim(_) => None,
+    };
+    let of_part = documents.iter().filter_map(|document| {
+        let (attempt, failed) = of_attempt(document)?;
+        let is_of_part = attempt.step == *part && attempt.action == action;
+        is_of_part.then_some(((attempt.number, failed), document))
+    });
+    let (_, newest) = of_part.max_by_key(|(newness, _)| *newness)?;
+    let reason = newest.body.get("reason")?.as_str()?;
+    Some(limits::shorten(reason, limits::ERROR_CHARS_MAX))
+}
+
+/// The documents that say why parts failed or wait; of so many parts at most.
+#[must_use]
+pub fn reason_keys(task: &Task) -> Vec<DocumentKey> {
+    let troubled = task.actions().filter(|(_, _, progress)| {
+        let state = &progress.state;
+        state.attempt() > 0 && (state.is_failed() || state.waits_until().is_some())
+    });
+    let troubled = troubled.take(limits::REASONS_READ_MAX);
+    let keys = troubled.flat_map(|(step, action, progress)| {
+        let attempt = Attempt { step, action, number: progress.state.attempt() };
+        [DocumentKey::Failure(attempt.clone()), DocumentKey::Deferral(attempt)]
+    });
+    keys.collect()
+}
+
 impl TaskView {
-    /// The view of a task.
+    /// The view with why its steps failed or wait, as far as these documents say.
+    #[must_use]
+    pub fn with_reasons(mut self, task: &Task, documents: &[Document]) -> Self {
+        for (part, view) in &mut self.steps {
+            let Some(record) = task.steps.get(&part.step) else { continue };
+            let record = if part.item.is_some() { task.record(part) } else { Some(record) };
+            let Some(record) = record else { continue };
+            let (action, progress) = match &record.undo {
+                Some(undo) => (Action::Undo, undo),
+                None => (Action::Do, &record.run),
+            };
+            if !matches!(progress.state, StepState::Completed { .. }) {
+                view.error = newest_reason(documents, part, action);
+            }
+        }
+        self
+    }
+
+    /// The view of a task, as its item says it.
     #[must_use]
     pub fn of(task: &Task) -> Self {
         let whole = task.steps.iter().map(|(name, record)| (Part::from(name.clone()), record));

@@ -29,12 +29,17 @@ use crate::{
     messages::Action,
     names::{AgentName, StepName, WorkflowName},
     recovery::{Recovery, Then},
+    responses::Responses,
     schema::InputSchema,
     task::{Task, later},
     template::Template,
 };
 
+mod lint;
 mod problems;
+pub mod size;
+
+pub use lint::{Finding, Severity};
 
 /// Durations as people write them: `90s`, `15m`, `1d 12h`.
 pub(crate) mod friendly {
@@ -191,6 +196,14 @@ pub struct Defaults {
     #[serde(default, with = "friendly::optional", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<friendly::Text>")]
     pub complete_within: Option<Duration>,
+    /// How long one call of a step with an agent may take at the service.
+    #[serde(default, with = "friendly::optional", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<friendly::Text>")]
+    pub call_within: Option<Duration>,
+    /// What the statuses of a service's responses mean; a step may replace single ones.
+    #[serde(default, skip_serializing_if = "Responses::is_empty")]
+    #[schemars(with = "Option<Responses>")]
+    pub responses: Responses,
     /// What is done when an attempt fails; a step may replace single keys of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<Recovery>,
@@ -207,6 +220,14 @@ pub struct UndoDefaults {
     #[serde(default, with = "friendly::optional", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<friendly::Text>")]
     pub complete_within: Option<Duration>,
+    /// How long one call of such an undo may take at the service.
+    #[serde(default, with = "friendly::optional", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<friendly::Text>")]
+    pub call_within: Option<Duration>,
+    /// What the statuses of a service's responses mean; an undo may replace single ones.
+    #[serde(default, skip_serializing_if = "Responses::is_empty")]
+    #[schemars(with = "Option<Responses>")]
+    pub responses: Responses,
     /// What is done when an attempt fails; in the end there is only an alert.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<Recovery>,
@@ -252,6 +273,17 @@ pub struct StepDefinition {
     #[serde(default, with = "friendly::optional")]
     #[schemars(with = "Option<friendly::Text>")]
     pub complete_within: Option<Duration>,
+    /// How long one call may take at the service, also after the agent gave it up: a call that takes
+    /// longer is cut, and its outcome is unknown. `complete_within` unless said, at most 100 seconds;
+    /// what takes longer answers by `callback`.
+    #[serde(default, with = "friendly::optional", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<friendly::Text>")]
+    pub call_within: Option<Duration>,
+    /// What the statuses of the service's responses mean, where they mean something else than the
+    /// default.
+    #[serde(default, skip_serializing_if = "Responses::is_empty")]
+    #[schemars(with = "Option<Responses>")]
+    pub responses: Responses,
     /// What is done when an attempt fails.
     #[serde(default)]
     #[schemars(with = "Option<Recovery>")]
@@ -322,6 +354,17 @@ pub struct UndoDefinition {
     #[serde(default, with = "friendly::optional")]
     #[schemars(with = "Option<friendly::Text>")]
     pub complete_within: Option<Duration>,
+    /// How long one call may take at the service, also after the agent gave it up: a call that takes
+    /// longer is cut, and its outcome is unknown. `complete_within` unless said, at most 100 seconds;
+    /// what takes longer answers by `callback`.
+    #[serde(default, with = "friendly::optional", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<friendly::Text>")]
+    pub call_within: Option<Duration>,
+    /// What the statuses of the service's responses mean, where they mean something else than the
+    /// default.
+    #[serde(default, skip_serializing_if = "Responses::is_empty")]
+    #[schemars(with = "Option<Responses>")]
+    pub responses: Responses,
     /// What is done when an attempt fails; in the end there is only an alert.
     #[serde(default)]
     #[schemars(with = "Option<Recovery>")]
@@ -336,6 +379,11 @@ pub struct UndoDefinition {
 pub struct ActionDefinition<'a> {
     /// How long one attempt may take.
     pub complete_within: Duration,
+    /// How long one call may take at the service, also after its agent gave it up. Of a step with an
+    /// agent; nothing else makes calls.
+    pub call_within: Duration,
+    /// What the statuses of responses mean, where they mean something else than the default.
+    pub responses: &'a Responses,
     /// What is done when an attempt fails.
     pub recovery: &'a Recovery,
     /// What is done.
@@ -373,17 +421,23 @@ impl Work<'_> {
 }
 
 static NO_RECOVERY: std::sync::LazyLock<Recovery> = std::sync::LazyLock::new(Recovery::default);
+static NO_RESPONSES: Responses = Responses::NONE;
 
 impl StepDefinition {
     /// How the step is done, or undone; nothing if it has no undo.
     #[must_use]
     pub fn action(&self, action: Action) -> Option<ActionDefinition<'_>> {
         match action {
-            Action::Do => Some(ActionDefinition {
-                complete_within: self.within(self.complete_within),
-                recovery: &self.recovery,
-                work: self.work()?,
-            }),
+            Action::Do => {
+                let complete_within = self.within(self.complete_within);
+                Some(ActionDefinition {
+                    complete_within,
+                    call_within: call_within(self.call_within, complete_within),
+                    responses: &self.responses,
+                    recovery: &self.recovery,
+                    work: self.work()?,
+                })
+            }
             Action::Undo => self.undoing(),
         }
     }
@@ -411,8 +465,13 @@ impl StepDefinition {
             Work::Wait(_) => return None,
         };
         let complete_within = self.within(undo.and_then(|undo| undo.complete_within));
-        let recovery = undo.map_or(&*NO_RECOVERY, |undo| &undo.recovery);
-        Some(ActionDefinition { complete_within, recovery, work })
+        Some(ActionDefinition {
+            complete_within,
+            call_within: call_within(undo.and_then(|undo| undo.call_within), complete_within),
+            responses: undo.map_or(&NO_RESPONSES, |undo| &undo.responses),
+            recovery: undo.map_or(&*NO_RECOVERY, |undo| &undo.recovery),
+            work,
+        })
     }
 
     fn within(&self, said: Option<Duration>) -> Duration {
@@ -420,6 +479,11 @@ impl StepDefinition {
             if self.workflow.is_some() { default_task_within() } else { default_step_within() };
         said.unwrap_or(default)
     }
+}
+
+/// How long one call may take: as `said`, or as long as its attempt, up to what an agent can hold.
+fn call_within(said: Option<Duration>, complete_within: Duration) -> Duration {
+    said.unwrap_or(complete_within).min(limits::CALL_WITHIN_MAX)
 }
 
 /// The request that an agent makes, with expressions over the task's values.
@@ -513,8 +577,29 @@ impl RequestTemplate {
 }
 
 impl Serialize for Workflow {
+    /// Writes a definition so that reading it again gives the same: of the defaults for calls, each that
+    /// a step has taken away with `null` is written as `null`. Without such defaults nothing is added,
+    /// and releases that do not know them can read it.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Self::serialize(self, serializer)
+        let Some(defaults) = self.defaults.as_ref().filter(|defaults| defaults.say_of_calls())
+        else {
+            return Self::serialize(self, serializer);
+        };
+        let mut definition = Self::serialize(self, serde_json::value::Serializer)
+            .map_err(serde::ser::Error::custom)?;
+        let undo = defaults.undo.as_ref();
+        let of_undo = undo.map(|undo| (undo.call_within.is_some(), &undo.responses));
+        let steps = definition.get_mut("steps").and_then(Value::as_object_mut);
+        for step in steps.into_iter().flat_map(|steps| steps.values_mut()) {
+            if step.get("agent").is_none() {
+                continue;
+            }
+            if let (Some(undo), Some((has_within, responses))) = (step.get_mut("undo"), of_undo) {
+                write_taken_away(undo, has_within, responses);
+            }
+            write_taken_away(step, defaults.call_within.is_some(), &defaults.responses);
+        }
+        definition.serialize(serializer)
     }
 }
 
@@ -537,6 +622,32 @@ fn place_of(segment: &serde_path_to_error::Segment) -> String {
     }
 }
 
+impl Defaults {
+    /// Whether there is a default for calls: `call_within` or `responses`.
+    fn say_of_calls(&self) -> bool {
+        let undo = self.undo.as_ref();
+        self.call_within.is_some()
+            || !self.responses.is_empty()
+            || undo.is_some_and(|undo| undo.call_within.is_some() || !undo.responses.is_empty())
+    }
+}
+
+/// Writes `null` for each default that `over`, a step or an undo, does not have.
+fn write_taken_away(over: &mut Value, has_call_within: bool, responses: &Responses) {
+    let Some(over) = over.as_object_mut() else { return };
+    if has_call_within {
+        over.entry("call_within").or_insert(Value::Null);
+    }
+    if responses.is_empty() {
+        return;
+    }
+    let own = over.entry("responses").or_insert_with(|| Value::Object(serde_json::Map::new()));
+    let Some(own) = own.as_object_mut() else { return };
+    for (status, _) in responses.iter() {
+        own.entry(status.to_string()).or_insert(Value::Null);
+    }
+}
+
 /// Lets each step begin with what holds for all, as a JSON merge patch (RFC 7396) of it.
 fn spread_defaults(definition: &mut Value) {
     let defaults = definition.get_mut("defaults").map(|said| {
@@ -550,7 +661,8 @@ fn spread_defaults(definition: &mut Value) {
         let says = |key: &str| step.get(key).is_some_and(|said| !said.is_null());
         let (waits, runs_task) = (says("wait"), says("workflow"));
         // What one call may take is no measure for a task.
-        let keys = if runs_task { &["recovery"][..] } else { &["complete_within", "recovery"] };
+        let of_calls = &["complete_within", "call_within", "responses", "recovery"];
+        let keys = if runs_task { &["recovery"][..] } else { of_calls };
         spread(defaults.as_ref().filter(|_| !waits), step, keys);
         if let Some(undo) = step.get_mut("undo") {
             spread(defaults.as_ref().and_then(|defaults| defaults.get("undo")), undo, keys);

@@ -1,11 +1,24 @@
-//! The audit: what the state store says of each task against what the remote services' own
-//! ledgers say.
+//! The audit: how each task ended, as the state store has it, against its side effects, as the remote
+//! services' own ledgers have them.
+//!
+//! | a task that ended | is as it should be if |
+//! | --- | --- |
+//! | Processed | each effect was had exactly once, and none is undone |
+//! | Undone | no effect is left |
+//! | Processed or Undone | no call was in progress at a service, or began there, after the reported end |
+//! | Error | it was alerted, and no effect was had twice |
+//!
+//! Times are compared only with each other: the services and the scheduler run on one machine, and read
+//! one clock. A call that a service answers from memory, refuses or fails is not in progress: it has no effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use steward_core::task::{ProcessState, Task};
 
-use crate::{scenario::Scenario, services::Ledger};
+use crate::{
+    scenario::Scenario,
+    services::{Call, Ledger},
+};
 
 /// What the audit found.
 pub struct Audit {
@@ -55,6 +68,7 @@ impl Audit {
             ProcessState::Processed | ProcessState::Undone | ProcessState::Error => {}
         }
         self.check_effects(number, ended, ledger);
+        self.check_calls(number, task, ledger);
         let objections = self.scenario.objections(number, ended, ledger);
         self.findings.extend(objections.into_iter().map(|what| format!("{id}: {what}")));
     }
@@ -79,6 +93,35 @@ impl Audit {
             if !is_right {
                 self.findings.push(format!(
                     "{id}: {ended}, with {count} effects in {service}, {standing} of them standing"
+                ));
+            }
+        }
+    }
+
+    /// No call in progress when the end was reported: what it does later would be nobody's.
+    fn check_calls(&mut self, number: usize, task: &Task, ledger: &Ledger) {
+        let id = self.scenario.task_id(number);
+        let ended = task.process_state;
+        let Some(ended_at) = task.ended_at else {
+            self.findings.push(format!("{id}: {ended}, and without the time of its end"));
+            return;
+        };
+        match ended {
+            ProcessState::Processed | ProcessState::Undone => {}
+            // What is left of it is listed in its alert.
+            ProcessState::Error
+            | ProcessState::Pending
+            | ProcessState::Processing
+            | ProcessState::Undoing => return,
+        }
+        for &service in self.scenario.services() {
+            let page = ledger.page(service, &self.scenario.page(service, number));
+            for call in page.into_iter().flat_map(|page| page.calls_after(ended_at)) {
+                let Call { key, began_at, ended_at: call_ended } = call;
+                let until = call_ended.map_or_else(|| "now".to_owned(), |at| at.to_string());
+                self.findings.push(format!(
+                    "{id}: {ended} at {ended_at}, with a call in progress in {service}: {key}, \
+                     from {began_at} until {until}"
                 ));
             }
         }

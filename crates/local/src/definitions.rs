@@ -19,7 +19,7 @@ use serde_json::Value;
 use serde_saphyr::{Error, Localizer, Location, MessageFormatter, UserMessageFormatter};
 use steward_core::{
     limits,
-    workflow::{Problem, Workflow},
+    workflow::{Problem, Severity, Workflow},
 };
 
 use outline::Outline;
@@ -179,6 +179,13 @@ fn check(text: &str) -> Result<Workflow, Vec<Found>> {
     let problems = problems.into_iter().filter(|problem| !structure.explains(problem));
     let mut found: Vec<_> = problems.map(placed).collect();
     found.extend(structure.found);
+    if let Ok(workflow) = &read
+        && found.is_empty()
+    {
+        let findings = workflow.lint().into_iter();
+        let errors = findings.filter(|finding| finding.severity == Severity::Error);
+        found.extend(errors.map(|finding| placed(finding.problem)));
+    }
     match read {
         Ok(workflow) if found.is_empty() => Ok(workflow),
         Ok(_) | Err(_) => Err(found),

@@ -12,7 +12,7 @@ use std::{
     num::NonZeroU32,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use agent::{
@@ -30,6 +30,7 @@ use jiff::Timestamp;
 use steward_aws::{AwsPorts, Config, publisher::Publisher, rules::TriggerRules};
 use steward_core::{
     breaker::Settings,
+    limits,
     names::AgentName,
     ports::{Clock, Ports},
     task::later,
@@ -39,7 +40,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 
 use crate::{
     cpu::{Account, charged},
-    embedded::EmbeddedAws,
+    embedded::{EmbeddedAws, EmbeddedAwsBuilder, EmbeddedError},
     event_source::EventSource,
     resources,
 };
@@ -48,8 +49,8 @@ use crate::{
 const CONCURRENCY: usize = 8;
 
 /// Batches of one agent in hand at once. A batch is in hand until its slowest call is done, so
-/// there are more.
-const AGENT_CONCURRENCY: usize = 32;
+/// there are more: calls that take a minute must not hold up those that take a moment.
+const AGENT_CONCURRENCY: usize = 256;
 
 /// How long an invocation may take.
 const INVOCATION: Duration = Duration::from_secs(120);
@@ -58,10 +59,17 @@ const INVOCATION: Duration = Duration::from_secs(120);
 const EXPIRY_EVERY: Duration = Duration::from_secs(60);
 
 /// How long one call to a remote service may take, as the agent's default is.
-const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+const CALL_TIMEOUT: Duration = limits::CALL_WITHIN_MAX;
 
 /// How long an agent's circuit breaker stays open at first: short, for whoever watches is waiting.
 const BREAKER_OPEN_FOR: Duration = Duration::from_secs(1);
+
+/// How long a data directory that is in use is waited for: a process that was stopped may need a moment to
+/// end, and so do the tasks of a host that was dropped.
+const IN_USE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How often it is tried.
+const IN_USE_PAUSE: Duration = Duration::from_millis(10);
 
 /// What to host.
 #[derive(Debug)]
@@ -140,7 +148,7 @@ impl Host {
         if let Some(address) = address {
             builder = builder.public_address(address.ip().to_string(), address.port());
         }
-        let aws = builder.build()?;
+        let aws = open(builder).await?;
         let names: Vec<_> = options.agents.iter().map(|(name, _)| name.clone()).collect();
         let config = resources::create(&aws, &names).await?;
         let ports = Arc::new(AwsPorts::new(&aws.sdk_config(), &config, "client"));
@@ -316,6 +324,19 @@ impl Host {
                 tracing::error!(%error, "no longer listening");
             }
         });
+    }
+}
+
+/// Opens the embedded AWS, if need be when another process has ended that is about to.
+async fn open(builder: EmbeddedAwsBuilder) -> Result<EmbeddedAws, EmbeddedError> {
+    let begun = Instant::now();
+    loop {
+        match builder.clone().build() {
+            Err(EmbeddedError::InUse { .. }) if begun.elapsed() < IN_USE_PATIENCE => {
+                tokio::time::sleep(IN_USE_PAUSE).await;
+            }
+            opened => return opened,
+        }
     }
 }
 

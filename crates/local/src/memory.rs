@@ -2,8 +2,9 @@
 //! moves by hand. One contract suite (`tests/contract.rs`) runs on it and on the AWS adapters.
 //!
 //! What is stored goes through the same serialisation as on AWS, so that whatever that loses is
-//! lost here too: a time keeps its milliseconds, no more. Three things are simpler here: a definition
-//! is seen as soon as it is published, no queue refuses a message for its size, nothing expires.
+//! lost here too: a time keeps its milliseconds, no more. What AWS refuses for its size is refused here,
+//! and what expires there expires here: [`MemoryStore::expired`] lists it, and a test deletes it, item by
+//! item and whenever it likes. One thing is simpler here: a definition is seen as soon as it is published.
 //!
 //! ```text
 //! ports.with_instance("scheduler-1") ──┐
@@ -22,7 +23,7 @@ use jiff::Timestamp;
 use serde::{Serialize, de::DeserializeOwned};
 use steward_core::{
     events::BusEvent,
-    ports::{Channel, Clock, EventBus, Outgoing, PortError, Ports, Queue, Timing},
+    ports::{Channel, Clock, EventBus, NoSuchQueue, Outgoing, PortError, Ports, Queue, Timing},
     task::later,
 };
 
@@ -30,7 +31,10 @@ mod definitions;
 mod store;
 
 pub use definitions::MemoryDefinitions;
-pub use store::MemoryStore;
+pub use store::{ExpiredItem, MemoryStore};
+
+/// Bytes of a message beyond which SQS refuses it: the limit of a queue that says nothing else.
+const MESSAGE_BYTES_MAX: usize = 256 * 1_024;
 
 /// All ports in memory. A clone is another handle to the same world.
 #[derive(Debug, Clone)]
@@ -48,12 +52,13 @@ impl MemoryPorts {
     /// An empty world, with this many shards in its due index.
     #[must_use]
     pub fn new(timing: Timing, shards: NonZeroU32) -> Self {
+        let clock = ManualClock::default();
         Self {
-            store: MemoryStore::new(shards),
+            store: MemoryStore::new(shards, clock.clone()),
             definitions: MemoryDefinitions::default(),
             channel: MemoryChannel::default(),
             bus: MemoryBus::default(),
-            clock: ManualClock::default(),
+            clock,
             timing,
             instance: "memory".to_owned(),
         }
@@ -153,7 +158,12 @@ impl Channel for MemoryChannel {
         let send = |message: Outgoing| {
             if queues.deleted.contains(&message.queue) {
                 let operation = format!("send to {:?}", message.queue);
-                let source = "there is no such queue".into();
+                let source = Box::new(NoSuchQueue);
+                return Err(PortError { operation, retryable: false, source });
+            }
+            if size(&message) > MESSAGE_BYTES_MAX {
+                let operation = format!("send to {:?}", message.queue);
+                let source = "one or more parameters are invalid: the message is too long".into();
                 return Err(PortError { operation, retryable: false, source });
             }
             queues.waiting.entry(message.queue.clone()).or_default().push(message);
@@ -166,6 +176,13 @@ impl Channel for MemoryChannel {
         let queues = lock(&self.queues);
         Ok(queues.dead_letters.iter().map(|(queue, count)| (queue.clone(), *count)).collect())
     }
+}
+
+/// A message's size as SQS counts it: the body, and names, types and values of attributes.
+fn size(message: &Outgoing) -> usize {
+    let attributes = message.attributes.iter();
+    let attributes = attributes.map(|(name, text)| name.len() + "String".len() + text.len());
+    message.body.len() + attributes.sum::<usize>()
 }
 
 /// The event bus in memory.
@@ -213,6 +230,11 @@ impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         *lock(&self.now)
     }
+
+    /// Lets others go first.
+    async fn pause(&self, _: Duration) {
+        tokio::task::yield_now().await;
+    }
 }
 
 /// Every change is whole by the time its guard is dropped, so a panic elsewhere spoils nothing.
@@ -249,7 +271,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use steward_core::ports::{Created, Document, DocumentKey, StateStore};
+    use steward_core::ports::{Created, Document, DocumentKey, Kept, Owner, Put, StateStore};
 
     fn ports() -> MemoryPorts {
         let timing = Timing { pickup_within: Duration::from_secs(60), clock_skew: Duration::ZERO };
@@ -266,6 +288,69 @@ mod tests {
         assert_eq!(other.clock().now(), Timestamp::UNIX_EPOCH);
         one.clock().set(Timestamp::UNIX_EPOCH);
         assert_eq!(another.clock().now(), Timestamp::UNIX_EPOCH);
+    }
+
+    #[tokio::test]
+    async fn what_aws_refuses_for_its_size_is_refused() {
+        let ports = ports();
+        let task: steward_core::task::Task = serde_json::from_value(serde_json::json!({
+            "task_id": "t", "workflow": "order", "version": 1, "process_state": "Pending",
+            "revision": 1, "complete_by": 9, "submitted_at": 0, "due": 1,
+        }))
+        .unwrap();
+        let (owner, kept) = (Owner::of(&task), Kept::with(&task));
+        let of = |bytes: usize| {
+            let (key, at) = (DocumentKey::Submission, Timestamp::UNIX_EPOCH);
+            Document::new(key, at, "x".repeat(bytes).into())
+        };
+        // What is left to the text beside the keys and names of its item.
+        let room = 400 * 1_024 - 100;
+        let put = ports.store().put_document(&owner, kept, &of(room)).await;
+        assert_eq!(put.unwrap(), Put::Stored);
+        let error = ports.store().put_document(&owner, kept, &of(room + 100)).await.unwrap_err();
+        assert!(!error.retryable && error.operation == "write submission of t", "{error:?}");
+        let large = steward_core::task::Task { error: Some("\u{5b57}".repeat(140_000)), ..task };
+        assert!(!ports.store().create(&large, &of(0)).await.unwrap_err().retryable);
+        assert_eq!(ports.store().load(&large.task_id).await.unwrap(), None);
+        let message = |bytes: usize| Outgoing {
+            queue: Queue::Scheduler,
+            body: "x".repeat(bytes),
+            attributes: vec![("reason", "y".repeat(100))],
+            delay: Duration::ZERO,
+        };
+        let room = 256 * 1_024 - "reasonString".len() - 100;
+        let sent = ports.channel().send(vec![message(room), message(room + 1)]).await;
+        assert!(sent[0].is_ok() && !sent[1].as_ref().unwrap_err().retryable, "{sent:?}");
+    }
+
+    #[tokio::test]
+    async fn what_has_expired_is_deleted_item_by_item() {
+        let ports = ports();
+        let task: steward_core::task::Task = serde_json::from_value(serde_json::json!({
+            "task_id": "t", "workflow": "order", "version": 1, "process_state": "Processed",
+            "revision": 1, "complete_by": 0, "submitted_at": 0, "ended_at": 0, "retention_s": 3600,
+        }))
+        .unwrap();
+        let submitted =
+            Document::new(DocumentKey::Submission, Timestamp::UNIX_EPOCH, serde_json::Value::Null);
+        ports.store().create(&task, &submitted).await.unwrap();
+        let at = |hours: i64| Timestamp::from_second(hours * 3_600).unwrap();
+        assert_eq!(ports.store().expired(at(0)), []);
+        let task_item = ExpiredItem::Task(task.task_id.clone());
+        let document = ExpiredItem::Document(Owner::of(&task), DocumentKey::Submission);
+        let all = ports.store().expired(at(24 * 365));
+        assert_eq!(all, [task_item.clone(), document.clone()]);
+        let ended = async || {
+            let within = Timestamp::MIN..Timestamp::MAX;
+            let page = ports.store().ended(task.process_state, 0, within, None).await;
+            page.unwrap().ended.len()
+        };
+        assert_eq!(ended().await, 1);
+        ports.store().delete_expired(&task_item);
+        assert_eq!(ports.store().expired(at(24 * 365)), std::slice::from_ref(&document));
+        assert_eq!(ended().await, 0);
+        ports.store().delete_expired(&document);
+        assert_eq!(ports.store().expired(at(24 * 365)), []);
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! The tables, queues and rules of `template.yaml`, made on the embedded AWS; a test compares the
 //! two. Making what exists already is harmless, so a data directory can be opened again.
 
-use std::num::NonZeroU32;
+use std::{collections::HashMap, num::NonZeroU32};
 
 use anyhow::{Context, Result};
 use aws_config::SdkConfig;
@@ -51,6 +51,9 @@ pub const SHARDS: NonZeroU32 = NonZeroU32::MIN.saturating_add(3);
 /// for seconds. Six times what its handlers take, nonetheless.
 const VISIBILITY_SECONDS: u32 = 30;
 
+/// An agent may hold a request for as long as its function runs, and nobody else is to have it meanwhile.
+const AGENT_VISIBILITY_SECONDS: u32 = 130;
+
 /// Receives before a message is a dead letter.
 const RECEIVES_MAX: u32 = 5;
 
@@ -64,7 +67,10 @@ pub async fn create(aws: &EmbeddedAws, agents: &[AgentName]) -> Result<Config> {
     let agent_queues: Vec<_> =
         agents.iter().map(|agent| AGENT_QUEUE.replace("{agent}", agent.as_str())).collect();
     for queue in &agent_queues {
-        create_queue(&sdk, queue, true).await?;
+        let url = create_queue(&sdk, queue, true).await?;
+        let seconds = AGENT_VISIBILITY_SECONDS.to_string();
+        let set = aws_sdk_sqs::Client::new(&sdk).set_queue_attributes().queue_url(&url);
+        set.attributes(QueueAttributeName::VisibilityTimeout, seconds).send().await?;
     }
     let submissions_queue_url = create_queue(&sdk, SUBMISSIONS_QUEUE, true).await?;
     let scheduler_queue_url = create_queue(&sdk, SCHEDULER_QUEUE, true).await?;
@@ -108,10 +114,8 @@ pub async fn create(aws: &EmbeddedAws, agents: &[AgentName]) -> Result<Config> {
 /// What the embedded AWS refuses.
 pub async fn create_queue(sdk: &SdkConfig, name: &str, dead_letters: bool) -> Result<String> {
     let client = aws_sdk_sqs::Client::new(sdk);
-    let mut request = client
-        .create_queue()
-        .queue_name(name)
-        .attributes(QueueAttributeName::VisibilityTimeout, VISIBILITY_SECONDS.to_string());
+    let mut attributes =
+        HashMap::from([(QueueAttributeName::VisibilityTimeout, VISIBILITY_SECONDS.to_string())]);
     if dead_letters {
         let dead = format!("{name}{DEAD_LETTERS}");
         client.create_queue().queue_name(&dead).send().await?;
@@ -119,10 +123,15 @@ pub async fn create_queue(sdk: &SdkConfig, name: &str, dead_letters: bool) -> Re
             format!("arn:aws:sqs:{}:{}:{dead}", crate::embedded::REGION, crate::embedded::ACCOUNT);
         let policy =
             serde_json::json!({ "deadLetterTargetArn": arn, "maxReceiveCount": RECEIVES_MAX });
-        request = request.attributes(QueueAttributeName::RedrivePolicy, policy.to_string());
+        attributes.insert(QueueAttributeName::RedrivePolicy, policy.to_string());
     }
-    let answer = request.send().await.with_context(|| format!("create queue {name}"))?;
-    answer.queue_url.with_context(|| format!("create queue {name}: no URL"))
+    // Set apart: a queue that a data directory has kept may have had other attributes.
+    let answer = client.create_queue().queue_name(name).send().await;
+    let answer = answer.with_context(|| format!("create queue {name}"))?;
+    let url = answer.queue_url.with_context(|| format!("create queue {name}: no URL"))?;
+    let set = client.set_queue_attributes().queue_url(&url).set_attributes(Some(attributes));
+    set.send().await.with_context(|| format!("set the attributes of queue {name}"))?;
+    Ok(url)
 }
 
 async fn create_tables(client: &aws_sdk_dynamodb::Client) -> Result<()> {

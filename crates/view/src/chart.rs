@@ -168,7 +168,7 @@ fn rows(task: &Task, workflow: &Workflow, documents: &[Document], now: Timestamp
 /// The attempt that a document tells of, if it does.
 fn of_document(document: &Document) -> Option<((Part, Action), Bar)> {
     let (of, ended) = match &document.key {
-        DocumentKey::Output(of) => (of, Ended::Completed),
+        DocumentKey::Output(of) | DocumentKey::ByHand(of, _) => (of, Ended::Completed),
         DocumentKey::Failure(of) => (of, Ended::Failed),
         DocumentKey::Deferral(of) => (of, Ended::Deferred),
         DocumentKey::Submission

@@ -4,9 +4,10 @@ use jiff::Timestamp;
 use steward_core::{
     messages::Action,
     names::{Part, TaskId},
+    ports::Document,
     recovery::{Recovery, Then, Verdict},
     task::{ProcessState, Progress, StepState, Task},
-    view::child_of,
+    view::{child_of, newest_reason},
     workflow::{Work, Workflow},
 };
 
@@ -29,9 +30,9 @@ impl Next {
     }
 }
 
-/// What comes next. A task that goes on has a last line for its own time.
+/// What comes next; `documents` say why an attempt failed. A task that goes on has a last line for its own time.
 #[must_use]
-pub fn next(workflow: &Workflow, task: &Task) -> Vec<Next> {
+pub fn next(workflow: &Workflow, task: &Task, documents: &[Document]) -> Vec<Next> {
     match task.process_state {
         ProcessState::Processed | ProcessState::Undone => {
             return vec![Next::said("Nothing: the task has ended")];
@@ -51,9 +52,11 @@ pub fn next(workflow: &Workflow, task: &Task) -> Vec<Next> {
     let paused = task.paused_at.is_some();
     let starts = |progress: &Progress| !paused || progress.state.waits_until().is_none();
     let moves = task.actions().filter(|(_, _, progress)| starts(progress)).filter_map(
-        |(part, action, progress)| Move { workflow, task, part, action, progress }.next(),
+        |(part, action, progress)| {
+            Move { workflow, task, documents, part, action, progress }.next()
+        },
     );
-    let mut said: Vec<_> = moves.collect();
+    let mut said: Vec<_> = moves.chain(calls_in_progress(task)).collect();
     if paused {
         said.push(Next::said("Nothing starts until the task is resumed"));
         return said;
@@ -63,6 +66,19 @@ pub fn next(workflow: &Workflow, task: &Task) -> Vec<Next> {
     }
     said.push(of_task(workflow, task));
     said
+}
+
+/// The calls of unknown outcome that an undo waits for.
+fn calls_in_progress(task: &Task) -> impl Iterator<Item = Next> {
+    let backward = task.direction() == Action::Undo;
+    let waits = task.parts().filter(move |(_, record)| backward && record.undo.is_none());
+    waits.filter_map(|(part, record)| {
+        let at = Some(record.run.in_progress_until?);
+        let what = format!(
+            "A call of step {part} may still be in progress at its service. Its undo waits until"
+        );
+        Some(Next { what, task: None, at, then: String::new() })
+    })
 }
 
 fn of_task(workflow: &Workflow, task: &Task) -> Next {
@@ -79,6 +95,7 @@ fn of_task(workflow: &Workflow, task: &Task) -> Next {
 struct Move<'a> {
     workflow: &'a Workflow,
     task: &'a Task,
+    documents: &'a [Document],
     part: Part,
     action: Action,
     progress: &'a Progress,
@@ -86,7 +103,7 @@ struct Move<'a> {
 
 impl Move<'_> {
     fn next(self) -> Option<Next> {
-        let Self { workflow, task, part, action, progress } = &self;
+        let Self { workflow, task, documents, part, action, progress } = &self;
         let definition = workflow.steps.get(&part.step).and_then(|step| step.action(*action));
         let work = definition.map(|definition| definition.work);
         let name = self.name();
@@ -117,7 +134,8 @@ impl Move<'_> {
             }
             (StepState::Waiting { attempt, .. }, _) => {
                 let which = self.which(attempt + 1);
-                let why = progress.error.as_ref().map(|error| format!("after this: {error}"));
+                let why = newest_reason(documents, part, *action);
+                let why = why.map(|reason| format!("after this: {reason}"));
                 (format!("{} is tried again, {which}, at", capital(&name)), why.unwrap_or_default())
             }
             (
@@ -214,6 +232,10 @@ mod tests {
     }
 
     fn said(patch: Value) -> Vec<String> {
+        said_with(patch, &[])
+    }
+
+    fn said_with(patch: Value, documents: &[Document]) -> Vec<String> {
         let mut task = json!({
             "task_id": "o-1", "workflow": "order", "version": 1, "process_state": "Processing",
             "revision": 1, "complete_by": 3_600_000, "submitted_at": 0, "steps": {},
@@ -228,7 +250,7 @@ mod tests {
                 if next.then.is_empty() { String::new() } else { format!(", {}", next.then) };
             format!("{}{at}{then}{task}", next.what)
         };
-        next(&workflow(), &task).into_iter().map(line).collect()
+        next(&workflow(), &task, documents).into_iter().map(line).collect()
     }
 
     /// What is said of one step, in this state.
@@ -262,10 +284,20 @@ mod tests {
 
     #[test]
     fn what_waits_is_said_with_its_next_attempt() {
-        let waiting =
-            json!({ "s": "w", "a": 1, "u": 40_000, "f": 1, "e": "no reply by complete-by" });
+        let waiting = json!({ "s": "w", "a": 1, "u": 40_000, "f": 1 });
+        let attempt = steward_core::ports::Attempt {
+            step: "charge".parse().unwrap(),
+            action: Action::Do,
+            number: 1,
+        };
+        let failure = Document::new(
+            steward_core::ports::DocumentKey::Failure(attempt),
+            Timestamp::UNIX_EPOCH,
+            json!({ "reason": "no reply by complete-by", "verdict": "attempt 2 of 2" }),
+        );
+        let steps = json!({ "steps": { "charge": waiting } });
         assert_eq!(
-            of_step("charge", waiting.clone()),
+            said_with(steps, &[failure]).remove(0),
             "Step charge is tried again, attempt 2 of 2, at 1970-01-01T00:00:40Z, after this: \
              no reply by complete-by"
         );
@@ -277,6 +309,18 @@ mod tests {
         let said = said(task);
         assert!(said[0].starts_with("The undo of step charge is tried again"), "{said:?}");
         assert!(said[1].starts_with("The task must be undone by"), "{said:?}");
+    }
+
+    #[test]
+    fn a_call_in_progress_that_an_undo_waits_for_is_said() {
+        let failed = json!({ "s": "f", "a": 1, "f": 1, "m": true, "w": 90_000 });
+        let task = json!({ "process_state": "Undoing", "undo_reason": "x", "steps": { "charge": failed } });
+        let said = said(task);
+        assert_eq!(
+            said[0],
+            "A call of step charge may still be in progress at its service. Its undo waits until \
+             1970-01-01T00:01:30Z"
+        );
     }
 
     #[test]

@@ -115,7 +115,7 @@ fn recorded(task: &Task, document: &Document) -> Line {
     let line = match &document.key {
         DocumentKey::Submission => Line::new(at, "submitted"),
         DocumentKey::Input(id) => Line::new(at, format!("input edited by {}", editor(task, id))),
-        DocumentKey::Output(of) => {
+        DocumentKey::Output(of) | DocumentKey::ByHand(of, _) => {
             let what = match of.action {
                 Action::Do => "completed",
                 Action::Undo => "undone",

@@ -1,4 +1,4 @@
-//! HTTP as a remote service: which answers are success, which are worth another call, which are not.
+//! HTTP as a remote service. What each status means is in [`steward_core::responses`].
 
 use std::{
     collections::BTreeMap,
@@ -8,15 +8,17 @@ use std::{
 };
 
 use reqwest::{
-    Client, Response, StatusCode, Url,
+    Client, Response, Url,
     header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue, RETRY_AFTER},
 };
 use serde_json::Value;
 use steward_agent::{Fault, RemoteService};
 use steward_core::{
+    integers::check_integers,
     limits,
     messages::StepRequest,
-    trace::{Span, SpanKind},
+    responses::ResponseMeaning,
+    trace::{self, Span, SpanKind},
     workflow::Method,
 };
 
@@ -105,7 +107,7 @@ impl Headers {
 }
 
 impl HttpService {
-    /// A client for `base_url`; one call may take `call_timeout`, after which it is tried again.
+    /// A client for `base_url`; one call may take `call_timeout`, after which it is cut off.
     ///
     /// # Errors
     /// The TLS back end could not start.
@@ -135,9 +137,8 @@ impl HttpService {
         let configured = self.headers.read().unwrap_or_else(PoisonError::into_inner);
         let mut headers = configured.0.clone();
         headers.insert("idempotency-key", HeaderValue::from_str(&request.idempotency_key)?);
-        if let Some(traceparent) = traceparent {
-            headers.insert("traceparent", HeaderValue::from_str(traceparent)?);
-        }
+        let traceparent = traceparent.map_or_else(|| trace::derived(request), str::to_owned);
+        headers.insert("traceparent", HeaderValue::from_str(&traceparent)?);
         if request.body.is_some() {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
@@ -155,6 +156,8 @@ impl RemoteService for HttpService {
             Ok(_) => span.end("completed"),
             Err(Fault::Transient { .. }) => span.fail("transient fault"),
             Err(Fault::Permanent { .. }) => span.fail("permanent fault"),
+            Err(Fault::Conflict { .. }) => span.fail("conflict"),
+            Err(Fault::Cut { .. }) => span.fail("cut off"),
         }
         answer
     }
@@ -192,7 +195,7 @@ impl HttpService {
             Ok(response) => {
                 let status = response.status().as_u16();
                 span.set_number("http.response.status_code", status.into());
-                answer(response).await
+                answer(response, request).await
             }
             Err(error) if error.is_builder() => Err(permanent("the request cannot be built")),
             Err(error) => Err(transient(&error)),
@@ -200,20 +203,32 @@ impl HttpService {
     }
 }
 
-async fn answer(response: Response) -> Result<Value, Fault> {
+async fn answer(response: Response, request: &StepRequest) -> Result<Value, Fault> {
     let status = response.status();
-    if status.is_success() {
-        return output(response).await;
-    }
-    if is_transient(status) {
-        let asked = retry_after(response.headers(), SystemTime::now());
-        // A service that says what is wrong with the request, if only "not now", is alive.
-        let retry_after =
-            if status.is_client_error() { Some(asked.unwrap_or_default()) } else { asked };
-        let may_have_run = !matches!(status, StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS);
-        let reason = format!("HTTP {status}");
-        return Err(Fault::Transient { reason, retry_after, may_have_run });
-    }
+    let may_have_run = match request.responses.meaning(status.as_u16()) {
+        ResponseMeaning::Completed if status.is_success() => return output(response).await,
+        // An error that a definition takes for success need not be JSON.
+        ResponseMeaning::Completed => return Ok(output(response).await.unwrap_or_default()),
+        ResponseMeaning::Retry { may_have_run } => {
+            let asked = retry_after(response.headers(), SystemTime::now());
+            // A service that says what is wrong with the request, if only "not now", is alive.
+            let retry_after =
+                if status.is_client_error() { Some(asked.unwrap_or_default()) } else { asked };
+            let reason = format!("HTTP {status}");
+            return Err(Fault::Transient { reason, retry_after, may_have_run });
+        }
+        ResponseMeaning::Conflict => {
+            return Err(Fault::Conflict { reason: reason(response).await });
+        }
+        ResponseMeaning::Failed => false,
+        ResponseMeaning::Unknown => true,
+    };
+    Err(Fault::Permanent { reason: reason(response).await, may_have_run })
+}
+
+/// Why a service refused, for people.
+async fn reason(response: Response) -> String {
+    let status = response.status();
     // The title of a problem document (RFC 9457) is the same for all problems of its kind: it tells
     // the operator more than the status, and nothing of the payload.
     let title = match body(response).await {
@@ -222,16 +237,7 @@ async fn answer(response: Response) -> Result<Value, Fault> {
             .and_then(|problem| Some(format!(": {}", problem.get("title")?.as_str()?))),
         Err(_) => None,
     };
-    let reason = format!("HTTP {status}{}", title.unwrap_or_default());
-    // "See other": it is done, and what came of it is elsewhere.
-    Err(Fault::Permanent { reason, may_have_run: status == StatusCode::SEE_OTHER })
-}
-
-fn is_transient(status: StatusCode) -> bool {
-    matches!(
-        status,
-        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS
-    ) || status.is_server_error()
+    format!("HTTP {status}{}", title.unwrap_or_default())
 }
 
 /// The step's output: the JSON that the service returned, or null if it returned nothing.
@@ -242,6 +248,9 @@ async fn output(response: Response) -> Result<Value, Fault> {
     }
     let output: Value = serde_json::from_slice(&bytes)
         .map_err(|error| useless(&format!("the reply is not JSON: {error}")))?;
+    if let Err(error) = std::str::from_utf8(&bytes).map_or(Ok(()), check_integers) {
+        return Err(useless(&format!("the reply has {error}")));
+    }
     if limits::too_deep(&output) {
         let max = limits::JSON_DEPTH_MAX;
         return Err(useless(&format!("the reply nests deeper than {max} levels")));
@@ -272,8 +281,8 @@ fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
 
 fn transient(error: &reqwest::Error) -> Fault {
     let reason = match (error.is_timeout(), error.is_connect()) {
-        (true, _) => "the call timed out",
-        (false, true) => "no connection",
+        (true, false) => return Fault::Cut { reason: "the call timed out".to_owned() },
+        (_, true) => "no connection",
         (false, false) => "the connection broke",
     };
     let may_have_run = !error.is_connect();

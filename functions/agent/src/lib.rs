@@ -56,8 +56,9 @@ pub struct AgentConfig {
     /// over those above. Empty: none.
     #[envconfig(from = "STEWARD_AGENT_SECRET_ARN", default = "")]
     pub secret_arn: String,
-    /// How long one call may take before it is tried again, as `30s`.
-    #[envconfig(from = "STEWARD_AGENT_CALL_TIMEOUT", default = "30s")]
+    /// How long one call may take at most, whatever its step says; one that takes longer is cut off, and its outcome
+    /// is unknown.
+    #[envconfig(from = "STEWARD_AGENT_CALL_TIMEOUT", default = "100s")]
     pub call_timeout: HumanDuration,
     /// How many calls in a row, as one instance sees them, find the service unavailable before the
     /// agent's circuit breaker opens.
@@ -204,6 +205,7 @@ fn outcome(attempted: &Attempted) -> &'static str {
             Outcome::Completed { .. } => "completed",
             Outcome::Failed { .. } => "failed",
             Outcome::Deferred { .. } => "deferred",
+            Outcome::Unknown { .. } => "unknown",
         },
     }
 }

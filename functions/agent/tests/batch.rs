@@ -64,7 +64,8 @@ fn outcomes(ports: &MemoryPorts) -> Vec<Outcome> {
         | SchedulerMessage::Command(_)
         | SchedulerMessage::Callback(_)
         | SchedulerMessage::Ask(_)
-        | SchedulerMessage::ChildEnded(_)) => panic!("{other:?}"),
+        | SchedulerMessage::ChildEnded(_)
+        | SchedulerMessage::Keep(_)) => panic!("{other:?}"),
     };
     sent.iter().map(|message| read(&message.body)).collect()
 }

@@ -31,6 +31,7 @@ use steward_agent::{Fault, RemoteService};
 use steward_core::{
     limits,
     messages::{Action, StepRequest},
+    responses::{ResponseClass, Responses},
     workflow::Method,
 };
 use tokio::{
@@ -129,10 +130,14 @@ fn get(path: &str) -> StepRequest {
         complete_by: "2026-11-20T12:00:00Z".parse().unwrap(),
         idempotency_key: "order-1/charge/do".to_owned(),
         idempotent: true,
+        call_within_ms: None,
+        responses: Responses::NONE,
+        may_have_run: false,
         agent: "payment".parse().unwrap(),
         method: Method::Get,
         path: path.to_owned(),
         body: None,
+        incarnation: None,
     }
 }
 
@@ -188,7 +193,6 @@ async fn what_is_refused_is_permanent_with_its_title_and_no_more() {
         (402, "HTTP 402 Payment Required: Card declined"),
         (403, "HTTP 403 Forbidden: Card declined"),
         (404, "HTTP 404 Not Found: Card declined"),
-        (409, "HTTP 409 Conflict: Card declined"),
         (422, "HTTP 422 Unprocessable Entity: Card declined"),
     ] {
         let body = problem.to_string();
@@ -221,7 +225,7 @@ async fn a_refusal_without_a_readable_title_is_its_status() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_not_followed() {
+async fn a_redirect_is_not_followed_and_may_have_run() {
     for (status, reason) in [
         (301, "HTTP 301 Moved Permanently"),
         (302, "HTTP 302 Found"),
@@ -235,11 +239,69 @@ async fn a_redirect_is_not_followed() {
             redirect.lock().unwrap().take().unwrap_or_else(|| answer(200, r#""followed""#))
         });
         let remote = remote.await;
-        // "See other": what was asked for is done.
-        let expected = if status == 303 { useless(reason) } else { permanent(reason) };
-        assert_eq!(remote.call().await, expected);
+        // A POST that is answered by a redirect has often been carried out.
+        assert_eq!(remote.call().await, useless(reason));
         assert_eq!(remote.requests(), 1);
     }
+}
+
+#[tokio::test]
+async fn a_conflict_may_be_with_an_earlier_call_that_is_in_progress() {
+    for (status, reason) in [(409, "HTTP 409 Conflict: Busy"), (423, "HTTP 423 Locked: Busy")] {
+        let remote = Remote::start(move || answer(status, r#"{"title":"Busy"}"#)).await;
+        assert_eq!(remote.call().await, Err(Fault::Conflict { reason: reason.to_owned() }));
+    }
+}
+
+#[tokio::test]
+async fn a_step_says_itself_what_a_status_means() {
+    let classes = [
+        (404, ResponseClass::Completed),
+        (409, ResponseClass::Failed),
+        (422, ResponseClass::Retry),
+        (429, ResponseClass::Retry),
+        (500, ResponseClass::Unknown),
+        (200, ResponseClass::Failed),
+    ];
+    let responses: Responses = classes.into_iter().collect();
+    let retry = |reason: &str, may_have_run| {
+        let (reason, retry_after) = (reason.to_owned(), Some(Duration::ZERO));
+        Err(Fault::Transient { reason, retry_after, may_have_run })
+    };
+    for (status, body, expected) in [
+        (404, r#"{"gone":true}"#, Ok(json!({ "gone": true }))),
+        (404, "<html>", Ok(Value::Null)),
+        (409, "", permanent("HTTP 409 Conflict")),
+        (422, "", retry("HTTP 422 Unprocessable Entity", true)),
+        (429, "", retry("HTTP 429 Too Many Requests", false)),
+        (500, "", useless("HTTP 500 Internal Server Error")),
+        (200, "{}", permanent("HTTP 200 OK")),
+    ] {
+        let remote = Remote::start(move || answer(status, body)).await;
+        let request = StepRequest { responses: responses.clone(), ..get("/") };
+        assert_eq!(remote.service().call(&request, None).await, expected, "{status}");
+    }
+}
+
+#[tokio::test]
+async fn every_call_has_a_traceparent_and_those_of_one_task_the_same_trace() {
+    let remote = Remote::start(|| answer(200, "")).await;
+    let other = StepRequest { idempotency_key: "order-1/ship/do".to_owned(), ..get("/") };
+    let another = StepRequest { task_id: "order-2".parse().unwrap(), ..get("/") };
+    for request in [&get("/"), &get("/"), &other, &another] {
+        remote.service().call(request, None).await.unwrap();
+    }
+    let seen = remote.seen.lock().unwrap();
+    let sent: Vec<_> =
+        seen.iter().map(|seen| seen.headers["traceparent"].to_str().unwrap()).collect();
+    let fields: Vec<Vec<_>> = sent.iter().map(|sent| sent.split('-').collect()).collect();
+    for fields in &fields {
+        assert_eq!(fields.iter().map(|field| field.len()).collect::<Vec<_>>(), [2, 32, 16, 2]);
+    }
+    assert_eq!(sent[0], sent[1], "a repeated call has the same");
+    assert_eq!(fields[0][1], fields[2][1]);
+    assert_ne!(fields[0][2], fields[2][2]);
+    assert_ne!(fields[0][1], fields[3][1]);
 }
 
 #[tokio::test]
@@ -310,7 +372,7 @@ async fn nobody_listening_is_transient() {
 }
 
 #[tokio::test]
-async fn silence_is_transient_before_and_within_the_answer() {
+async fn a_call_that_times_out_is_cut_before_and_within_the_answer() {
     for begun in ["", "HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{\"id\":1}"] {
         let remote = Remote::speaking(move |mut socket| async move {
             socket.write_all(begun.as_bytes()).await.unwrap();
@@ -321,7 +383,7 @@ async fn silence_is_transient_before_and_within_the_answer() {
         let service = service(&remote.base_url, "{}", Duration::from_millis(200));
         assert_eq!(
             service.call(&get("/"), None).await,
-            transient("the call timed out"),
+            Err(Fault::Cut { reason: "the call timed out".to_owned() }),
             "{begun:?}"
         );
     }
@@ -338,6 +400,11 @@ async fn what_is_not_json_is_permanent_and_not_repeated() {
         ("<html>", "the reply is not JSON: expected value at line 1 column 1"),
         ("1 2", "the reply is not JSON: trailing characters at line 1 column 3"),
         (" ", "the reply is not JSON: EOF while parsing a value at line 1 column 1"),
+        (
+            r#"{"id":18446744073709551616}"#,
+            "the reply has an integer of more than 64 bits at line 1 column 7: it would lose digits; send it \
+             as a text",
+        ),
     ] {
         let remote = Remote::start(move || answer(200, body)).await;
         assert_eq!(remote.call().await, useless(reason), "{body}");
@@ -413,7 +480,7 @@ async fn a_request_is_sent_with_all_that_makes_it_repeatable_and_traceable() {
     let service = service(&base_url, headers, Duration::from_secs(60));
     let post = StepRequest {
         method: Method::Post,
-        body: Some(json!({ "order": "order-1", "to": "Zoë" })),
+        body: Some(json!({ "order": "order-1", "to": "Zoë" }).into()),
         ..get("/charges?expand=all")
     };
     assert_eq!(service.call(&post, Some(traceparent)).await, Ok(Value::Null));
@@ -451,7 +518,6 @@ async fn every_method_goes_out_as_it_is_and_without_a_body_if_there_is_none() {
         assert_eq!((seen.method.as_str(), seen.uri.path()), (sent, "/x"));
         assert!(seen.body.is_empty(), "{seen:?}");
         assert!(!seen.headers.contains_key("content-type"), "{seen:?}");
-        assert!(!seen.headers.contains_key("traceparent"), "{seen:?}");
         assert_eq!(seen.headers["idempotency-key"], "order-1/charge/do");
     }
 }

@@ -220,6 +220,7 @@ pub(crate) async fn act(
             by: caller.name.clone(),
             why: limits::shorten(reason, limits::COMMAND_TEXT_CHARS_MAX),
             order,
+            issued_at: Some(seen.now),
         },
         (Ok(_), None) if filled.check.is_some() => {
             return Ok(page(&ActPage::of(&seen, verb, &caller, filled, tried)));

@@ -16,7 +16,7 @@ use steward_core::{
     command::{Command, CommandId, CommandRecord, Order},
     messages::AttemptTimes,
     names::{Part, TaskId},
-    ports::{Clock, Definitions, Document, DocumentKey, Ports, StateStore},
+    ports::{Clock, Definitions, Document, DocumentKey, Owner, Ports, StateStore},
     preview::{Preview, preview},
     task::Task,
     transition::Documents,
@@ -63,7 +63,7 @@ impl Seen {
         let workflow = workflow.ok_or_else(|| {
             Failure::NotFound(format!("definition of workflow {name}, version {version}"))
         })?;
-        let documents = ports.store().all_documents(&id).await?;
+        let documents = ports.store().all_documents(&Owner::of(&task)).await?;
         Ok(Self { task, workflow, documents, now: ports.clock().now() })
     }
 
@@ -83,7 +83,7 @@ impl Seen {
             return Preview::Refused("it can have no id".to_owned());
         };
         let (task_id, by, why) = (self.task.task_id.clone(), caller.name.clone(), why.to_owned());
-        let command = Command { command_id, task_id, by, why, order };
+        let command = Command { command_id, task_id, by, why, order, issued_at: Some(self.now) };
         let documents = self.documents.iter().map(|d| (d.key.clone(), d.body.clone()));
         let mut documents: Documents = documents.collect();
         preview(&self.workflow, &self.task, &mut documents, &command, self.now)
@@ -156,7 +156,7 @@ impl<'s> TaskPage<'s> {
             task,
             state: task.process_state.to_string(),
             sent: asked.sent.as_ref().map(|id| Sent::of(id, &commands)),
-            next: next(workflow, task),
+            next: next(workflow, task, documents),
             actions,
             graph: graph::element(workflow, Some(&TaskView::of(task))),
             chart: chart::element(task, workflow, documents, *now),

@@ -1,11 +1,13 @@
 //! The scheduler: hears wakes, answers, operators' commands and what the tasks of steps say, and drives
 //! each task one decision further.
 
+use std::sync::Arc;
+
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use futures_util::future::join;
 use steward_aws::batch::{Received, alert_corrupt, judge, received, response};
 use steward_core::{
-    drive::{Delivery, drive},
+    drive::{Delivery, drive, keep},
     messages::{CallbackAnswer, ChildEnded, SchedulerMessage},
     names::CallbackToken,
     ports::Ports,
@@ -18,18 +20,26 @@ const ROLE: &str = "scheduler";
 /// Handles a batch of messages from the scheduler's queue.
 pub async fn handle<P: Ports>(ports: &P, event: SqsEvent) -> SqsBatchResponse {
     let (mut messages, mut deliveries, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
+    let mut kept = Vec::new();
     for message in received(event) {
         match message.parse() {
+            Ok(SchedulerMessage::Keep(longer)) => kept.push((message, longer)),
             Ok(content) => {
-                deliveries.push(delivery(content, &message));
-                messages.push(message);
+                if let Some(delivery) = delivery(content, &message) {
+                    deliveries.push(delivery);
+                    messages.push(message);
+                }
             }
             Err(reason) => unreadable.push(reason),
         }
     }
     let alerted = alert_corrupt(ports, ROLE, &unreadable);
-    let (driven, ()) = join(drive(ports, deliveries), alerted).await;
+    let (mut driven, ()) = join(drive(ports, deliveries), alerted).await;
     let (mut failed, mut illegal) = (Vec::new(), Vec::new());
+    for (message, longer) in kept {
+        driven.push(Box::pin(keep(ports, &longer)).await.map_err(Arc::new));
+        messages.push(message);
+    }
     for (message, result) in messages.iter().zip(driven) {
         let Err(error) = result else { continue };
         match judge(message, &error) {
@@ -42,20 +52,30 @@ pub async fn handle<P: Ports>(ports: &P, event: SqsEvent) -> SqsBatchResponse {
     response(failed.into_iter().chain(corrupt))
 }
 
-fn delivery(content: SchedulerMessage, message: &Received) -> Delivery {
-    let (task_id, event) = match content {
-        SchedulerMessage::Wake(wake) => (wake.task_id, Event::Wake),
-        SchedulerMessage::Reply(reply) => (reply.task_id.clone(), Event::Replied(reply)),
-        SchedulerMessage::Command(command) => (command.task_id.clone(), Event::Commanded(command)),
-        SchedulerMessage::Callback(CallbackAnswer { token, answer }) => {
-            let CallbackToken { task_id, step, attempt } = token;
-            (task_id, Event::Answered { step, attempt, answer })
+/// What a message delivers to its task; nothing if it is not about the task's steps.
+fn delivery(content: SchedulerMessage, message: &Received) -> Option<Delivery> {
+    let (task_id, incarnation, event) = match content {
+        SchedulerMessage::Keep(_) => return None,
+        SchedulerMessage::Wake(wake) => (wake.task_id, None, Event::Wake),
+        SchedulerMessage::Reply(reply) => {
+            (reply.task_id.clone(), reply.incarnation, Event::Replied(reply))
         }
-        SchedulerMessage::Ask(ask) => (ask.task_id, Event::Asked(ask.action)),
-        SchedulerMessage::ChildEnded(ChildEnded { task_id, step, outcome }) => {
-            (task_id, Event::ChildEnded { step, outcome })
+        SchedulerMessage::Command(command) => {
+            (command.task_id.clone(), None, Event::Commanded(command))
+        }
+        SchedulerMessage::Callback(CallbackAnswer { token, answer }) => {
+            let CallbackToken { task_id, step, incarnation, fence } = token;
+            (task_id, incarnation, Event::Answered { step, fence, answer })
+        }
+        SchedulerMessage::Ask(ask) => (ask.task_id, ask.incarnation, Event::Asked(ask.action)),
+        SchedulerMessage::ChildEnded(ended) => {
+            let ChildEnded { task_id, step, outcome, attempt, child, revision, incarnation } =
+                ended;
+            let event = Event::ChildEnded { step, outcome, attempt, child, revision };
+            (task_id, incarnation, event)
         }
     };
     let Received { redelivered, traceparent, .. } = message;
-    Delivery { task_id, event, redelivered: *redelivered, traceparent: traceparent.clone() }
+    let traceparent = traceparent.clone();
+    Some(Delivery { task_id, incarnation, event, redelivered: *redelivered, traceparent })
 }

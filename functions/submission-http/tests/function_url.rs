@@ -174,14 +174,14 @@ async fn what_is_refused_says_which_kind_of_problem_it_is() {
             400,
             "malformed-submission",
             "Malformed submission",
-            "not a submission: `parent` and `undo` are not for clients",
+            "not a submission: `parent`, `undo`, `has_begun` and `keep` are not for clients",
         ),
         (
             with("undo", json!(true)),
             400,
             "malformed-submission",
             "Malformed submission",
-            "not a submission: `parent` and `undo` are not for clients",
+            "not a submission: `parent`, `undo`, `has_begun` and `keep` are not for clients",
         ),
         (
             with("workflow", json!("nope")),

@@ -22,11 +22,12 @@ use serde_json::json;
 use steward_core::{
     effects::carry_out,
     limits,
+    messages::Submission,
     names::TaskId,
-    ports::{PortError, Ports, StateStore, chain},
+    ports::{Owner, PortError, Ports, StateStore, chain},
     submission::{Refusal, ReplyQueues, parse},
     trace::{Span, SpanKind},
-    view::{TaskView, result_of},
+    view::{TaskView, reason_keys, result_of},
 };
 
 use crate::{SPAN, receive};
@@ -67,8 +68,13 @@ async fn submit<P: Ports>(
         return MALFORMED.response("not a submission: not UTF-8");
     };
     // Only the scheduler submits for a step, and it uses the queue.
-    if parse(text).is_ok_and(|submission| submission.parent.is_some() || submission.undo) {
-        return MALFORMED.response("not a submission: `parent` and `undo` are not for clients");
+    let is_of_step = |submission: Submission| {
+        let Submission { parent, undo, has_begun, keep, .. } = submission;
+        parent.is_some() || undo || has_begun || keep.is_some()
+    };
+    if parse(text).is_ok_and(is_of_step) {
+        let reason = "`parent`, `undo`, `has_begun` and `keep` are not for clients";
+        return MALFORMED.response(&format!("not a submission: {reason}"));
     }
     let traceparent = headers.get("traceparent").and_then(|value| value.to_str().ok());
     let mut span = Span::begin(SPAN, SpanKind::Server, traceparent);
@@ -110,14 +116,19 @@ async fn status<P: Ports>(
     }
 }
 
-/// The task, with what it returned.
+/// The task, with what it returned, and why its steps failed or wait.
 async fn view<P: Ports>(ports: &P, id: &TaskId) -> Result<Option<TaskView>, PortError> {
     let Some(task) = ports.store().load(id).await? else { return Ok(None) };
-    let keys: Vec<_> = result_of(&task).into_iter().collect();
-    let result =
-        if keys.is_empty() { Vec::new() } else { ports.store().documents(id, &keys).await? };
-    let output = result.into_iter().next().map(|document| document.body);
-    Ok(Some(TaskView { output, ..TaskView::of(&task) }))
+    let result = result_of(&task);
+    let keys: Vec<_> = result.iter().cloned().chain(reason_keys(&task)).collect();
+    let documents = if keys.is_empty() {
+        Vec::new()
+    } else {
+        ports.store().documents(&Owner::of(&task), &keys).await?
+    };
+    let output = documents.iter().find(|document| Some(&document.key) == result.as_ref());
+    let output = output.map(|document| document.body.clone());
+    Ok(Some(TaskView { output, ..TaskView::of(&task).with_reasons(&task, &documents) }))
 }
 
 async fn no_such_route(uri: Uri) -> Response {
@@ -187,7 +198,7 @@ fn problem_of(refusal: &Refusal) -> Problem {
         Refusal::UnknownWorkflow(_) => UNKNOWN_WORKFLOW,
         Refusal::InvalidInput(_) => INVALID_INPUT,
         Refusal::ReplyQueueNotAllowed => REPLY_QUEUE,
-        Refusal::IdTaken(_) => ID_TAKEN,
+        Refusal::IdTaken(_) | Refusal::TooLate => ID_TAKEN,
         // Events come through the queue; none is read here.
         Refusal::NoTrigger { .. } | Refusal::Trigger { .. } => EVENT,
     }

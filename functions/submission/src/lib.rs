@@ -14,19 +14,23 @@ use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use futures_util::{FutureExt, StreamExt, stream};
 use steward_aws::batch::{received, response};
 use steward_core::{
-    effects::{Effect, Send, carry_out},
+    effects::{Effect, Send, carry_out, kept},
     events::{BusEvent, Happened},
     messages::{
-        Action, Ask, ChildEnded, ChildOutcome, NoticeStatus, Parent, StatusNotice, Submission,
-        Wake, WakeCause,
+        Action, Ask, ChildEnded, ChildOutcome, Keep, NoticeStatus, Parent, StatusNotice,
+        Submission, Wake, WakeCause,
     },
     metrics,
     names::TaskId,
-    ports::{Clock, Created, Definitions, DocumentKey, PortError, Ports, StateStore, chain},
-    submission::{
-        Readable, Refusal, ReplyQueues, accept, check_input, event::Event, is_same, is_traceparent,
-        parse,
+    ports::{
+        Channel, Clock, Created, Definitions, DocumentKey, Owner, PortError, Ports, StateStore,
+        chain,
     },
+    submission::{
+        Readable, Refusal, ReplyQueues, accept, check_input, event::Event, is_same, is_tombstone,
+        is_traceparent, parse, tombstone,
+    },
+    task::Task,
     trace::{Span, SpanKind},
     workflow::Workflow,
 };
@@ -150,12 +154,19 @@ pub async fn receive<P: Ports>(
         }
     };
     say_whose(&mut span, &submission);
+    if let Some(parent) = submission.parent.as_ref().filter(|_| submission.undo) {
+        return Ok(to_be_undone(ports, &submission, parent, traceparent).await?.seen(span));
+    }
     let reply_to = submission.reply_to.clone().filter(allowed);
     match record(ports, &submission, reply_to.as_ref(), traceparent.clone()).await? {
-        Ok(()) => Ok(accepted(ports, &submission, reply_to, traceparent).seen(span)),
+        Ok(task) => {
+            keep_for_parent(ports, &submission, &task).await?;
+            Ok(accepted(ports, &submission, &task, reply_to, traceparent).seen(span))
+        }
         Err(refusal) => {
             if let Some(parent) = submission.parent {
-                return Ok(refused_to_parent(refusal, parent, traceparent).seen(span));
+                let attempt = submission.attempt;
+                return Ok(refused_to_parent(refusal, parent, attempt, traceparent).seen(span));
             }
             let id = Some(submission.task_id.to_string());
             Ok(refused(ports, refusal, text, id, reply_to, traceparent).seen(span))
@@ -179,9 +190,13 @@ async fn record<P: Ports>(
     submission: &Submission,
     reply_to: Option<&String>,
     traceparent: Option<String>,
-) -> Result<Result<(), Refusal>, PortError> {
+) -> Result<Result<Box<Task>, Refusal>, PortError> {
     if submission.reply_to.is_some() && reply_to.is_none() {
         return Ok(Err(Refusal::ReplyQueueNotAllowed));
+    }
+    // The step that it is for has been given up since, or asks again.
+    if submission.keep.is_some_and(|keep| keep.from < ports.clock().now()) {
+        return unless_recorded(ports, submission, Refusal::TooLate).await;
     }
     let (name, version) = (&submission.workflow, submission.version);
     let workflow = ports.definitions().published(name, version).await?;
@@ -195,13 +210,13 @@ async fn record<P: Ports>(
     }
 }
 
-/// Records a submission as a task of `workflow`.
+/// Records a submission as a task of `workflow`, unless it was recorded before.
 async fn record_as<P: Ports>(
     ports: &P,
     submission: &Submission,
     workflow: &Workflow,
     traceparent: Option<String>,
-) -> Result<Result<(), Refusal>, PortError> {
+) -> Result<Result<Box<Task>, Refusal>, PortError> {
     if let Err(refusal) = check_input(submission, workflow) {
         return unless_recorded(ports, submission, refusal).await;
     }
@@ -214,14 +229,35 @@ async fn record_as<P: Ports>(
                 %task_id, %workflow, version, event = "submitted", to = "Pending", revision = 1,
                 "task transition"
             );
-            Ok(Ok(()))
+            Ok(Ok(Box::new(task)))
         }
-        Created::Exists => {
-            let same = is_recorded(ports, submission).await?;
+        Created::Exists(Some(there)) => {
+            let same = is_of(ports, submission, &there).await?;
             tracing::debug!(task_id = %submission.task_id, same, "submitted before");
-            Ok(if same { Ok(()) } else { Err(Refusal::IdTaken(submission.task_id.to_string())) })
+            Ok(if same { Ok(there) } else { Err(Refusal::IdTaken(submission.task_id.to_string())) })
         }
+        Created::Exists(None) => Err(just_deleted(&submission.task_id)),
     }
+}
+
+/// Has a task that was recorded before kept for as long as the task that it runs for says now: a message
+/// that said so may have come before the task was recorded.
+async fn keep_for_parent<P: Ports>(
+    ports: &P,
+    submission: &Submission,
+    task: &Task,
+) -> Result<(), PortError> {
+    let (Some(parent), Some(until)) = (&submission.parent, submission.keep) else { return Ok(()) };
+    let keep = Keep {
+        task_id: task.task_id.clone(),
+        parent: parent.task_id.clone(),
+        incarnation: parent.incarnation,
+        kept: until,
+    };
+    if task.kept_for(&keep).is_none() {
+        return Ok(());
+    }
+    ports.channel().send(vec![kept(keep)]).await.into_iter().collect()
 }
 
 /// The refusal, unless this very submission was recorded before: the definition may have changed
@@ -230,30 +266,111 @@ async fn unless_recorded<P: Ports>(
     ports: &P,
     submission: &Submission,
     refusal: Refusal,
-) -> Result<Result<(), Refusal>, PortError> {
-    let recorded = is_recorded(ports, submission).await?;
-    Ok(if recorded { Ok(()) } else { Err(refusal) })
+) -> Result<Result<Box<Task>, Refusal>, PortError> {
+    let Some(task) = ports.store().load(&submission.task_id).await? else {
+        return Ok(Err(refusal));
+    };
+    let recorded = is_of(ports, submission, &task).await?;
+    Ok(if recorded { Ok(Box::new(task)) } else { Err(refusal) })
 }
 
-/// Whether this very submission is in the state store.
-async fn is_recorded<P: Ports>(ports: &P, submission: &Submission) -> Result<bool, PortError> {
-    let stored = ports.store().documents(&submission.task_id, &[DocumentKey::Submission]).await?;
+/// Whether `task` is what was recorded of this very submission.
+async fn is_of<P: Ports>(
+    ports: &P,
+    submission: &Submission,
+    task: &Task,
+) -> Result<bool, PortError> {
+    let stored = ports.store().documents(&Owner::of(task), &[DocumentKey::Submission]).await?;
     Ok(stored.iter().any(|document| is_same(&document.body, submission)))
+}
+
+/// A task that runs for a step is to be undone. If it is there, it is asked. If it is not, it is recorded as
+/// undone, so that it cannot begin any more: also if no workflow is found for it, or its input is not
+/// what the workflow takes. If it had begun and is gone, nobody can undo it.
+async fn to_be_undone<P: Ports>(
+    ports: &P,
+    submission: &Submission,
+    parent: &Parent,
+    traceparent: Option<String>,
+) -> Result<Receipt, PortError> {
+    let task_id = submission.task_id.clone();
+    let there = match ports.store().load(&task_id).await? {
+        Some(there) => there,
+        None if submission.has_begun => {
+            let reason =
+                format!("task `{task_id}` has expired or was deleted: it cannot be undone");
+            return Ok(undo_refused(parent, &task_id, reason, traceparent));
+        }
+        None => {
+            let (name, now) = (&submission.workflow, ports.clock().now());
+            let workflow = ports.definitions().workflow(name, submission.version).await?;
+            let (task, document) = match workflow {
+                Some(workflow) => {
+                    accept(submission, &workflow, traceparent.clone(), now, ports.timing())
+                }
+                None => tombstone(submission, now),
+            };
+            match ports.store().create(&task, &document).await? {
+                Created::Created => {
+                    tracing::info!(%task_id, event = "submitted", to = "Undone", "task transition");
+                    task
+                }
+                Created::Exists(Some(there)) => *there,
+                Created::Exists(None) => return Err(just_deleted(&task_id)),
+            }
+        }
+    };
+    if !is_of(ports, submission, &there).await? {
+        let reason = Refusal::IdTaken(task_id.to_string()).to_string();
+        return Ok(undo_refused(parent, &task_id, reason, traceparent));
+    }
+    Ok(accepted(ports, submission, &there, None, traceparent))
+}
+
+/// The undo of a step fails: its task cannot be undone.
+fn undo_refused(
+    parent: &Parent,
+    task_id: &TaskId,
+    reason: String,
+    traceparent: Option<String>,
+) -> Receipt {
+    tracing::warn!(%task_id, reason, "the task of a step cannot be undone");
+    let outcome = ChildOutcome::Error { reason, not_undone: true };
+    let effect = Effect::ChildEnded(to_parent(parent, outcome));
+    let refusal = Refusal::IdTaken(task_id.to_string());
+    Receipt { result: Err(refusal), sends: vec![Send { effect, traceparent }] }
+}
+
+fn to_parent(parent: &Parent, outcome: ChildOutcome) -> ChildEnded {
+    let Parent { task_id, step, incarnation, .. } = parent.clone();
+    let (attempt, child, revision) = (None, None, None);
+    ChildEnded { task_id, step, outcome, attempt, child, revision, incarnation }
+}
+
+fn just_deleted(task_id: &TaskId) -> PortError {
+    let source = "the task that was in its place has just been deleted".into();
+    PortError { operation: format!("create task {task_id}"), retryable: true, source }
 }
 
 /// Told also for a repeated submission: the first telling may have been lost with its process.
 fn accepted<P: Ports>(
     ports: &P,
     submission: &Submission,
+    task: &Task,
     reply_to: Option<String>,
     traceparent: Option<String>,
 ) -> Receipt {
     let task_id = submission.task_id.clone();
     // What was recorded before may have ended since: then whoever it runs for is told again.
-    let wake = match submission.parent {
+    let wake = match &submission.parent {
+        // It never began, and its workflow may not be there to ask it by.
+        Some(parent) if is_tombstone(task) => {
+            let reason = task.undo_reason.clone().unwrap_or_default();
+            Effect::ChildEnded(to_parent(parent, ChildOutcome::Undone { reason }))
+        }
         Some(_) => {
             let action = if submission.undo { Action::Undo } else { Action::Do };
-            Effect::Ask(Ask { task_id: task_id.clone(), action })
+            Effect::Ask(Ask { task_id: task_id.clone(), action, incarnation: task.incarnation })
         }
         None => {
             let wake = Wake { task_id: task_id.clone(), cause: WakeCause::Submitted };
@@ -276,13 +393,18 @@ fn accepted<P: Ports>(
 }
 
 /// The step that the task was to run for fails, and that is told to whom it concerns.
-fn refused_to_parent(refusal: Refusal, parent: Parent, traceparent: Option<String>) -> Receipt {
-    let Parent { task_id, step, .. } = parent;
+fn refused_to_parent(
+    refusal: Refusal,
+    parent: Parent,
+    attempt: Option<u32>,
+    traceparent: Option<String>,
+) -> Receipt {
     let reason = refusal.to_string();
     metrics::submission_refused();
-    tracing::warn!(%task_id, %step, reason, "the task of a step refused");
-    let outcome = ChildOutcome::Refused { reason };
-    let effect = Effect::ChildEnded(ChildEnded { task_id, step, outcome });
+    tracing::warn!(task_id = %parent.task_id, step = %parent.step, reason, "the task of a step refused");
+    let id_taken = matches!(refusal, Refusal::IdTaken(_));
+    let ended = to_parent(&parent, ChildOutcome::Refused { reason, id_taken });
+    let effect = Effect::ChildEnded(ChildEnded { attempt, ..ended });
     Receipt { result: Err(refusal), sends: vec![Send { effect, traceparent }] }
 }
 

@@ -58,7 +58,7 @@ async fn record<P: Ports>(
             say_whose(&mut span, &submission);
             let task_id = Some(submission.task_id.to_string());
             match record_as(ports, &submission, &workflow, traceparent.clone()).await? {
-                Ok(()) => accepted(ports, &submission, None, traceparent),
+                Ok(task) => accepted(ports, &submission, &task, None, traceparent),
                 Err(refusal) => refused(refusal, task_id, traceparent),
             }
         }

@@ -99,6 +99,7 @@ async fn sweep_shard<P: Ports>(
         let page = ports.store().due(shard, until, after.as_ref()).await?;
         let deliveries = page.task_ids.into_iter().map(|task_id| Delivery {
             task_id,
+            incarnation: None,
             event: Event::Swept,
             redelivered: false,
             traceparent: None,

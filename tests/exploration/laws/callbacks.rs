@@ -2,13 +2,13 @@
 
 use steward_core::{
     messages::{Action, Answer, Outcome},
-    names::Part,
+    names::{CallbackFence, Part},
     task::{ProcessState, StepState, Task, later},
     transition::Event,
 };
 
 use super::Change;
-use crate::exploration::states::{awaited_by, is_failed};
+use crate::exploration::states::{awaited_by, is_failed, is_running};
 
 impl Change<'_> {
     /// What is handed out stays so until there is an answer, and no longer than was said.
@@ -78,12 +78,19 @@ impl Change<'_> {
     /// An answer in time, of the newest attempt, is taken, and no other.
     pub(super) fn of_answers(&self, before: &Task, after: &Task, broken: &mut Vec<String>) {
         self.of_the_reply_that_hands_out(before, after, broken);
-        let Event::Answered { step, attempt, answer } = self.event else { return };
+        let Event::Answered { step, fence: CallbackFence::Attempt(attempt), answer } = self.event
+        else {
+            return;
+        };
         let state = before.progress(step, Action::Do).map(|progress| &progress.state);
         let awaited = before.progress(step, Action::Do).and_then(awaited_by);
-        let in_time = awaited.is_some_and(|by| self.after.now <= by)
-            && state.is_some_and(|state| state.attempt() == *attempt);
-        if self.applied && !in_time {
+        let in_time = awaited.is_some() && state.is_some_and(|state| state.attempt() == *attempt);
+        // That somebody has the token says that the call ran.
+        let may_have_run = |task: &Task| {
+            task.progress(step, Action::Do).is_some_and(|progress| progress.may_have_run)
+        };
+        let is_news = may_have_run(after) && !may_have_run(before);
+        if self.applied && !in_time && !is_news {
             broken.push(format!("{step} #{attempt}: an answer is taken that nobody waits for"));
         }
         let now = after.progress(step, Action::Do);
@@ -114,7 +121,10 @@ impl Change<'_> {
         let Event::Replied(reply) = self.event else { return };
         let completed = matches!(reply.outcome, Outcome::Completed { .. });
         let hands_out = reply.action == Action::Do && self.setting.callback(&reply.step).is_some();
-        if !self.applied || !completed || !hands_out {
+        // It was not waited for any more: all that it says is that it took effect.
+        let old = before.progress(&reply.step, reply.action);
+        let late = !old.is_some_and(|old| is_running(old) && old.state.attempt() == reply.attempt);
+        if !self.applied || !completed || !hands_out || late {
             return;
         }
         let state = after.progress(&reply.step, Action::Do).map(|progress| &progress.state);

@@ -12,7 +12,7 @@ use steward_core::{
 
 use super::{Change, is_final};
 use crate::exploration::{
-    children::Stands,
+    children::{Stands, child_id},
     settings::Setting,
     states::{is_awaited, is_completed, is_failed},
     world::World,
@@ -68,8 +68,7 @@ impl Change<'_> {
         for effect in self.effects {
             let Effect::Submit(submission) = effect else { continue };
             let part = &submission.parent.as_ref().unwrap().step;
-            let colons = part.to_string().replace('[', ":").replace(']', "");
-            let is_its = submission.task_id.as_str() == format!("t:{colons}");
+            let is_its = submission.task_id.as_str() == child_id(part);
             let child = self.before.children.get(part);
             let content = child.and_then(|child| child.content.as_ref());
             let input = submission.input.to_string();

@@ -2,9 +2,10 @@
 
 use serde_json::Value;
 use steward_core::{
+    json_text::JsonText,
     messages::{Action, StepRequest},
     names::{Part, StepName},
-    ports::{Attempt, DocumentKey},
+    ports::DocumentKey,
     task::{ProcessState, StepRecord, StepState, Task},
 };
 
@@ -55,6 +56,7 @@ impl Change<'_> {
     /// reads them in the order of the items.
     pub(super) fn of_what_items_say(&self, after: &Task, broken: &mut Vec<String>) {
         for StepRequest { step, body, .. } in self.requests() {
+            let body = body.as_ref().map(JsonText::value);
             let said = |key: &str| body.as_ref().and_then(|body| body.get(key));
             let record = &after.steps[&step.step];
             if let (Some(place), Some(item)) = (step.item, said("item")) {
@@ -77,10 +79,8 @@ fn outputs(world: &World, task: &Task, step: &StepName) -> Value {
     let items = &task.steps[step].items.as_ref().unwrap().begun;
     let output = |(place, item): (u32, &StepRecord)| {
         let part = Part { step: step.clone(), item: Some(place) };
-        let number = item.run.state.attempt();
-        let attempt = Attempt { step: part, action: Action::Do, number };
-        let output = world.documents.get(&DocumentKey::Output(attempt));
-        output.cloned().filter(|_| is_completed(&item.run)).unwrap_or_default()
+        let output = item.run.output(&part, Action::Do);
+        output.and_then(|key| world.documents.get(&key)).cloned().unwrap_or_default()
     };
     (0..).zip(items).map(output).collect()
 }

@@ -1,16 +1,18 @@
 //! The laws of what is asked of agents and of other tasks: what begins, and what is undone when.
 
 use steward_core::{
-    messages::{Action, StepRequest},
+    command::Order,
+    messages::{Action, Outcome, StepRequest},
     names::{Part, StepName},
     ports::Attempt,
-    task::{StepRecord, StepState, Task},
+    task::{Progress, StepRecord, StepState, Task},
+    transition::Event,
 };
 
 use super::{Change, followers, is_left};
 use crate::exploration::{
-    states::{has_passed, is_awaited, is_completed, is_final, is_running},
-    world::Truth,
+    states::{awaited_by, has_passed, is_awaited, is_completed, is_final, is_running},
+    world::{Dispatch, Truth},
 };
 
 impl Change<'_> {
@@ -43,7 +45,9 @@ impl Change<'_> {
             let is_new = number_before != Some(*number);
             law("only what is saved is sent", self.applied || !is_new);
             if *action == Action::Undo {
-                self.of_undo(step, after, &mut law);
+                let has_begun = before.progress(step, Action::Undo).is_some();
+                // What came after it may have taken effect after all once its undo had begun.
+                self.of_undo(step, after, has_begun && self.after.late_news, &mut law);
             }
             let repeated = self.before.dispatches.iter().any(|(other, dispatch)| {
                 other.step == *step
@@ -54,7 +58,7 @@ impl Change<'_> {
             });
             law(
                 "what must not be repeated is not",
-                steps[&step.step].idempotent || *action == Action::Undo || !repeated,
+                steps[&step.step].idempotent || *action == Action::Undo || !repeated || !is_new,
             );
         }
         for StepRequest { step, action, attempt, complete_by, idempotency_key, .. } in
@@ -70,15 +74,127 @@ impl Change<'_> {
         }
     }
 
+    /// What an agent says of the newest attempt at doing a part, however late, stays on record: that it
+    /// took effect, or may have.
+    pub(super) fn of_what_took_effect(
+        &self,
+        before: &Task,
+        after: &Task,
+        broken: &mut Vec<String>,
+    ) {
+        let Event::Replied(reply) = self.event else { return };
+        let old = before.progress(&reply.step, Action::Do);
+        let is_newest = old.is_some_and(|old| old.state.attempt() == reply.attempt);
+        // A second refusal says nothing new.
+        let is_proof = matches!(reply.outcome, Outcome::Completed { .. } | Outcome::Unknown { .. });
+        let is_settled = old.is_some_and(|old| {
+            matches!(old.state, StepState::Failed { .. } | StepState::Skipped { .. })
+        });
+        if is_settled && !is_proof {
+            return;
+        }
+        if reply.action == Action::Undo || !reply.outcome.may_have_run() || !is_newest {
+            return;
+        }
+        let kept = after
+            .progress(&reply.step, Action::Do)
+            .is_some_and(|new| is_completed(new) || new.may_have_run || awaited_by(new).is_some());
+        if !kept {
+            broken
+                .push(format!("{} #{}: what took effect is on record", reply.step, reply.attempt));
+        }
+    }
+
+    /// An operator cannot know that a part did not run while a call of it may be in progress.
+    pub(super) fn of_what_is_said_not_to_have_run(
+        &self,
+        before: &Task,
+        after: &Task,
+        broken: &mut Vec<String>,
+    ) {
+        let Some((
+            Order::Resubmit { did_not_run: true, .. } | Order::Skip { did_not_run: true, .. },
+            steps,
+        )) = self.obeyed(before, after)
+        else {
+            return;
+        };
+        for part in steps {
+            let until = self.before.in_progress_until(self.setting, &part, before.direction());
+            if until.is_some() {
+                broken.push(format!(
+                    "{part}: nobody knows that it did not run while it may be called"
+                ));
+            }
+        }
+    }
+
+    /// No part is asked for with another content that may have run, or may yet, with the old one.
+    pub(super) fn of_edits(&self, before: &Task, after: &Task, broken: &mut Vec<String>) {
+        if !matches!(self.event, Event::Commanded(_)) {
+            return;
+        }
+        for (part, action, progress) in after.actions() {
+            let Some(old) = before.progress(&part, action) else { continue };
+            let ran = |(attempt, dispatch): (&Attempt, &Dispatch)| {
+                (&attempt.step, attempt.action) == (&part, action)
+                    && dispatch.sent
+                    && dispatch.truth != Truth::DidNotRun
+                    && attempt.number <= old.state.attempt()
+            };
+            if old.input != progress.input && self.after.dispatches.iter().any(ran) {
+                broken.push(format!("{} {part}: the old input may have acted", action.name()));
+            }
+        }
+    }
+
+    /// The order that was obeyed, and the parts that it was about: those that were resubmitted or skipped.
+    fn obeyed(&self, before: &Task, after: &Task) -> Option<(&Order, Vec<Part>)> {
+        let Event::Commanded(command) = self.event else { return None };
+        let is_new = after.commands.len() > before.commands.len();
+        let obeyed = is_new && after.commands.last().is_some_and(|record| record.refused.is_none());
+        let settled = |part: &Part, old: &Progress| {
+            let new = after.progress(part, before.direction());
+            new.is_some_and(|new| match command.order {
+                Order::Resubmit { .. } => new.state.attempt() > old.state.attempt(),
+                Order::Skip { .. }
+                | Order::Complete { .. }
+                | Order::Undo
+                | Order::Cancel
+                | Order::Pause
+                | Order::Resume => {
+                    matches!(new.state, StepState::Skipped { .. }) && !has_passed(old)
+                }
+            })
+        };
+        let parts = before.actions().filter(|(part, action, old)| {
+            *action == before.direction() && !is_awaited(old) && settled(part, old)
+        });
+        obeyed.then(|| (&command.order, parts.map(|(part, ..)| part).collect()))
+    }
+
     /// An undo starts when all that came after its step is settled, and never past the point of no
     /// return.
-    fn of_undo(&self, part: &Part, after: &Task, law: &mut impl FnMut(&str, bool)) {
-        let followers = followers(self.setting, &part.step);
+    fn of_undo(
+        &self,
+        part: &Part,
+        after: &Task,
+        is_surprised: bool,
+        law: &mut impl FnMut(&str, bool),
+    ) {
+        let mut followers = followers(self.setting, &part.step);
+        if is_surprised {
+            followers.clear();
+        }
         let is_awaited = |record: &StepRecord| is_awaited(&record.run);
         for (other, record) in after.parts().filter(|(other, _)| followers.contains(&other.step)) {
             let left = is_left(self.setting, self.after, &other);
             law("an undo waits for what came after it", !is_awaited(record) && !left);
         }
+        let may_last = |part: &Part| self.after.is_in_progress(self.setting, part);
+        let mut later = after.parts().filter(|(other, _)| followers.contains(&other.step));
+        law("an undo waits for the calls of what came after it", later.all(|(o, _)| !may_last(&o)));
+        law("an undo waits for the calls that it undoes", !may_last(part));
         let own = after.record(part);
         law("an undo waits for the attempt that it undoes", !own.is_some_and(is_awaited));
         let ran = own.is_some_and(|own| is_completed(&own.run)) || self.after.was_decided(part);

@@ -5,13 +5,16 @@ use steward_core::{
     command::Order,
     messages::Action,
     names::StepName,
-    ports::{Attempt, DocumentKey},
+    ports::DocumentKey,
     task::{ProcessState, StepState, Task, later},
     transition::Event,
 };
 
 use super::Change;
-use crate::exploration::states::{has_passed, is_completed, waits_until};
+use crate::exploration::{
+    play::brings_late_news,
+    states::{has_passed, is_awaited, is_completed, waits_until},
+};
 
 impl Change<'_> {
     /// Nothing is left lying that can begin.
@@ -29,6 +32,10 @@ impl Change<'_> {
 
     /// Whether this is a change that starts whatever can start on the way forward.
     fn starts(&self, after: &Task) -> bool {
+        // That is only put on record.
+        if brings_late_news(self.before.task.as_ref().unwrap(), after, self.event) {
+            return false;
+        }
         let decides = match self.event {
             Event::Wake
             | Event::Replied(_)
@@ -80,18 +87,31 @@ impl Change<'_> {
         }
         let step = source.parse().unwrap();
         let record = task.record(&step)?;
-        let number = record.run.state.attempt();
-        let attempt = Attempt { step, action: Action::Do, number };
-        let output = documents.get(&DocumentKey::Output(attempt));
-        output.filter(|_| is_completed(&record.run))?.get("ok")?.as_bool()
+        documents.get(&record.run.output(&step, Action::Do)?)?.get("ok")?.as_bool()
     }
 
     /// A wait is as long as the definition says, and ends no sooner but by an operator.
     pub(super) fn of_the_waits(&self, before: &Task, after: &Task, broken: &mut Vec<String>) {
         let now = self.after.now;
-        let resubmitted = matches!(self.event, Event::Commanded(command)
-            if matches!(command.order, Order::Resubmit { .. }))
-            && after.commands.last().is_some_and(|command| command.refused.is_none());
+        let obeyed = after.commands.last().is_some_and(|command| command.refused.is_none());
+        let named = match self.event {
+            Event::Commanded(command) => match &command.order {
+                Order::Resubmit { step, .. } => Some(step.as_ref()),
+                Order::Skip { .. }
+                | Order::Complete { .. }
+                | Order::Undo
+                | Order::Cancel
+                | Order::Pause
+                | Order::Resume => None,
+            },
+            Event::Wake
+            | Event::Swept
+            | Event::Replied(_)
+            | Event::Answered { .. }
+            | Event::Asked(_)
+            | Event::ChildEnded { .. }
+            | Event::AlertSent { .. } => None,
+        };
         for (name, wait) in &self.setting.waits {
             let part = name.parse().unwrap();
             let Some(record) = after.record(&part) else { continue };
@@ -119,9 +139,35 @@ impl Change<'_> {
             let waits = until.is_some_and(|until| until <= now);
             law("a wait that is over ends", !waits || !self.starts(after));
             let waited = over.is_some() && until.is_some();
+            let resubmitted = obeyed && named == Some(Some(&part));
             law("an operator ends a wait at once", !resubmitted || !goes_on || !waited);
+            let unnamed = named == Some(None) && over.is_some_and(|over| over > now);
+            law("an operator who names no wait ends none", !unnamed || until == over);
             let backward = after.process_state == ProcessState::Undoing;
-            law("no wait goes on while the task goes backward", !backward || until.is_none());
+            let mut returns = after
+                .parts()
+                .filter(|(part, _)| self.setting.workflow.steps[&part.step].point_of_no_return);
+            let may_be_called_off = returns.any(|(_, record)| is_awaited(&record.run));
+            let paused = after.paused_at.is_some();
+            law(
+                "no wait goes on while the task goes backward for good",
+                !backward
+                    || may_be_called_off
+                    || paused
+                    || until.is_none()
+                    || *self.event == Event::Swept,
+            );
+            let skipped = matches!(record.run.state, StepState::Skipped { .. });
+            law(
+                "no wait is given up while the undo may be called off",
+                !skipped || over.is_none() || commanded || !may_be_called_off,
+            );
+            let called_off =
+                before.process_state == ProcessState::Undoing && after.undo_reason.is_none();
+            law(
+                "an undo that is called off ends no wait",
+                !called_off || over.is_none() || until == over,
+            );
         }
     }
 }

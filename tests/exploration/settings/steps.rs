@@ -13,13 +13,13 @@ const BOTH: [Ending; 4] =
     [Ending::Processed, Ending::TaskInError, Ending::Undone, Ending::UndoFailed];
 
 /// What one path may see of an operator.
-const COMMANDED: Budget = Budget { commands: 2, losses: 1, deferrals: 0 };
+const COMMANDED: Budget = Budget { commands: 2, losses: 1, deferrals: 0, jumps: 0 };
 
 /// All of them.
 pub(super) fn all() -> Vec<Setting> {
     let conditions = [when(), when_chain(), cannot_begin()];
     let items = [one_by_one(), two_at_once(), none_and_one(), items_commanded(), item_impossible()];
-    let waits = [wait_beside(), wait_for_long(), wait_commanded()];
+    let waits = [wait_beside(), wait_for_long(), wait_commanded(), wait_beside_return()];
     let callbacks = [callback(), callback_beside(), callback_returns(), callback_commanded()];
     let children = [child(), child_beside(), child_returns(), child_commanded(), children_each()];
     let asked = [asked(), asked_returns(), asked_commanded()];
@@ -193,6 +193,7 @@ fn wait_commanded() -> Setting {
     });
     let orders = vec![
         resubmit(None),
+        Order::Resubmit { step: Some("w".parse().unwrap()), input: None, did_not_run: false },
         skip(Some("w")),
         complete(Some("w")),
         Order::Undo,
@@ -202,6 +203,16 @@ fn wait_commanded() -> Setting {
     ];
     let waits = vec![("w", Duration::from_secs(30))];
     Setting { orders, waits, ..setting("wait_commanded", steps, COMMANDED, &BOTH) }
+}
+
+/// While `p` runs, `c` may ask for an undo that `p` then calls off: the wait is as it was.
+fn wait_beside_return() -> Setting {
+    let p = with(step(&[], 1, "undo"), "point_of_no_return", json!(true));
+    let steps = json!({ "p": p, "c": undoable(&[], 1, "undo"), "w": { "wait": "30s" } });
+    let waits = vec![("w", Duration::from_secs(30))];
+    let endings = [Ending::Processed, Ending::Undone, Ending::UndoFailed, Ending::PastReturn];
+    let budget = Budget { losses: 0, deferrals: 1, ..QUIET };
+    Setting { waits, ..setting("wait_beside_return", steps, budget, &endings) }
 }
 
 /// A step that someone answers, within a minute, and is heard of every forty seconds.

@@ -9,7 +9,7 @@ use serde_json::Value;
 use steward_agent::{Attempted, Delivered, Fault, Guard, RemoteService, attempt};
 use steward_core::{
     messages::{Action, Outcome, StepRequest},
-    ports::{Attempt, Clock, DocumentKey, Ports, StateStore},
+    ports::{Attempt, Clock, DocumentKey, Owner, Ports, StateStore},
 };
 
 use crate::world::*;
@@ -17,7 +17,15 @@ use crate::world::*;
 async fn is_claimed(ports: &TestPorts, request: &StepRequest) -> bool {
     let (step, number) = (request.step.clone(), request.attempt);
     let claim = DocumentKey::Claim(Attempt { step, action: Action::Do, number });
-    let found = ports.memory.store().documents(&request.task_id, &[claim]).await.unwrap();
+    let found = ports
+        .memory
+        .store()
+        .documents(
+            &Owner { task_id: request.task_id.clone(), incarnation: request.incarnation },
+            &[claim],
+        )
+        .await
+        .unwrap();
     !found.is_empty()
 }
 
@@ -95,12 +103,14 @@ async fn an_unknown_outcome_is_said_at_once_and_what_did_not_run_is_repeated() {
 
 #[tokio::test(start_paused = true)]
 async fn the_functions_time_ends_it_with_what_is_known() {
+    let short =
+        |one: &Instance| StepRequest { call_within_ms: Some(8_000), ..one.request_once("t", 1) };
     let one = Instance::new([], hangs());
-    let ended = one.deliver(&one.request_once("t", 1), false, 10 * SECOND).await;
+    let ended = one.deliver(&short(&one), false, 10 * SECOND).await;
     assert!(matches!(outcome(ended), Outcome::Failed { may_have_run: true, .. }));
     // Between two calls that did not run: it has not run.
     let one = Instance::new([], busy(Duration::ZERO));
-    let ended = one.deliver(&one.request_once("t", 1), false, 10 * SECOND).await;
+    let ended = one.deliver(&short(&one), false, 10 * SECOND).await;
     assert!(!deferred(ended).1);
     // Past complete-by nothing is said.
     let one = Instance::new([], hangs());

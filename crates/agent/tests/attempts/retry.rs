@@ -5,7 +5,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 use steward_agent::Attempted;
-use steward_core::messages::{AttemptTimes, Outcome};
+use steward_core::{
+    messages::{Action, AttemptTimes, Outcome, StepRequest},
+    ports::Clock,
+};
 
 use crate::world::*;
 
@@ -16,7 +19,7 @@ fn failed(may_have_run: bool) -> Outcome {
 #[tokio::test(start_paused = true)]
 async fn transient_faults_are_retried_until_the_answer() {
     let one = Instance::new([broken(), broken()], done());
-    assert_eq!(outcome(one.attempt(&one.request("t", 1)).await), completed());
+    assert_eq!(outcome(one.attempt(&one.request("t", 1)).await), completed_beside_another());
     assert_eq!(one.service.take_calls(), 3);
 }
 
@@ -83,10 +86,70 @@ async fn when_complete_by_passes_the_agent_drops_the_call_and_says_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn when_the_functions_time_is_up_the_request_goes_back() {
-    let one = Instance::new([], hangs());
+    let one = Instance::new([], done());
     let request = one.request("t", 1);
     assert_eq!(one.deliver(&request, false, 10 * SECOND).await, Attempted::GivenBack);
-    // Also between two calls.
+    assert_eq!(
+        one.service.take_calls(),
+        0,
+        "a call began that the function could not hold to its end"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_is_busy_for_longer_than_the_function_runs_defers_the_step() {
+    // Given back again and again, the request would become a dead letter.
     let one = Instance::new([], busy(Duration::ZERO));
-    assert_eq!(one.deliver(&request, false, 10 * SECOND).await, Attempted::GivenBack);
+    let hour = one.ports.clock.now() + 3_600 * SECOND;
+    let request = StepRequest { complete_by: hour, ..one.request("t", 1) };
+    let (_, may_have_run) = deferred(one.deliver(&request, false, 115 * SECOND).await);
+    assert!(!may_have_run);
+    assert!(one.service.take_calls() > 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_call_may_take_as_long_as_its_step_says() {
+    let one = Instance::new([], (40 * SECOND, Ok(Value::Null)));
+    let complete_by = one.ports.clock.now() + 300 * SECOND;
+    let request = StepRequest { complete_by, call_within_ms: Some(100_000), ..one.request("t", 1) };
+    assert_eq!(outcome(one.deliver(&request, false, 115 * SECOND).await), completed());
+    assert_eq!(one.service.take_calls(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_takes_longer_is_cut_and_not_repeated() {
+    let one = Instance::new([], hangs());
+    let request = StepRequest { call_within_ms: Some(20_000), ..one.request("t", 1) };
+    let start = tokio::time::Instant::now();
+    let reason = "the call took longer than 20s, and was cut off".to_owned();
+    assert_eq!(outcome(one.attempt(&request).await), Outcome::Unknown { reason });
+    assert_eq!((start.elapsed().as_secs(), one.service.take_calls()), (20, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_is_retried_while_an_earlier_call_may_be_in_progress() {
+    // A call of this delivery, of an earlier delivery, of an earlier attempt.
+    let one = Instance::new([broken(), conflict(), conflict()], done());
+    assert_eq!(outcome(one.attempt(&one.request("t", 1)).await), completed_beside_another());
+    let one = Instance::new([conflict(), conflict()], done());
+    assert_eq!(outcome(one.redelivered(&one.request("t", 1)).await), completed_beside_another());
+    let one = Instance::new([conflict(), conflict()], done());
+    let second = StepRequest { may_have_run: true, ..one.request("t", 2) };
+    assert_eq!(outcome(one.attempt(&second).await), completed_beside_another());
+    // Another delivery of an undo may be in progress.
+    let one = Instance::new([conflict(), conflict()], done());
+    let undo = StepRequest { action: Action::Undo, ..one.request("t", 1) };
+    assert_eq!(outcome(one.attempt(&undo).await), completed_beside_another());
+    // It goes on until complete-by.
+    let one = Instance::new([broken()], conflict());
+    assert_eq!(one.attempt(&one.request("t", 1)).await, Attempted::Silent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_never_proves_that_the_step_did_not_run() {
+    let one = Instance::new([], conflict());
+    let failed = Outcome::Failed { reason: "HTTP 409".to_owned(), may_have_run: true };
+    assert_eq!(outcome(one.attempt(&one.request("t", 1)).await), failed);
+    assert_eq!(one.service.take_calls(), 1, "an ordinary conflict fails at once");
+    assert_eq!(outcome(one.attempt(&one.request_once("u", 1)).await), failed);
 }

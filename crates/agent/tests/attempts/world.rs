@@ -22,9 +22,10 @@ use steward_core::{
     names::TaskId,
     ports::{
         Clock, Created, Document, DocumentKey, DueCursor, DuePage, Ended, EndedPage, EventBus,
-        Kept, PortError, Ports, Put, Saved, Shared, SharedKey, SharedKind, SharedSaved, StateStore,
-        Timing,
+        Kept, Owner, PortError, Ports, Put, Saved, Shared, SharedKey, SharedKind, SharedSaved,
+        StateStore, Timing,
     },
+    responses::Responses,
     task::{ProcessState, Task},
     workflow::Method,
 };
@@ -115,10 +116,14 @@ impl Instance {
             complete_by: self.ports.clock.now() + 60 * SECOND,
             idempotency_key: format!("{task}/s/do"),
             idempotent: true,
+            call_within_ms: Some(60_000),
+            responses: Responses::NONE,
+            may_have_run: false,
             agent: "a".parse().unwrap(),
             method: Method::Post,
             path: "/".into(),
             body: None,
+            incarnation: None,
         }
     }
 
@@ -154,7 +159,9 @@ pub(crate) fn deferred(attempted: Attempted) -> (Duration, bool) {
         Outcome::Deferred { retry_after_ms, may_have_run, .. } => {
             (Duration::from_millis(retry_after_ms), may_have_run)
         }
-        other @ (Outcome::Completed { .. } | Outcome::Failed { .. }) => panic!("{other:?}"),
+        other @ (Outcome::Completed { .. } | Outcome::Failed { .. } | Outcome::Unknown { .. }) => {
+            panic!("{other:?}")
+        }
     }
 }
 
@@ -166,7 +173,12 @@ pub(crate) fn outcome(attempted: Attempted) -> Outcome {
 }
 
 pub(crate) fn completed() -> Outcome {
-    Outcome::Completed { output: Value::Null }
+    Outcome::Completed { output: Value::Null, may_continue: false }
+}
+
+/// The same, after an earlier call that may still be in progress.
+pub(crate) fn completed_beside_another() -> Outcome {
+    Outcome::Completed { output: Value::Null, may_continue: true }
 }
 
 /// An answer of the service, after a time.
@@ -184,6 +196,11 @@ pub(crate) fn down() -> Answer {
 /// A fault in the middle of things.
 pub(crate) fn broken() -> Answer {
     transient("the connection broke", None, true)
+}
+
+/// A service that answers that the request conflicts with another one.
+pub(crate) fn conflict() -> Answer {
+    (Duration::ZERO, Err(Fault::Conflict { reason: "HTTP 409".to_owned() }))
 }
 
 pub(crate) fn busy(retry_after: Duration) -> Answer {
@@ -288,6 +305,10 @@ impl Clock for TokioClock {
     fn now(&self) -> Timestamp {
         self.zero.now() + self.start.elapsed()
     }
+
+    async fn pause(&self, duration: Duration) {
+        tokio::time::sleep(duration).await;
+    }
 }
 
 /// A bus on which publishing may never end.
@@ -336,20 +357,23 @@ impl StateStore for Store {
     }
     async fn put_document(
         &self,
-        id: &TaskId,
+        owner: &Owner,
         kept: Kept,
         document: &Document,
     ) -> Result<Put, PortError> {
         self.check()?;
-        self.inner.put_document(id, kept, document).await
+        self.inner.put_document(owner, kept, document).await
+    }
+    async fn extend_documents(&self, owner: &Owner, kept: Kept) -> Result<(), PortError> {
+        self.inner.extend_documents(owner, kept).await
     }
     async fn documents(
         &self,
-        id: &TaskId,
+        owner: &Owner,
         keys: &[DocumentKey],
     ) -> Result<Vec<Document>, PortError> {
         self.check()?;
-        self.inner.documents(id, keys).await
+        self.inner.documents(owner, keys).await
     }
     async fn due(
         &self,

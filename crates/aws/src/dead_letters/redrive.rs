@@ -1,8 +1,9 @@
 //! Dead letters go back to the queues they came from: told on the bus first, then sent one by one. A
 //! message is deleted only once it is sent: it may be done twice, and never not at all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
+use aws_sdk_sqs::types::MessageAttributeValue;
 use futures_util::{StreamExt, stream};
 use jiff::Timestamp;
 use steward_core::{
@@ -13,9 +14,13 @@ use steward_core::{
 
 use super::{DeadLetter, DeadLetterQueue, DeadLettersError, REDRIVE_SECONDS};
 use crate::{
+    batch::REDRIVEN,
     channel::{BATCH_MESSAGES_MAX, name_of, queue_url},
     errors::{corrupt, failed},
 };
+
+/// Attributes of a message, by SQS's limit.
+const ATTRIBUTES_MAX: usize = 10;
 
 /// What an operator asks.
 #[derive(Debug, Clone)]
@@ -118,7 +123,7 @@ impl DeadLetterQueue {
             .send_message()
             .queue_url(&target)
             .message_body(body)
-            .set_message_attributes(letter.message.message_attributes.clone());
+            .set_message_attributes(Some(attributes(letter)?));
         request.send().await.map_err(failed(operation))?;
         let request = self.client.delete_message().queue_url(&self.url);
         let deleted = request.receipt_handle(letter.receipt()).send().await.is_ok();
@@ -133,6 +138,23 @@ impl DeadLetterQueue {
         let url = queue_url(&self.client, name).await?;
         url.ok_or_else(|| DeadLettersError::NoQueue(name.to_owned()))
     }
+}
+
+/// The attributes of a message, and that it was sent back: its receiver then sends effects again that its
+/// earlier deliveries may have lost. A message that has as many as SQS takes is not ours and has no effects
+/// of that kind: it keeps them.
+fn attributes(
+    letter: &DeadLetter,
+) -> Result<HashMap<String, MessageAttributeValue>, DeadLettersError> {
+    let mut attributes = letter.message.message_attributes.clone().unwrap_or_default();
+    if attributes.len() < ATTRIBUTES_MAX {
+        let value = MessageAttributeValue::builder().data_type("String").string_value("true");
+        let value = value.build().map_err(|error| {
+            corrupt(format!("mark message {} as sent back", letter.message_id()))(error.into())
+        })?;
+        attributes.insert(REDRIVEN.to_owned(), value);
+    }
+    Ok(attributes)
 }
 
 /// A message that is in its source again.

@@ -4,7 +4,7 @@
 //! request refuses is asked for again alone, and that answer counts: together is only quicker
 //! (`docs/adr/0021`).
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use aws_sdk_dynamodb::{
     Client,
@@ -15,12 +15,13 @@ use aws_sdk_dynamodb::{
         TransactWriteItem,
     },
 };
-use steward_core::ports::{Created, PortError, chain};
+use jiff::Timestamp;
+use steward_core::ports::{PortError, chain};
 
 use super::together::{Asked, Together, cut_off};
 use crate::{
     errors::{corrupt, failed, for_each},
-    items::{self, Item, task_attributes},
+    items::{self, Item, task_attributes, time},
 };
 
 /// Statements in one `BatchExecuteStatement`, by DynamoDB's limit.
@@ -57,6 +58,29 @@ pub(super) enum Condition {
     IsNew,
     /// The item's `revision` is this one.
     Revision(u64),
+    /// The item's `revision` and `submitted_at` are these.
+    Same(u64, Timestamp),
+}
+
+impl Condition {
+    /// As an expression, with its values.
+    fn expression(self) -> (&'static str, Option<HashMap<String, AttributeValue>>) {
+        let revision = |revision: u64| AttributeValue::N(revision.to_string());
+        match self {
+            Self::IsNew => (IS_NEW, None),
+            Self::Revision(before) => {
+                let values = HashMap::from([(":before".to_owned(), revision(before))]);
+                ("revision = :before", Some(values))
+            }
+            Self::Same(before, submitted_at) => {
+                let values = HashMap::from([
+                    (":before".to_owned(), revision(before)),
+                    (":submitted_at".to_owned(), time(submitted_at)),
+                ]);
+                ("revision = :before AND submitted_at = :submitted_at", Some(values))
+            }
+        }
+    }
 }
 
 /// What came of it.
@@ -128,12 +152,9 @@ impl Writes {
             .table_name(table)
             .set_item(Some(item))
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
-        let request = match condition {
-            Condition::IsNew => request.condition_expression(IS_NEW),
-            Condition::Revision(before) => request
-                .condition_expression("revision = :before")
-                .expression_attribute_values(":before", AttributeValue::N(before.to_string())),
-        };
+        let (expression, values) = condition.expression();
+        let request =
+            request.condition_expression(expression).set_expression_attribute_values(values);
         match request.send().await {
             Ok(_) => Ok(Written::Done),
             Err(error) => match error.as_service_error() {
@@ -145,12 +166,13 @@ impl Writes {
         }
     }
 
-    /// Records a new task together with whatever else is being recorded.
+    /// Records a new task together with whatever else is being recorded; whether it did, or a condition
+    /// was not met.
     pub(super) async fn create(
         &self,
         new: New,
         operation: impl Fn() -> String,
-    ) -> Result<Created, PortError> {
+    ) -> Result<bool, PortError> {
         let has_room = |asked: &[Asked<New, _>], new: &New| {
             let bytes: usize = asked.iter().map(|(asked, _)| asked.bytes()).sum();
             asked.len() < CREATED_MAX
@@ -159,7 +181,7 @@ impl Writes {
         };
         let answer = self.creations.ask(new, has_room, |asked| self.send_creations(asked)).await;
         match answer.unwrap_or_else(|| Answer::Failed(cut_off(TOGETHER))) {
-            Answer::Done => Ok(Created::Created),
+            Answer::Done => Ok(true),
             Answer::Alone(new) => self.create_alone(new, operation).await,
             Answer::Failed(error) => Err(PortError { operation: operation(), ..error }),
         }
@@ -169,14 +191,12 @@ impl Writes {
         &self,
         new: New,
         operation: impl Fn() -> String,
-    ) -> Result<Created, PortError> {
+    ) -> Result<bool, PortError> {
         let items = new.items().map_err(|error| corrupt(operation())(error.into()))?;
         let request = self.client.transact_write_items().set_transact_items(Some(items.into()));
         match request.send().await {
-            Ok(_) => Ok(Created::Created),
-            Err(error) if error.as_service_error().is_some_and(exists_already) => {
-                Ok(Created::Exists)
-            }
+            Ok(_) => Ok(true),
+            Err(error) if error.as_service_error().is_some_and(exists_already) => Ok(false),
             Err(error) => Err(failed(operation())(error)),
         }
     }
@@ -244,7 +264,7 @@ impl Write {
                 let text = format!("INSERT INTO \"{table}\" VALUE {{{}}}", values.join(", "));
                 (text, attributes.into_iter().map(|(_, value)| value.clone()).collect())
             }
-            Condition::Revision(before) => {
+            Condition::Revision(before) | Condition::Same(before, _) => {
                 attributes.retain(|(name, _)| *name != TASK_ID);
                 let mut text = format!("UPDATE \"{table}\"");
                 attributes.iter().for_each(|(name, _)| text.extend([" SET \"", name, "\"=?"]));
@@ -253,7 +273,15 @@ impl Write {
                 text.push_str(" WHERE \"task_id\"=? AND \"revision\"=?");
                 let values = attributes.into_iter().map(|(_, value)| value);
                 let values = values.chain(self.item.get(TASK_ID)).cloned();
-                (text, values.chain([AttributeValue::N(before.to_string())]).collect::<Vec<_>>())
+                let values = values.chain([AttributeValue::N(before.to_string())]);
+                let submitted_at = match self.condition {
+                    Condition::Same(_, submitted_at) => {
+                        text.push_str(" AND \"submitted_at\"=?");
+                        Some(time(submitted_at))
+                    }
+                    Condition::IsNew | Condition::Revision(_) => None,
+                };
+                (text, values.chain(submitted_at).collect::<Vec<_>>())
             }
         };
         BatchStatementRequest::builder().statement(text).set_parameters(Some(parameters)).build()
@@ -267,10 +295,12 @@ impl New {
 
     fn items(&self) -> Result<[TransactWriteItem; 2], BuildError> {
         let item = |write: &Write| {
+            let (expression, values) = write.condition.expression();
             let put = Put::builder()
                 .table_name(&write.table)
                 .set_item(Some(write.item.clone()))
-                .condition_expression(IS_NEW)
+                .condition_expression(expression)
+                .set_expression_attribute_values(values)
                 .build()?;
             Ok::<_, BuildError>(TransactWriteItem::builder().put(put).build())
         };

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use steward_core::{
     messages::Action,
-    ports::{Attempt, Created, Document, DocumentKey, Kept, Ports, Put, StateStore},
+    ports::{Attempt, Created, Document, DocumentKey, Kept, Owner, Ports, Put, StateStore},
     task::Task,
 };
 use steward_local::{
@@ -141,7 +141,7 @@ async fn fill(host: &Host, order: &'static dyn Scenario, count: usize) -> Result
                 let at = submitted_at + SignedDuration::from_millis(50 * (i64::try_from(at)? + 1));
                 let (kept, output) =
                     (Kept::with(&task), document(DocumentKey::Output(of), at, body));
-                let put = ports.store().put_document(&task.task_id, kept, &output).await?;
+                let put = ports.store().put_document(&Owner::of(&task), kept, &output).await?;
                 ensure!(put == Put::Stored, "{} has been written", output.key);
             }
             Ok::<_, anyhow::Error>(())
@@ -164,9 +164,7 @@ fn task(order: &dyn Scenario, n: usize, submitted_at: Timestamp) -> Result<Task>
     let (state, ship) = match kind {
         Kind::Processed => ("Processed", done.clone()),
         Kind::Undone => ("Undone", json!({ "s": "f", "a": 1, "x": { "s": "c", "a": 1 } })),
-        Kind::Error => {
-            ("Error", json!({ "s": "f", "a": 5, "f": 5, "e": "503 Service Unavailable" }))
-        }
+        Kind::Error => ("Error", json!({ "s": "f", "a": 5, "f": 5 })),
         Kind::Processing => ("Processing", json!({ "s": "r", "a": 1, "b": millis + 172_800_000 })),
     };
     let task = json!({

@@ -1,9 +1,12 @@
 //! `steward workflow publish` and `unpublish`.
 
-use std::path::PathBuf;
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result};
-use steward_core::names::WorkflowName;
+use steward_core::{names::WorkflowName, ports::chain, workflow::Workflow};
 use steward_local::definitions::read_file;
 
 use crate::client::Deployment;
@@ -13,11 +16,44 @@ pub(super) async fn publish(files: &[PathBuf], deployment: &Deployment) -> Resul
     let publisher = deployment.publisher().await;
     for file in files {
         let workflow = read_file(file)?;
+        warn(file, &workflow);
         let published = publisher.publish(&workflow).await;
         published.with_context(|| file.display().to_string())?;
         say!("{} version {}: published", workflow.name, workflow.version);
+        warn_of_missing_agents(&workflow, deployment).await;
     }
     Ok(())
+}
+
+/// Says what a workflow will not do as its author expects; errors were refused when it was read.
+#[expect(clippy::print_stderr, reason = "a command's output")]
+fn warn(file: &Path, workflow: &Workflow) {
+    for warning in workflow.lint() {
+        eprintln!("{}: {warning}", file.display());
+    }
+}
+
+/// Says which agents of a workflow have no queue. That is no reason not to publish it: an agent may be
+/// deployed later, and until then its steps fail at once, with an alert.
+#[expect(clippy::print_stderr, reason = "a command's output")]
+async fn warn_of_missing_agents(workflow: &Workflow, deployment: &Deployment) {
+    let agents: BTreeSet<_> =
+        workflow.steps.values().filter_map(|step| step.agent.as_ref()).collect();
+    for agent in agents {
+        match deployment.has_agent_queue(agent).await {
+            Ok(true) => {}
+            Ok(false) => eprintln!(
+                "warning: {}: agent `{agent}` has no queue `{}`: deploy the agent, or its steps fail",
+                workflow.name,
+                deployment.agent_queue_name(agent),
+            ),
+            Err(error) => eprintln!(
+                "warning: {}: whether agent `{agent}` has a queue is not known: {}",
+                workflow.name,
+                chain(&error),
+            ),
+        }
+    }
 }
 
 /// Ends the publication of a version.

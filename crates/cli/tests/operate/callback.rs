@@ -16,29 +16,33 @@ async fn who_has_the_token_answers_once() {
     world.submit("approval", "a-1", "nothing").await;
     let task = world.until("a-1", is_handed_out).await;
     let token = world.remote.calls("a-1")[0].body["token"].as_str().unwrap().to_owned();
-    assert_eq!(token, "a-1/ask/1");
+    assert_eq!(token, format!("a-1/ask/i{}", task.incarnation.unwrap()));
     world.steward(&["show", "a-1"]).await.has(&["handed out", "ask: an answer by"]);
 
     let said = world.steward(&["callback", "heartbeat", &token]).await;
-    said.has(&["a-1/ask/1: sent"]);
+    said.has(&[&format!("{token}: sent")]);
     world.until("a-1", |now| now.revision > task.revision).await;
     let said = world.steward(&["callback", "complete", "a-1/ask/2"]).await;
-    said.fails(&["nobody waits for it; the newest attempt is 1"]);
+    said.fails(&["this attempt no longer awaits an answer; the newest attempt is 1"]);
+    let said = world.steward(&["callback", "complete", "a-1/ask/i000000007"]).await;
+    said.fails(&["a-1/ask/i000000007: it is of another task with the id `a-1`, which is gone"]);
+    let said = world.steward(&["callback", "complete", &format!("{token}/c-1")]).await;
+    said.fails(&["the input was edited since; step ask was requested again, with another token"]);
     let said = world.steward(&["callback", "complete", "a-1/ship/1"]).await;
     said.fails(&["step ship has not begun"]);
     let said = world.steward(&["callback", "complete", "a-9/ask/1"]).await;
     said.fails(&["there is no task `a-9`"]);
     let said = world.steward(&["callback", "complete", "ask"]).await;
-    said.fails(&["callback token `ask` is not valid", "as `order-7/approve/1`"]);
+    said.fails(&["callback token `ask` is not valid", "as `order-7/approve/i0mfvx3k5z`"]);
 
     let output = r#"{ "receipt": "by eve" }"#;
     let said = world.steward(&["callback", "complete", &token, "--output", output]).await;
-    said.has(&["a-1/ask/1: completed"]);
+    said.has(&[&format!("{token}: completed")]);
     world.until_state("a-1", "Processed").await;
     let ship = world.remote.calls("a-1").into_iter().find(|call| call.path == "/ship").unwrap();
     assert_eq!(ship.body["receipt"], json!("by eve"));
     let said = world.steward(&["callback", "complete", &token]).await;
-    said.fails(&["nobody waits for it; step ask is completed"]);
+    said.fails(&["no answer is awaited; step ask is completed"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -25,6 +25,46 @@ fn pack(path: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn publication_warns_of_an_agent_without_a_queue() {
+    let world = World::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let mut step = pack("/packs");
+    step["agent"] = json!("warehouse");
+    let missing = write(dir.path(), 1, Value::Null, step);
+    let said = world.steward(&["workflow", "publish", &missing]).await;
+    said.has(&["parcel version 1: published"]);
+    let warning = "warning: parcel: agent `warehouse` has no queue `steward-agent-warehouse`";
+    assert!(said.err.contains(warning), "{}", said.err);
+
+    world.submit("parcel", "p-1", "nothing").await;
+    let task = world.until_state("p-1", "Error").await;
+    assert_eq!(task.error.as_deref(), Some("step pack: agent `warehouse` has no queue"));
+    let known = write(dir.path(), 2, Value::Null, pack("/packs"));
+    let said = world.steward(&["workflow", "publish", &known]).await;
+    assert_eq!((said.ok, said.err.as_str()), (true, ""));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deadlines_that_may_not_fit_are_a_warning_and_those_that_cannot_an_error() {
+    let world = World::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let mut step = pack("/packs");
+    step["complete_within"] = json!("5m");
+    let risky = write(dir.path(), 1, Value::Null, step);
+    let warning =
+        "warning: steps.pack.recovery: attempts, pauses and extended waits take up to 15m 3s";
+    for command in ["check", "publish"] {
+        let said = world.steward(&["workflow", command, &risky]).await;
+        assert!(said.ok && said.err.contains(warning), "{said:?}");
+    }
+    let impossible = write(dir.path(), 2, Value::Null, json!({ "wait": "20d" }));
+    for command in ["check", "publish"] {
+        let said = world.steward(&["workflow", command, &impossible]).await;
+        said.fails(&["steps.pack.wait: longer than the task's `complete_within` of 10m"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn versions_are_published_listed_shown_and_unpublished() {
     let world = World::start().await;
     let dir = tempfile::tempdir().unwrap();

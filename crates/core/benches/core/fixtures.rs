@@ -180,7 +180,8 @@ pub(crate) fn reply(request: &StepRequest) -> StepReply {
         step: request.step.clone(),
         action: request.action,
         attempt: request.attempt,
-        outcome: Outcome::Completed { output },
+        outcome: Outcome::Completed { output, may_continue: false },
+        incarnation: None,
         times: AttemptTimes::default(),
     }
 }

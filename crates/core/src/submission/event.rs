@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::{Refusal, too_deep, too_large, visible};
 use crate::{
+    integers::check_integers,
     limits,
     messages::Submission,
     names::TaskId,
@@ -34,7 +35,12 @@ impl Event {
             return None;
         }
         let envelope: Value = serde_json::from_str(text).ok()?;
-        envelope.get("detail-type").is_some().then(|| Self::new(envelope))
+        envelope.get("detail-type")?;
+        let integers = check_integers(text);
+        Some(match integers {
+            Ok(()) => Self::new(envelope),
+            Err(error) => Err(Refusal::Malformed(error.to_string())),
+        })
     }
 
     fn new(envelope: Value) -> Result<Self, Refusal> {
@@ -93,6 +99,9 @@ impl Event {
             reply_to: None,
             parent: None,
             undo: false,
+            attempt: None,
+            has_begun: false,
+            keep: None,
         };
         let text = serde_json::to_string(&submission)
             .map_err(|error| Refusal::Malformed(error.to_string()))?;
@@ -220,6 +229,11 @@ mod tests {
             let refused = read(&broken).unwrap().unwrap_err();
             assert_eq!(refused, Refusal::Malformed(reason.to_owned()));
         }
+        let large = event(json!({ "id": 7 }))
+            .to_string()
+            .replace("\"id\":7", "\"id\":99999999999999999999");
+        let refused = Event::read(&large).unwrap().unwrap_err().to_string();
+        assert!(refused.contains("an integer of more than 64 bits at line 1 column "), "{refused}");
         let mut number = event(json!({}));
         number["detail-type"] = json!(7);
         assert!(read(&number).unwrap().is_err());

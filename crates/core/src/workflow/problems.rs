@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     events::SOURCE as EVENT_SOURCE, hint, limits, messages::Action, names::StepName,
-    recovery::Recovery,
+    recovery::Recovery, responses::Responses,
 };
 
 /// The names that every expression of a step can begin with.
@@ -117,6 +117,11 @@ impl Checker<'_> {
             let count = workflow.steps.len();
             self.say("steps", format!("{count} steps; the limit is {}", limits::STEPS_MAX));
         }
+        if let Some(problem) = workflow.largest_task().problem() {
+            let hint = "let a step of kind `workflow` run some of these steps as a task of their own; a \
+                        step with `for_each` counts as 100 items, each with its undo";
+            self.hint("steps", problem, Some(hint.to_owned()));
+        }
         for (name, step) in &workflow.steps {
             self.check_step(name, step);
         }
@@ -190,6 +195,12 @@ impl Checker<'_> {
             if let Some(recovery) = recovery {
                 self.check_recovery(&format!("defaults.{of}recovery"), recovery, action);
             }
+        }
+        self.check_call_within("defaults.call_within", defaults.call_within);
+        self.check_responses("defaults.responses", &defaults.responses);
+        if let Some(undo) = undo {
+            self.check_call_within("defaults.undo.call_within", undo.call_within);
+            self.check_responses("defaults.undo.responses", &undo.responses);
         }
     }
 
@@ -268,6 +279,10 @@ impl Checker<'_> {
             ("idempotent", !step.idempotent, calls),
             ("undo.request", undo_request == Some(true) && kind != "wait", calls),
             ("for_each", step.for_each.is_some(), both),
+            ("call_within", step.call_within.is_some(), calls),
+            ("responses", !step.responses.is_empty(), calls),
+            ("undo.call_within", undo_has_call_within(step) && kind != "wait", calls),
+            ("undo.responses", undo_has_responses(step) && kind != "wait", calls),
             ("complete_within", step.complete_within.is_some(), both),
             ("recovery", step.recovery != Recovery::default(), both),
             ("point_of_no_return", step.point_of_no_return, both),
@@ -303,6 +318,12 @@ impl Checker<'_> {
         let within = definition.complete_within;
         self.check_within(&at("complete_within"), within, limits::STEP_WITHIN_MAX);
         self.check_recovery(&at("recovery"), definition.recovery, action);
+        let said = match action {
+            Action::Do => step.call_within,
+            Action::Undo => step.undo.as_ref().and_then(|undo| undo.call_within),
+        };
+        self.check_call_within(&at("call_within"), said);
+        self.check_responses(&at("responses"), definition.responses);
         let mut names = Vec::new();
         names.extend(step.for_each.is_some().then_some("item"));
         names.extend((action == Action::Do && step.callback.is_some()).then_some("callback"));
@@ -413,6 +434,27 @@ impl Checker<'_> {
         }
     }
 
+    /// Whether an agent can hold a call for so long.
+    fn check_call_within(&mut self, at: &str, said: Option<Duration>) {
+        let (min, max) = (limits::WITHIN_MIN, limits::CALL_WITHIN_MAX);
+        let Some(said) = said.filter(|said| !(min..=max).contains(said)) else { return };
+        let message = format!("must be from {}ms to {}s", min.as_millis(), max.as_secs());
+        if self.is_of_defaults(at, &message) {
+            return;
+        }
+        let hint = "an agent cannot hold a call for longer: let the call only start the work, and let \
+                    the service answer by `callback`";
+        self.hint(at, message, (said > max).then(|| hint.to_owned()));
+    }
+
+    fn check_responses(&mut self, at: &str, responses: &Responses) {
+        let (count, max) = (responses.iter().count(), limits::RESPONSES_MAX);
+        let message = format!("{count} statuses; the limit is {max}");
+        if count > max && !self.is_of_defaults(at, &message) {
+            self.say(at, message);
+        }
+    }
+
     fn check_recovery(&mut self, at: &str, recovery: &Recovery, action: Action) {
         for (key, message) in recovery.problems(action) {
             let at = format!("{at}.{key}");
@@ -430,6 +472,14 @@ impl Checker<'_> {
             .iter()
             .any(|known| Some(&known.at) == default.as_ref() && known.message == message)
     }
+}
+
+fn undo_has_call_within(step: &StepDefinition) -> bool {
+    step.undo.as_ref().is_some_and(|undo| undo.call_within.is_some())
+}
+
+fn undo_has_responses(step: &StepDefinition) -> bool {
+    step.undo.as_ref().is_some_and(|undo| !undo.responses.is_empty())
 }
 
 impl<'p> Place<'p> {

@@ -17,7 +17,7 @@ fn task(shipped: Shipped, state: ProcessState) -> Task {
     let submission = submission::parse(&text.to_string()).unwrap();
     let workflow = scenario.workflow().unwrap();
     let (task, _) = submission::accept(&submission, &workflow, None, now, timing);
-    Task { process_state: state, ..task }
+    Task { process_state: state, ended_at: Some(jiff::Timestamp::now()), ..task }
 }
 
 /// What is found if task 1 has ended like this.
@@ -177,4 +177,103 @@ async fn whatever_was_begun_for_a_suspended_account_is_found() {
         world.drone_findings(ProcessState::Undone),
         ["delivery-000001: its account is suspended, with 1 effects in package"]
     );
+}
+
+/// Task 1 of the orders, ended at this time.
+fn order_ended(state: ProcessState, ended_at: Option<jiff::Timestamp>) -> Task {
+    Task { ended_at, ..task(Shipped::Order, state) }
+}
+
+fn findings_of(task: &Task, ledger: &Ledger) -> Vec<String> {
+    let mut audit = Audit::of(Shipped::Order.scenario());
+    audit.check(1, Some(task), ledger, &BTreeSet::new());
+    audit.findings
+}
+
+/// Services that answer with a redirect at once, and take effect later.
+async fn late_charge() -> World {
+    let charge = "order-000001/charge/do";
+    let late = |plan: &FaultPlan| {
+        matches!(plan.fault(charge), Fault::Redirect { commit_after_ms: 2_000.., .. })
+    };
+    let mut plans = (0..).map(|seed| FaultPlan { redirect: 1.0, ..FaultPlan::none(seed) });
+    let world = World::with(Shipped::Order, plans.find(late).unwrap()).await;
+    let url = format!("{}/charges", world.services.base_url(Service::Payment));
+    let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
+    let call = client.build().unwrap().post(url).header("idempotency-key", charge);
+    let answer = call.body(json!({ "order": "order-000001" }).to_string()).send().await.unwrap();
+    assert!(answer.status().is_redirection());
+    world
+}
+
+#[tokio::test]
+async fn a_call_that_is_in_progress_when_undone_is_reported_is_found_though_nothing_is_left_yet() {
+    let world = late_charge().await;
+    let ledger = world.services.ledger();
+    assert_eq!(ledger.standing(Service::Payment, "order-000001"), 0);
+    let task = order_ended(ProcessState::Undone, Some(jiff::Timestamp::now()));
+    let found = findings_of(&task, &ledger);
+    let [finding] = found.as_slice() else { panic!("{found:?}") };
+    assert!(finding.contains("with a call in progress in payment: order-000001/charge/do"));
+    assert!(finding.ends_with("until now"), "{finding}");
+}
+
+#[tokio::test]
+async fn a_call_that_took_effect_after_the_end_is_found_though_it_was_undone_since() {
+    let world = late_charge().await;
+    let ended_at = jiff::Timestamp::now();
+    while world.services.ledger().standing(Service::Payment, "order-000001") == 0 {
+        tokio::task::yield_now().await;
+    }
+    let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
+    let url = format!("{}/refunds", world.services.base_url(Service::Payment));
+    let call = client.build().unwrap().post(url).header("idempotency-key", "by-hand");
+    call.body(json!({ "order": "order-000001" }).to_string()).send().await.unwrap();
+    while world.services.ledger().standing(Service::Payment, "order-000001") == 1 {
+        tokio::task::yield_now().await;
+    }
+    let ledger = world.services.ledger();
+    let found = findings_of(&order_ended(ProcessState::Undone, Some(ended_at)), &ledger);
+    assert!(found.iter().any(|finding| finding.contains("charge/do, from")), "{found:?}");
+    let later = order_ended(ProcessState::Undone, Some(jiff::Timestamp::now()));
+    assert!(findings_of(&later, &ledger).is_empty());
+}
+
+#[test]
+fn an_end_without_a_time_is_found() {
+    let task = order_ended(ProcessState::Undone, None);
+    assert_eq!(
+        findings_of(&task, &Ledger::default()),
+        ["order-000001: Undone, and without the time of its end"]
+    );
+}
+
+#[tokio::test]
+async fn an_effect_of_a_processed_order_that_was_undone_is_found() {
+    let world = World::of(Shipped::Order).await;
+    for (service, path, key) in [
+        (Service::Inventory, "reservations", "order-000001/reserve/do"),
+        (Service::Payment, "charges", "order-000001/charge/do"),
+        (Service::Shipping, "shipments", "order-000001/ship/do"),
+    ] {
+        world.call(Method::POST, service, path, key, json!({ "order": "order-000001" })).await;
+    }
+    let now = || Some(jiff::Timestamp::now());
+    let processed = order_ended(ProcessState::Processed, now());
+    assert!(findings_of(&processed, &world.services.ledger()).is_empty());
+    let body = json!({ "order": "order-000001" });
+    world.call(Method::POST, Service::Payment, "refunds", "order-000001/charge/undo", body).await;
+    assert_eq!(
+        findings_of(&order_ended(ProcessState::Processed, now()), &world.services.ledger()),
+        ["order-000001: Processed, with 1 effects in payment, 0 of them standing"]
+    );
+}
+
+#[test]
+fn an_alerted_error_is_as_it_should_be() {
+    let mut audit = Audit::of(Shipped::Order.scenario());
+    let task = task(Shipped::Order, ProcessState::Error);
+    let alerted = BTreeSet::from([task.task_id.to_string()]);
+    audit.check(1, Some(&task), &Ledger::default(), &alerted);
+    assert_eq!(audit.findings, [] as [String; 0]);
 }

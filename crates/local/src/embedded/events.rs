@@ -97,9 +97,9 @@ impl Events {
     }
 
     /// Answer one request.
-    pub(super) async fn answer(&self, operation: &str, body: &Bytes, queues: &Queues) -> Answer {
+    pub(super) fn answer(&self, operation: &str, body: &Bytes, queues: &Queues) -> Answer {
         if operation == "PutEvents" {
-            return self.put(body, queues).await;
+            return self.put(body, queues);
         }
         let mut made = self.made.write().unwrap_or_else(PoisonError::into_inner);
         let answer = made.answer(operation, body);
@@ -107,7 +107,7 @@ impl Events {
     }
 
     /// Answer one `PutEvents` request.
-    async fn put(&self, body: &Bytes, queues: &Queues) -> Answer {
+    fn put(&self, body: &Bytes, queues: &Queues) -> Answer {
         let entries = match serde_json::from_slice::<PutEventsRequest>(body) {
             Ok(request) => request.entries,
             Err(error) => {
@@ -131,7 +131,7 @@ impl Events {
             match entry.accept() {
                 Ok(event) => {
                     results.push(json!({ "EventId": event.id }));
-                    self.deliver(event, queues).await;
+                    self.deliver(event, queues);
                 }
                 Err((code, message)) => {
                     failed += 1;
@@ -152,12 +152,11 @@ impl Events {
         targets.chain(made.targets(&event.bus, &event.source, &event.detail_type)).collect()
     }
 
-    async fn deliver(&self, event: Event, queues: &Queues) {
+    fn deliver(&self, event: Event, queues: &Queues) {
         let message = event.envelope.to_string();
         for queue_url in self.targets(&event) {
-            let answer = queues.send(&queue_url, &message).await;
-            if let Some(error_type) = answer.error_type {
-                tracing::warn!(event_id = event.id, queue_url, error_type, "event not delivered");
+            if let Err(error) = queues.send(&queue_url, message.clone()) {
+                tracing::warn!(event_id = event.id, queue_url, error, "event not delivered");
             }
         }
         // An error only says that nobody subscribed.

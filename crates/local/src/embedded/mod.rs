@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! SDK client ── connector.rs ─┐                   ┌─ tables.rs   dynoxide (SQLite)
-//!                             ├─ EmbeddedAws ─────┼─ queues.rs   rustack (memory)
+//!                             ├─ EmbeddedAws ─────┼─ queues.rs   memory, with a journal
 //! aws cli, SDK ─ endpoint.rs ─┘      answer()     └─ events.rs   a small loop of our own
 //! ```
 //!
@@ -15,6 +15,7 @@ mod answer;
 mod connector;
 mod endpoint;
 mod events;
+mod folder;
 mod layout;
 mod queues;
 mod rules;
@@ -47,6 +48,8 @@ use tokio::sync::broadcast;
 use answer::Answer;
 pub use events::EventRule;
 use events::Events;
+use folder::Folder;
+pub use queues::JournalError;
 use queues::Queues;
 use tables::Tables;
 
@@ -63,9 +66,6 @@ pub const REGION: &str = "us-east-1";
 pub const REQUEST_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// AWS in the process. A clone is another handle to the same tables, queues and rules.
-///
-/// Queues live on the Tokio runtime that was running when they were created, so an `EmbeddedAws`
-/// must not outlive that runtime.
 #[derive(Clone)]
 pub struct EmbeddedAws {
     services: Arc<Services>,
@@ -76,6 +76,8 @@ struct Services {
     queues: Queues,
     events: Events,
     requests: Requests,
+    /// Last, so that the directory is free when everything in it is closed.
+    _folder: Option<Folder>,
 }
 
 /// How many requests each service was asked, since the start.
@@ -96,7 +98,7 @@ enum Door {
 }
 
 /// Settings of an [`EmbeddedAws`]; see [`EmbeddedAws::builder`].
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct EmbeddedAwsBuilder {
     data_dir: Option<PathBuf>,
     host: String,
@@ -107,14 +109,29 @@ pub struct EmbeddedAwsBuilder {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EmbeddedError {
-    /// The data directory does not exist and could not be created.
-    #[error("cannot create the data directory {}", path.display())]
-    CreateDataDir {
+    /// The data directory cannot be created, locked or written to.
+    #[error("cannot use the data directory {}", path.display())]
+    DataDir {
         /// The directory.
         path: PathBuf,
         /// What the operating system said.
         source: std::io::Error,
     },
+    /// Another process uses the data directory, or this one does already.
+    #[error(
+        "the data directory {} is in use by process {}: stop it, or use another directory",
+        path.display(),
+        process.as_deref().unwrap_or("(unknown)")
+    )]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+        /// The id of the process, if the lock's file says it.
+        process: Option<String>,
+    },
+    /// The queues could not be opened.
+    #[error("cannot open the embedded queues")]
+    OpenQueues(#[source] JournalError),
     /// The database's path cannot be handed to SQLite.
     #[error("the data directory's path is not UTF-8: {}", path.display())]
     PathNotUtf8 {
@@ -141,11 +158,10 @@ impl EmbeddedAws {
         Self::builder().build()
     }
 
-    /// Tables kept in a SQLite file in `dir`, which is created if need be; queues in memory.
+    /// Tables and queues kept in files in `dir`, which is created if need be.
     ///
-    /// A killed process loses no acknowledged write; a power cut may lose the last few, never the
-    /// file. Messages are lost with the process: state is in the tables, and the supervisor
-    /// re-sends what a task waits for.
+    /// A killed process loses nothing that was acknowledged: no write and no message, delayed ones and dead
+    /// letters included. A power cut may lose the last few of both, never the files. Rules are not kept.
     ///
     /// # Errors
     /// See [`EmbeddedError`].
@@ -197,9 +213,8 @@ impl EmbeddedAws {
     }
 
     /// Enqueue each message twice with probability `rate` (0 to 1), to act out SQS's at-least-once
-    /// delivery. The same `seed` and order of sends doubles the same messages. 0 turns it off.
-    ///
-    /// Unlike on AWS the two copies have different message ids.
+    /// delivery; both copies have the same message id. The same `seed` and order of sends doubles the same
+    /// messages. 0 turns it off.
     pub fn duplicate_messages(&self, rate: f64, seed: u64) {
         self.services.queues.duplicate_messages(rate, seed);
     }
@@ -227,7 +242,7 @@ impl EmbeddedAws {
     pub(crate) async fn receive(&self, queue_url: &str) -> Result<Vec<SqsMessage>, String> {
         tokio::task::yield_now().await;
         count(&self.services.requests.sqs);
-        charged(Account::Sqs, self.services.queues.receive(queue_url)).await
+        charged(Account::Sqs, self.services.queues.poll(queue_url)).await
     }
 
     /// Deletes messages that were received, by their receipts.
@@ -237,7 +252,8 @@ impl EmbeddedAws {
         receipts: Vec<String>,
     ) -> Result<(), String> {
         count(&self.services.requests.sqs);
-        charged(Account::Sqs, self.services.queues.delete(queue_url, receipts)).await
+        let queues = &self.services.queues;
+        charged(Account::Sqs, async { queues.delete(queue_url, &receipts) }).await
     }
 
     /// Answer one request: `target` is the `x-amz-target` header.
@@ -248,19 +264,20 @@ impl EmbeddedAws {
         if body.len() > REQUEST_BYTES_MAX {
             return Answer::too_large();
         }
-        let Services { tables, queues, events, requests } = self.services.as_ref();
+        let Services { tables, queues, events, requests, .. } = self.services.as_ref();
         match target.split_once('.') {
             Some(("DynamoDB_20120810", operation)) => {
                 count(&requests.dynamodb);
                 charged(Account::DynamoDb, tables.answer(operation, &body, door)).await
             }
-            Some(("AmazonSQS", _)) => {
+            Some(("AmazonSQS", operation)) => {
                 count(&requests.sqs);
-                charged(Account::Sqs, queues.answer(target, body)).await
+                charged(Account::Sqs, queues.answer(operation, &body)).await
             }
             Some(("AWSEvents", operation)) => {
                 count(&requests.eventbridge);
-                charged(Account::EventBridge, events.answer(operation, &body, queues)).await
+                charged(Account::EventBridge, async { events.answer(operation, &body, queues) })
+                    .await
             }
             Some(_) | None => Answer::unknown_operation(target),
         }
@@ -278,7 +295,7 @@ impl fmt::Debug for EmbeddedAws {
 }
 
 impl EmbeddedAwsBuilder {
-    /// Keep the tables in a file in `dir` instead of in memory.
+    /// Keep the tables and queues in files in `dir` instead of in memory.
     #[must_use]
     pub fn data_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.data_dir = Some(dir.into());
@@ -293,18 +310,21 @@ impl EmbeddedAwsBuilder {
         self
     }
 
-    /// Open the tables and start.
+    /// Open the tables and queues, and start.
     ///
     /// # Errors
     /// See [`EmbeddedError`].
     pub fn build(self) -> Result<EmbeddedAws, EmbeddedError> {
-        let tables = match &self.data_dir {
-            Some(dir) => Tables::on_disk(dir)?,
-            None => Tables::in_memory()?,
+        let folder = self.data_dir.as_deref().map(Folder::lock).transpose()?;
+        let (tables, queues) = match &self.data_dir {
+            Some(dir) => {
+                let queues = Queues::on_disk(dir, &self.host, self.port);
+                (Tables::on_disk(dir)?, queues.map_err(EmbeddedError::OpenQueues)?)
+            }
+            None => (Tables::in_memory()?, Queues::in_memory(&self.host, self.port)),
         };
-        let queues = Queues::new(self.host, self.port);
-        let services =
-            Services { tables, queues, events: Events::new(), requests: Requests::default() };
+        let (events, requests) = (Events::new(), Requests::default());
+        let services = Services { tables, queues, events, requests, _folder: folder };
         Ok(EmbeddedAws { services: Arc::new(services) })
     }
 }

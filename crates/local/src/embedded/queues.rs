@@ -1,41 +1,57 @@
-//! SQS in the process: rustack's queue actors, in memory, and a knob that doubles messages.
+//! SQS in the process: standard queues in memory, with a journal on disk if there is a data directory. What
+//! is answered is in the journal, so a killed process loses no message (`docs/adr/0022`).
+//!
+//! ```text
+//! operations  ── a request, checked ──► state: records ──► journal ──► state: applied ──► answer
+//! ```
 
-use std::sync::{Arc, Mutex, PoisonError};
+mod attributes;
+mod journal;
+mod message;
+mod operations;
+mod receipt;
+mod refusal;
+mod state;
+#[cfg(test)]
+mod tests;
+mod time;
+
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use aws_lambda_events::sqs::{SqsMessage, SqsMessageAttribute};
-use axum::body::{Body, to_bytes};
-use axum::http::{HeaderMap, HeaderValue};
-use bytes::Bytes;
-use rustack_sqs_core::config::SqsConfig;
-use rustack_sqs_core::handler::RustackSqsHandler;
-use rustack_sqs_core::provider::RustackSqs;
-use rustack_sqs_http::dispatch::dispatch_operation;
-use rustack_sqs_http::response::error_to_response;
-use rustack_sqs_http::router::resolve_operation;
-use rustack_sqs_model::input::{DeleteMessageBatchInput, ReceiveMessageInput};
-use rustack_sqs_model::types::{DeleteMessageBatchRequestEntry, Message};
-use serde_json::{Value, json};
 
+use super::ACCOUNT;
 use super::answer::Answer;
-use super::{ACCOUNT, REGION};
+use journal::Journal;
+pub use journal::JournalError;
+use message::Message;
+use receipt::Receipt;
+use refusal::Refusal;
+use state::{Record, State};
+use time::{Clock, Micros, SECOND};
 
-const SEND_MESSAGE: &str = "AmazonSQS.SendMessage";
-const SEND_MESSAGE_BATCH: &str = "AmazonSQS.SendMessageBatch";
-const LIST_SOURCES: &str = "AmazonSQS.ListDeadLetterSourceQueues";
+/// Messages in one request, by SQS's limit.
+const BATCH: usize = 10;
 
-/// Messages that a poller takes at once, by SQS's limit.
-const BATCH: i32 = 10;
-
-/// How long a poll waits for messages, in seconds.
-const POLL_SECONDS: i32 = 20;
+/// How long Lambda's poller waits for messages.
+const POLL: Micros = 20 * SECOND;
 
 /// The embedded queues.
 pub(super) struct Queues {
-    queues: Arc<RustackSqs>,
-    /// The same behind SQS's protocol.
-    handler: RustackSqsHandler,
+    store: Mutex<Store>,
+    clock: Clock,
+    /// What a queue's URL starts with, before its name.
+    base_url: String,
+}
+
+/// What the queues hold, and what keeps it.
+struct Store {
+    state: State,
+    /// `None` in memory.
+    journal: Option<Journal>,
     /// `None` unless messages are to be doubled.
-    coin: Mutex<Option<Coin>>,
+    coin: Option<Coin>,
 }
 
 /// Decides which messages are doubled.
@@ -44,139 +60,173 @@ struct Coin {
     random: fastrand::Rng,
 }
 
+/// A receive, checked.
+struct Receive {
+    queue: String,
+    max: usize,
+    /// How long the messages stay hidden; as the queue's attributes say without it.
+    visibility: Option<Micros>,
+    /// How long to wait for a message; as the queue's attributes say without it.
+    wait: Option<Micros>,
+}
+
+/// What a receive comes to.
+enum Attempt {
+    Received(Vec<Message>),
+    /// Nothing so far: try again when the queue changes, and then at the latest.
+    Wait(Micros),
+}
+
 impl Queues {
-    /// No queues yet; their URLs will carry `host` and `port`.
-    pub(super) fn new(host: String, port: u16) -> Self {
-        let config = SqsConfig {
-            host,
-            port,
-            skip_signature_validation: true,
-            default_region: REGION.to_owned(),
-            account_id: ACCOUNT.to_owned(),
-        };
-        let queues = Arc::new(RustackSqs::new(config));
-        let handler = RustackSqsHandler::new(queues.clone());
-        Self { queues, handler, coin: Mutex::new(None) }
+    /// No queues yet, in memory; their URLs will carry `host` and `port`.
+    pub(super) fn in_memory(host: &str, port: u16) -> Self {
+        Self::new(Store { state: State::default(), journal: None, coin: None }, host, port)
     }
 
-    /// Up to ten messages, waiting for the first, as Lambda's poller takes them.
-    pub(super) async fn receive(&self, queue_url: &str) -> Result<Vec<SqsMessage>, String> {
-        let all = || vec!["All".to_owned()];
-        let request = ReceiveMessageInput {
-            queue_url: queue_url.to_owned(),
-            max_number_of_messages: Some(BATCH),
-            wait_time_seconds: Some(POLL_SECONDS),
-            message_system_attribute_names: all(),
-            message_attribute_names: all(),
-            ..ReceiveMessageInput::default()
-        };
-        let answer = self.queues.receive_message(request).await;
-        Ok(answer.map_err(|error| error.to_string())?.messages.into_iter().map(record).collect())
+    /// The queues that are kept in `dir`, which this process has locked.
+    pub(super) fn on_disk(dir: &Path, host: &str, port: u16) -> Result<Self, JournalError> {
+        let mut state = State::default();
+        let journal = Some(Journal::open(dir, &mut state)?);
+        Ok(Self::new(Store { state, journal, coin: None }, host, port))
     }
 
-    /// Deletes what was received.
-    pub(super) async fn delete(
-        &self,
-        queue_url: &str,
-        receipts: Vec<String>,
-    ) -> Result<(), String> {
-        let entries = receipts.into_iter().enumerate().map(|(n, receipt_handle)| {
-            DeleteMessageBatchRequestEntry { id: n.to_string(), receipt_handle }
-        });
-        let entries: Vec<_> = entries.collect();
-        if entries.is_empty() {
-            return Ok(());
-        }
-        let request = DeleteMessageBatchInput { queue_url: queue_url.to_owned(), entries };
-        let answer = self.queues.delete_message_batch(request).await;
-        answer.map(|_| ()).map_err(|error| error.to_string())
+    fn new(store: Store, host: &str, port: u16) -> Self {
+        let base_url = format!("http://{host}:{port}/{ACCOUNT}/");
+        Self { store: Mutex::new(store), clock: Clock::start(), base_url }
     }
 
     /// Double each message with probability `rate` from now on.
     pub(super) fn duplicate_messages(&self, rate: f64, seed: u64) {
         let coin = (rate > 0.0).then(|| Coin { rate, random: fastrand::Rng::with_seed(seed) });
-        *self.coin.lock().unwrap_or_else(PoisonError::into_inner) = coin;
+        self.store().coin = coin;
     }
 
-    /// Answer one SQS request.
-    pub(super) async fn answer(&self, target: &str, body: Bytes) -> Answer {
-        let repeat = self.repeat_of(target, &body);
-        let answer = self.call(target, body).await;
-        if let Some(repeat) = repeat
-            && answer.status == 200
-        {
-            self.call(target, repeat).await;
-        }
-        answer
+    /// Up to ten messages, waiting for the first, as Lambda's poller takes them.
+    pub(super) async fn poll(&self, queue_url: &str) -> Result<Vec<SqsMessage>, String> {
+        let queue = name_of(queue_url).to_owned();
+        let receive = Receive { queue, max: BATCH, visibility: None, wait: Some(POLL) };
+        let received = self.receive(&receive).await.map_err(|refusal| refusal.message)?;
+        Ok(received.into_iter().map(|message| event_record(&receive.queue, message)).collect())
+    }
+
+    /// Deletes what was received.
+    pub(super) fn delete(&self, queue_url: &str, handles: &[String]) -> Result<(), String> {
+        let queue = name_of(queue_url);
+        let delete = || {
+            let receipts = handles.iter().map(|handle| Receipt::read(queue, handle));
+            let receipts: Vec<_> = receipts.collect::<Result<_, _>>()?;
+            let mut store = self.store();
+            let records = store.state.delete(queue, &receipts)?;
+            store.commit(records)
+        };
+        delete().map_err(|refusal: Refusal| refusal.message)
     }
 
     /// Send one message, as EventBridge does for a rule's target.
-    pub(super) async fn send(&self, queue_url: &str, message: &str) -> Answer {
-        let body = json!({ "QueueUrl": queue_url, "MessageBody": message }).to_string();
-        self.answer(SEND_MESSAGE, body.into()).await
+    pub(super) fn send(&self, queue_url: &str, body: String) -> Result<(), String> {
+        let send = operations::messages::Send::new(body);
+        let sent = self.store().send(name_of(queue_url), vec![send], self.clock.now());
+        sent.and_then(|sent| sent.into_iter().collect::<Result<Vec<_>, _>>())
+            .map(drop)
+            .map_err(|refusal| refusal.message)
     }
 
-    /// The request that sends again those messages whose coin says so.
-    fn repeat_of(&self, target: &str, body: &Bytes) -> Option<Bytes> {
-        let mut coin = self.coin.lock().unwrap_or_else(PoisonError::into_inner);
-        let coin = coin.as_mut()?;
-        match target {
-            SEND_MESSAGE => coin.flip().then(|| body.clone()),
-            SEND_MESSAGE_BATCH => {
-                let mut batch: Value = serde_json::from_slice(body).ok()?;
-                let entries = batch.get_mut("Entries")?.as_array_mut()?;
-                entries.retain(|_| coin.flip());
-                (!entries.is_empty()).then(|| batch.to_string().into())
-            }
-            _ => None,
-        }
-    }
-
-    async fn call(&self, target: &str, body: Bytes) -> Answer {
-        // rustack reads the operation from a header, and only so.
-        let mut headers = HeaderMap::new();
-        if let Ok(target) = HeaderValue::from_str(target) {
-            headers.insert("x-amz-target", target);
-        }
-        let response = match resolve_operation(&headers) {
-            Ok(operation) => dispatch_operation(&self.handler, operation, body).await,
-            Err(error) => Err(error),
+    /// Answer one SQS request.
+    pub(super) async fn answer(&self, operation: &str, body: &[u8]) -> Answer {
+        let answered = match operation {
+            "ReceiveMessage" => Some(self.receive_message(body).await),
+            _ => self.run(operation, body),
         };
-        let response = response.unwrap_or_else(|error| error_to_response(&error, ""));
-        let (parts, body) = response.into_parts();
-        // The body is already in memory, so reading it can neither wait nor fail.
-        let body = to_bytes(Body::new(body), usize::MAX).await.unwrap_or_default();
-        if parts.status.is_success() {
-            return Answer::ok(if target == LIST_SOURCES { as_aws_spells(&body) } else { body });
+        match answered {
+            Some(Ok(answer)) => Answer::ok(answer.to_string()),
+            Some(Err(refusal)) => refusal.answer(),
+            None => Answer::unknown_operation(&format!("AmazonSQS.{operation}")),
         }
-        let query_error =
-            parts.headers.get("x-amzn-query-error").and_then(|code| code.to_str().ok());
-        let code = query_error.and_then(|code| code.split(';').next()).unwrap_or("InternalError");
-        let query_error = query_error.map(str::to_owned);
-        Answer { query_error, ..Answer::error(parts.status.as_u16(), code, body) }
+    }
+
+    /// Takes messages, or waits for them.
+    async fn receive(&self, receive: &Receive) -> Result<Vec<Message>, Refusal> {
+        let changed = self.store().state.queue(&receive.queue)?.changed();
+        let mut until = None;
+        loop {
+            // From here on no change is missed.
+            let change = changed.notified();
+            let attempt = self.store().receive(receive, self.clock.now(), &mut until)?;
+            match attempt {
+                Attempt::Received(messages) => return Ok(messages),
+                Attempt::Wait(at) => tokio::select! {
+                    () = change => {}
+                    () = tokio::time::sleep_until(self.clock.instant(at)) => {}
+                },
+            }
+        }
+    }
+
+    fn store(&self) -> MutexGuard<'_, Store> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The one answer of SQS that begins its list's name with a small letter; rustack uses a capital, and
-/// the SDK would find no list.
-fn as_aws_spells(sources: &Bytes) -> Bytes {
-    let Ok(mut answer) = serde_json::from_slice::<Value>(sources) else { return sources.clone() };
-    if let Some(fields) = answer.as_object_mut()
-        && let Some(urls) = fields.remove("QueueUrls")
-    {
-        fields.insert("queueUrls".to_owned(), urls);
+impl Store {
+    /// Writes changes to the journal, and applies them. If they cannot be written, nothing has changed.
+    fn commit(&mut self, records: Vec<Record>) -> Result<(), Refusal> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        if let Some(journal) = &mut self.journal {
+            journal.append(&records).map_err(|error| Refusal::not_written(&error))?;
+        }
+        records.into_iter().for_each(|record| self.state.apply(record));
+        if let Some(journal) = &mut self.journal
+            && let Err(error) = journal.compact(&self.state)
+        {
+            tracing::warn!(%error, "the journal of queues could not be rewritten, and stays long");
+        }
+        Ok(())
     }
-    answer.to_string().into()
+
+    /// Takes what there is. `until` is set at first: when the receive ends without a message.
+    fn receive(
+        &mut self,
+        receive: &Receive,
+        now: Micros,
+        until: &mut Option<Micros>,
+    ) -> Result<Attempt, Refusal> {
+        let name = &receive.queue;
+        let attributes = &self.state.queue(name)?.attributes;
+        let (wait, visibility) = (attributes.wait, attributes.visibility);
+        let visible_at = now.saturating_add(receive.visibility.unwrap_or(visibility));
+        let found = self.state.receive(name, receive.max, now, visible_at)?;
+        self.commit(found.records)?;
+        let queue = self.state.queue(name)?;
+        let received = found.received.iter().filter_map(|number| queue.message(*number).cloned());
+        let received: Vec<_> = received.collect();
+        let until = *until.get_or_insert(now.saturating_add(receive.wait.unwrap_or(wait)));
+        if !received.is_empty() || now >= until {
+            return Ok(Attempt::Received(received));
+        }
+        Ok(Attempt::Wait(queue.next_visible_at(now).map_or(until, |next| next.min(until))))
+    }
+
+    /// Whether a message is sent twice.
+    fn is_doubled(&mut self) -> bool {
+        self.coin.as_mut().is_some_and(|Coin { rate, random }| random.f64() < *rate)
+    }
+}
+
+/// The name of a queue, from its URL.
+fn name_of(queue_url: &str) -> &str {
+    queue_url.rsplit('/').next().unwrap_or(queue_url)
 }
 
 /// A message as Lambda's event carries it.
-fn record(message: Message) -> SqsMessage {
+fn event_record(queue: &str, message: Message) -> SqsMessage {
     let mut record = SqsMessage::default();
-    record.message_id = message.message_id;
-    record.receipt_handle = message.receipt_handle;
-    record.body = message.body;
-    record.attributes = message.attributes;
-    let attributes = message.message_attributes.into_iter().map(|(name, value)| {
+    record.receipt_handle = Some(Receipt::handle(queue, &message));
+    record.attributes = message.system_attributes().collect();
+    record.message_id = Some(message.id);
+    record.body = Some(message.body);
+    let attributes = message.attributes.into_iter().map(|(name, value)| {
         let mut attribute = SqsMessageAttribute::default();
         attribute.string_value = value.string_value;
         attribute.data_type = Some(value.data_type);
@@ -185,10 +235,4 @@ fn record(message: Message) -> SqsMessage {
     record.message_attributes = attributes.collect();
     record.event_source = Some("aws:sqs".to_owned());
     record
-}
-
-impl Coin {
-    fn flip(&mut self) -> bool {
-        self.random.f64() < self.rate
-    }
 }

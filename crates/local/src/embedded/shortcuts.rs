@@ -7,7 +7,7 @@
 
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -141,8 +141,8 @@ enum Condition<'a> {
     Always,
     /// `attribute_not_exists(<part of the key>)`: there is no such item.
     IsNew,
-    /// `<name> = :value`, for numbers.
-    Is(&'a str, &'a Attribute),
+    /// `<name> = :value AND <name> = :value`, for numbers.
+    Is(Vec<(&'a str, &'a Attribute)>),
 }
 
 /// Whether an operation changes what the tables are.
@@ -364,7 +364,7 @@ fn judge<'a>(
     let holds = match condition {
         Condition::Always => true,
         Condition::IsNew => old.is_none(),
-        Condition::Is(name, value) => read.get(name) == Some(value),
+        Condition::Is(all) => all.iter().all(|(name, value)| read.get(*name) == Some(*value)),
     };
     let item = put.applied_to(&read);
     let Some(entries) = layout.entries(&item) else { return Ok(Judged::NotPlain) };
@@ -411,13 +411,19 @@ impl Put {
             let is_key = layout.key_names().any(|key| key == name);
             return (is_key && values.is_none()).then_some(Condition::IsNew);
         }
-        let (name, value) = text.split_once(" = ")?;
-        let values = values.filter(|values| values.len() == 1)?;
-        let value = values.get(value).filter(|value| matches!(value, Attribute::N(_)))?;
+        let values = values?;
+        let one = |text: &'a str| {
+            let (name, value) = text.split_once(" = ")?;
+            let value = values.get(value).filter(|value| matches!(value, Attribute::N(_)))?;
+            // No other names are looked at, and these are none of DynamoDB's reserved words.
+            matches!(name, "revision" | "submitted_at").then_some((name, value))
+        };
+        let all: Vec<_> = text.split(" AND ").map(one).collect::<Option<_>>()?;
+        let names: BTreeSet<_> = all.iter().map(|(name, _)| *name).collect();
         // Which item an update is for, its statement says by this name and no other.
         let is_whole = self.removed.is_none() || layout.key_names().eq(["task_id"]);
-        // No other name is looked at, and this is none of DynamoDB's reserved words.
-        (name == "revision" && is_whole).then_some(Condition::Is(name, value))
+        let is_plain = is_whole && names.len() == all.len() && values.len() == all.len();
+        is_plain.then_some(Condition::Is(all))
     }
 
     /// What a statement is answered whose condition does not hold.

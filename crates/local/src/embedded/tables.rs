@@ -51,10 +51,8 @@ impl Tables {
         Self::open(&format!("file:/{}?vfs=memdb", Uuid::new_v4()))
     }
 
-    /// Tables in a file in `dir`.
+    /// Tables in a file in `dir`, which this process has locked.
     pub(super) fn on_disk(dir: &Path) -> Result<Self, EmbeddedError> {
-        std::fs::create_dir_all(dir)
-            .map_err(|source| EmbeddedError::CreateDataDir { path: dir.to_owned(), source })?;
         let path = dir.join(FILE_NAME);
         let Some(path) = path.to_str() else {
             return Err(EmbeddedError::PathNotUtf8 { path });

@@ -16,7 +16,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use steward_core::{
     messages::{
-        Ask, CallbackAnswer, ChildEnded, SchedulerMessage, StepReply, StepRequest, Submission, Wake,
+        Ask, CallbackAnswer, ChildEnded, Keep, SchedulerMessage, StepReply, StepRequest,
+        Submission, Wake,
     },
     names::{AgentName, StepName, TaskId, WorkflowName},
     ports::{Outgoing, Queue},
@@ -109,6 +110,7 @@ fn told(body: &str) -> About {
         }
         Ok(SchedulerMessage::Wake(Wake { task_id, .. })) => (Some(task_id), None),
         Ok(SchedulerMessage::Ask(Ask { task_id, .. })) => (Some(task_id), None),
+        Ok(SchedulerMessage::Keep(Keep { task_id, .. })) => (Some(task_id), None),
         Ok(SchedulerMessage::Command(command)) => (Some(command.task_id), None),
         Err(_) => (None, None),
     }

@@ -10,8 +10,8 @@ use steward_core::{
     names::{TaskId, WorkflowName},
     ports::{
         Channel, Clock, Created, Definitions, Document, DocumentKey, DueCursor, DuePage, Ended,
-        EndedPage, EventBus, Kept, Outgoing, PortError, Ports, Put, Saved, Shared, SharedKey,
-        SharedKind, SharedSaved, StateStore, Timing,
+        EndedPage, EventBus, Kept, Outgoing, Owner, PortError, Ports, Put, Saved, Shared,
+        SharedKey, SharedKind, SharedSaved, StateStore, Timing,
     },
     task::{ProcessState, Task},
     workflow::Workflow,
@@ -79,6 +79,10 @@ impl Ports for ForecastPorts {
 impl Clock for ForecastPorts {
     fn now(&self) -> Timestamp {
         self.world.time()
+    }
+
+    async fn pause(&self, duration: Duration) {
+        tokio::time::sleep(duration).await;
     }
 }
 
@@ -160,7 +164,7 @@ impl StateStore for ForecastPorts {
 
     async fn create(&self, task: &Task, submitted: &Document) -> Result<Created, PortError> {
         tokio::time::sleep(DYNAMODB_TAKES).await;
-        let document = self.world.items.document(&task.task_id, Kept::with(task), submitted);
+        let document = self.world.items.document(&Owner::of(task), Kept::with(task), submitted);
         let item = self.world.items.task(task)?;
         let created = self.store().create(task, submitted).await?;
         // A transaction costs double, also one that is refused; the indices follow at the plain price.
@@ -196,27 +200,31 @@ impl StateStore for ForecastPorts {
 
     async fn put_document(
         &self,
-        id: &TaskId,
+        owner: &Owner,
         kept: Kept,
         document: &Document,
     ) -> Result<Put, PortError> {
         tokio::time::sleep(DYNAMODB_TAKES).await;
-        let item = self.world.items.document(id, kept, document);
+        let item = self.world.items.document(owner, kept, document);
         self.writes(Asked::DocumentsWrites, meter::write_units(&item));
         self.writes_document(document);
-        self.store().put_document(id, kept, document).await
+        self.store().put_document(owner, kept, document).await
+    }
+
+    async fn extend_documents(&self, owner: &Owner, kept: Kept) -> Result<(), PortError> {
+        self.store().extend_documents(owner, kept).await
     }
 
     async fn documents(
         &self,
-        id: &TaskId,
+        owner: &Owner,
         keys: &[DocumentKey],
     ) -> Result<Vec<Document>, PortError> {
         tokio::time::sleep(DYNAMODB_TAKES).await;
-        let found = self.store().documents(id, keys).await?;
+        let found = self.store().documents(owner, keys).await?;
         // Until when it is kept does not change its size.
         let kept = Kept { from: self.world.time(), retention_s: None };
-        let items = found.iter().map(|document| self.world.items.document(id, kept, document));
+        let items = found.iter().map(|document| self.world.items.document(owner, kept, document));
         let units: f64 = items.map(|item| meter::read_units(Some(&item))).sum();
         let missing = keys.len().saturating_sub(found.len());
         self.reads(Asked::DocumentsReads, units + missing as f64);

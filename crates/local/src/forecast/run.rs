@@ -85,6 +85,9 @@ pub(super) fn run(plan: &Arc<Plan>, run: u32) -> Result<Ran, ForecastError> {
             reply_to: None,
             parent: None,
             undo: false,
+            attempt: None,
+            has_begun: false,
+            keep: None,
         });
         through(&world, waiting, run).await?;
         outcome(&world, &task_id, run).await

@@ -194,7 +194,7 @@ impl Checker<'_> {
             }
             let mut scope = scope(workflow, input, outputs);
             scope.item = scope_item.as_ref();
-            scope.callback_token = Some("task/step/1");
+            scope.callback_token = Some("task/step/i0mfvx3k5z");
             let place = format!("steps.{name}.{at}");
             let say = |reason: String| failed(workflow, &place, template, reason);
             let value = match at.ends_with("request.path") {

@@ -6,7 +6,7 @@ use serde_json::Value;
 use steward_agent::{Fault, RemoteService};
 use steward_core::{
     messages::{Action, Answer, CallbackAnswer, SchedulerMessage, StepRequest},
-    names::CallbackToken,
+    names::{CallbackFence, CallbackToken},
     workflow::Callback,
 };
 
@@ -91,7 +91,7 @@ impl RemoteService for Service {
         let timeout = world.plan.settings.call_timeout;
         tokio::time::sleep(takes.min(timeout)).await;
         match fate {
-            _ if takes > timeout => transient("the call timed out", true),
+            _ if takes > timeout => Err(Fault::Cut { reason: "the call timed out".to_owned() }),
             Fate::Fails => permanent("HTTP 422 Unprocessable Entity"),
             Fate::Fine | Fate::Silent if flaky => transient("HTTP 500 Internal Server Error", true),
             Fate::Fine => {
@@ -114,7 +114,8 @@ fn answer_later(
     output: &Value,
 ) {
     let (task_id, step) = (request.task_id.clone(), request.step.clone());
-    let token = CallbackToken { task_id, step, attempt: request.attempt };
+    let (fence, incarnation) = (CallbackFence::Attempt(request.attempt), request.incarnation);
+    let token = CallbackToken { task_id, step, incarnation, fence };
     let after = about(temper.answer, &mut world.state().draw);
     let say = |answer: Answer, after: Duration| {
         let answer = CallbackAnswer { token: token.clone(), answer };

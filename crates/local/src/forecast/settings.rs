@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use steward_core::workflow::Workflow;
+use steward_core::{limits, workflow::Workflow};
 
 use super::odds::{At, Json, Said, Share, Span};
 
@@ -62,7 +62,7 @@ impl Settings {
             runs: RUNS,
             seed: 0,
             batch: BATCH_MAX,
-            call_timeout: Duration::from_secs(30),
+            call_timeout: limits::CALL_WITHIN_MAX,
             input: None,
             output: Vec::new(),
             fail: Vec::new(),

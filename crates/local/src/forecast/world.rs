@@ -17,7 +17,7 @@ use steward_agent::Guard;
 use steward_aws::items::Items;
 use steward_core::{
     breaker::Settings as Breaker,
-    messages::{Action, ChildEnded, ChildOutcome, SchedulerMessage, Submission},
+    messages::{Action, ChildEnded, ChildOutcome, Parent, SchedulerMessage, Submission},
     names::{AgentName, Part, StepName, TaskId, WorkflowName},
     ports::{Outgoing, Queue, Timing},
     recovery,
@@ -329,7 +329,9 @@ impl World {
             }
             (after, outcome)
         };
-        let ended = ChildEnded { task_id: parent.task_id, step: parent.step, outcome };
+        let Parent { task_id, step, incarnation, .. } = parent;
+        let (attempt, child, revision) = (None, None, None);
+        let ended = ChildEnded { task_id, step, outcome, attempt, child, revision, incarnation };
         self.tell(&SchedulerMessage::ChildEnded(ended), after);
     }
 }

@@ -5,48 +5,110 @@ use std::{
     num::{NonZeroU32, NonZeroUsize},
     ops::{Bound, Range},
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use jiff::Timestamp;
+use steward_aws::items::{ITEM_BYTES_MAX, Item, Items, TRANSACTION_BYTES_MAX, expires_at, size};
 use steward_core::{
     messages::AttemptTimes,
     names::TaskId,
     ports::{
-        Created, Document, DocumentKey, DueCursor, DuePage, Ended, EndedPage, Kept, PortError, Put,
-        Saved, Shared, SharedKey, SharedKind, SharedSaved, StateStore, ended_parts, shard_of,
+        self, Clock, Created, Document, DocumentKey, DueCursor, DuePage, Ended, EndedPage, Owner,
+        PortError, Put, Saved, Shared, SharedKey, SharedKind, SharedSaved, StateStore, TooLarge,
+        ended_parts, shard_of,
     },
     task::{ProcessState, Task},
 };
 
-use super::{corrupt, lock, stored};
+use super::{ManualClock, corrupt, lock, stored};
 
 /// Tasks in a page of the due index, as on AWS.
 const DUE_PAGE: NonZeroUsize = NonZeroUsize::MIN.saturating_add(99);
+
+/// How long a task is kept after its end, unless its workflow says: the deployment's default.
+const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The state store in memory.
 #[derive(Debug, Clone)]
 pub struct MemoryStore {
     tables: Arc<Mutex<Tables>>,
-    shards: NonZeroU32,
+    items: Items,
     due_page: NonZeroUsize,
+    clock: ManualClock,
 }
 
 impl MemoryStore {
-    /// Empty tables.
-    pub(super) fn new(shards: NonZeroU32) -> Self {
-        Self { tables: Arc::default(), shards, due_page: DUE_PAGE }
+    /// Empty tables, whose items expire by `clock`.
+    pub(super) fn new(shards: NonZeroU32, clock: ManualClock) -> Self {
+        let items = Items { shards, retention: RETENTION };
+        Self { tables: Arc::default(), items, due_page: DUE_PAGE, clock }
     }
 
     /// The same tables, read with this many tasks in a page.
     pub(super) fn with_due_page(&self, tasks: NonZeroUsize) -> Self {
         Self { due_page: tasks, ..self.clone() }
     }
+
+    /// The tasks and documents that have expired at `now`: DynamoDB may delete each of them at any moment,
+    /// or not for days.
+    #[must_use]
+    pub fn expired(&self, now: Timestamp) -> Vec<ExpiredItem> {
+        let tables = lock(&self.tables);
+        let has_expired = |at: Option<i64>| at.is_some_and(|at| at <= now.as_second());
+        let tasks = tables.tasks.iter().filter(|(_, kept)| has_expired(kept.expires_at));
+        let tasks = tasks.map(|(id, _)| ExpiredItem::Task(id.clone()));
+        let documents = tables.documents.iter().filter(|(_, kept)| has_expired(kept.expires_at));
+        let documents =
+            documents.map(|((owner, key), _)| ExpiredItem::Document(owner.clone(), key.clone()));
+        tasks.chain(documents).collect()
+    }
+
+    /// Deletes an item, as DynamoDB does with one that has expired.
+    pub fn delete_expired(&self, item: &ExpiredItem) {
+        let mut tables = lock(&self.tables);
+        match item {
+            ExpiredItem::Task(id) => tables.remove(id, self.items.shards),
+            ExpiredItem::Document(owner, key) => {
+                tables.documents.remove(&(owner.clone(), key.clone()));
+            }
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+}
+
+/// An item that has expired and is still there.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ExpiredItem {
+    /// A task.
+    Task(TaskId),
+    /// A document of a task.
+    Document(Owner, DocumentKey),
+}
+
+/// What is stored, with the time from which on it may be deleted, in seconds since the epoch.
+#[derive(Debug, Clone)]
+struct Kept<T> {
+    value: T,
+    expires_at: Option<i64>,
+    bytes: usize,
+}
+
+impl<T> Kept<T> {
+    /// The value, unless it has expired.
+    fn present(&self, now: Timestamp) -> Option<&T> {
+        let has_expired = self.expires_at.is_some_and(|at| at <= now.as_second());
+        (!has_expired).then_some(&self.value)
+    }
 }
 
 #[derive(Debug, Default)]
 struct Tables {
-    tasks: BTreeMap<TaskId, Task>,
-    documents: BTreeMap<(TaskId, DocumentKey), Document>,
+    tasks: BTreeMap<TaskId, Kept<Task>>,
+    documents: BTreeMap<(Owner, DocumentKey), Kept<Document>>,
     shared: BTreeMap<SharedKey, Shared>,
     /// By shard: the tasks that are due, earliest first.
     due: BTreeMap<u32, BTreeSet<(Timestamp, TaskId)>>,
@@ -56,25 +118,50 @@ struct Tables {
 
 impl Tables {
     /// Puts a task in the place of the one before it, in the indices too.
-    fn put(&mut self, task: Task, shards: NonZeroU32) {
-        let id = task.task_id.clone();
+    fn put(&mut self, kept: Kept<Task>, shards: NonZeroU32) {
+        let id = kept.value.task_id.clone();
+        self.remove(&id, shards);
         let (shard, part) = (shard_of(&id, shards), shard_of(&id, ended_parts(shards)));
-        let (due, ended) = (task.due, ended(&task));
-        let before = self.tasks.insert(id.clone(), task);
-        let ended_before = before.as_ref().and_then(self::ended);
-        if let Some(at) = before.and_then(|before| before.due) {
-            self.due.entry(shard).or_default().remove(&(at, id.clone()));
-        }
-        if let Some((state, at)) = ended_before {
-            self.ended.entry((state, part)).or_default().remove(&(at, id.clone()));
-        }
-        if let Some((state, at)) = ended {
+        if let Some((state, at)) = ended(&kept.value) {
             self.ended.entry((state, part)).or_default().insert((at, id.clone()));
         }
-        if let Some(at) = due {
-            self.due.entry(shard).or_default().insert((at, id));
+        if let Some(at) = kept.value.due {
+            self.due.entry(shard).or_default().insert((at, id.clone()));
+        }
+        self.tasks.insert(id, kept);
+    }
+
+    /// Removes a task, from the indices too.
+    fn remove(&mut self, id: &TaskId, shards: NonZeroU32) {
+        let Some(Kept { value: before, .. }) = self.tasks.remove(id) else { return };
+        let (shard, part) = (shard_of(id, shards), shard_of(id, ended_parts(shards)));
+        if let Some(at) = before.due {
+            self.due.entry(shard).or_default().remove(&(at, id.clone()));
+        }
+        if let Some((state, at)) = ended(&before) {
+            self.ended.entry((state, part)).or_default().remove(&(at, id.clone()));
         }
     }
+}
+
+/// The size of an item as DynamoDB counts it.
+///
+/// # Errors
+/// DynamoDB would refuse to write it.
+fn fits(item: &Item, operation: impl Fn() -> String) -> Result<usize, PortError> {
+    match size(item) {
+        bytes if bytes <= ITEM_BYTES_MAX => Ok(bytes),
+        bytes => {
+            let source =
+                TooLarge(format!("an item of {bytes} bytes; DynamoDB takes {ITEM_BYTES_MAX}"));
+            Err(PortError { operation: operation(), retryable: false, source: source.into() })
+        }
+    }
+}
+
+/// What AWS refuses for good.
+fn refused(operation: impl Fn() -> String, reason: &str) -> PortError {
+    PortError { operation: operation(), retryable: false, source: reason.into() }
 }
 
 /// How a task ended, and when.
@@ -83,48 +170,86 @@ fn ended(task: &Task) -> Option<(ProcessState, Timestamp)> {
     Some((state, task.ended_at?))
 }
 
+impl MemoryStore {
+    /// A task as it is stored.
+    fn task(&self, task: &Task, operation: impl Fn() -> String) -> Result<Kept<Task>, PortError> {
+        let item = self.items.task(task)?;
+        let bytes = fits(&item, &operation)?;
+        Ok(Kept { value: stored(task, operation)?, expires_at: expires_at(&item), bytes })
+    }
+
+    /// A document as it is stored.
+    fn document(
+        &self,
+        owner: &Owner,
+        kept: ports::Kept,
+        document: &Document,
+        operation: impl Fn() -> String,
+    ) -> Result<Kept<Document>, PortError> {
+        let item = self.items.document(owner, kept, document);
+        let bytes = fits(&item, &operation)?;
+        let value = stored_document(document, operation)?;
+        Ok(Kept { value, expires_at: expires_at(&item), bytes })
+    }
+}
+
 impl StateStore for MemoryStore {
     async fn load(&self, id: &TaskId) -> Result<Option<Task>, PortError> {
-        Ok(lock(&self.tables).tasks.get(id).cloned())
+        let tables = lock(&self.tables);
+        Ok(tables.tasks.get(id).and_then(|kept| kept.present(self.now())).cloned())
     }
 
     async fn create(&self, task: &Task, submitted: &Document) -> Result<Created, PortError> {
         let operation = || format!("create task {}", task.task_id);
-        let (task, document) = (stored(task, operation)?, stored_document(submitted, operation)?);
-        let key = (task.task_id.clone(), document.key.clone());
+        let owner = Owner::of(task);
+        let document = self.document(&owner, ports::Kept::with(task), submitted, operation)?;
+        let key = (owner, submitted.key.clone());
+        let new = self.task(task, operation)?;
+        if new.bytes + document.bytes > TRANSACTION_BYTES_MAX {
+            return Err(refused(operation, "the transaction is larger than 4 MB"));
+        }
         let mut tables = lock(&self.tables);
-        if tables.tasks.contains_key(&task.task_id) || tables.documents.contains_key(&key) {
-            return Ok(Created::Exists);
+        if let Some(there) = tables.tasks.get(&task.task_id)
+            && !there.value.gives_way(there.expires_at, &new.value)
+        {
+            return Ok(Created::Exists(Some(Box::new(there.value.clone()))));
+        }
+        if tables.documents.contains_key(&key) {
+            return Ok(Created::Exists(None));
         }
         tables.documents.insert(key, document);
-        tables.put(task, self.shards);
+        tables.put(new, self.items.shards);
         Ok(Created::Created)
     }
 
     async fn save(&self, task: &Task) -> Result<Saved, PortError> {
-        let task = stored(task, || format!("save task {}", task.task_id))?;
+        let task = self.task(task, || format!("save task {}", task.task_id))?;
         let mut tables = lock(&self.tables);
-        match tables.tasks.get(&task.task_id) {
-            Some(now) if now.revision == task.revision.saturating_sub(1) => {
-                tables.put(task, self.shards);
+        match tables.tasks.get(&task.value.task_id) {
+            // A later task with the same id may have come as far.
+            Some(now)
+                if now.value.revision == task.value.revision.saturating_sub(1)
+                    && now.value.submitted_at == task.value.submitted_at =>
+            {
+                tables.put(task, self.items.shards);
                 Ok(Saved::Saved)
             }
-            now => Ok(Saved::Conflict(now.cloned().map(Box::new))),
+            now => Ok(Saved::Conflict(now.map(|now| Box::new(now.value.clone())))),
         }
     }
 
     async fn put_document(
         &self,
-        id: &TaskId,
-        _: Kept,
+        owner: &Owner,
+        kept: ports::Kept,
         document: &Document,
     ) -> Result<Put, PortError> {
-        let operation = || format!("write {} of {id}", document.key);
-        let document = stored_document(document, operation)?;
-        let key = (id.clone(), document.key.clone());
+        let operation = || format!("write {} of {}", document.key, owner.task_id);
+        let key = (owner.clone(), document.key.clone());
+        let document = self.document(owner, kept, document, operation)?;
         let mut tables = lock(&self.tables);
         if let Some(existing) = tables.documents.get(&key) {
-            return Ok(Put::Existing(existing.body.clone()));
+            return Ok(Put::Existing(existing.value.body.clone()));
         }
         tables.documents.insert(key, document);
         Ok(Put::Stored)
@@ -132,12 +257,23 @@ impl StateStore for MemoryStore {
 
     async fn documents(
         &self,
-        id: &TaskId,
+        owner: &Owner,
         keys: &[DocumentKey],
     ) -> Result<Vec<Document>, PortError> {
-        let tables = lock(&self.tables);
-        let found = keys.iter().filter_map(|key| tables.documents.get(&(id.clone(), key.clone())));
-        Ok(found.cloned().collect())
+        let (tables, now) = (lock(&self.tables), self.now());
+        let found =
+            keys.iter().filter_map(|key| tables.documents.get(&(owner.clone(), key.clone())));
+        Ok(found.filter_map(|kept| kept.present(now)).cloned().collect())
+    }
+
+    async fn extend_documents(&self, owner: &Owner, kept: ports::Kept) -> Result<(), PortError> {
+        let until = self.items.expires_at(kept).as_second();
+        let mut tables = lock(&self.tables);
+        let of_owner = tables.documents.iter_mut().filter(|((of, _), _)| of == owner);
+        for (_, kept) in of_owner {
+            kept.expires_at = kept.expires_at.map(|at| at.max(until));
+        }
+        Ok(())
     }
 
     async fn due(
@@ -166,7 +302,7 @@ impl StateStore for MemoryStore {
     }
 
     fn shards(&self) -> u32 {
-        self.shards.get()
+        self.items.shards.get()
     }
 
     async fn ended(
@@ -186,7 +322,7 @@ impl StateStore for MemoryStore {
         let page = found.filter(|(at, _)| within.contains(at)).take(self.due_page.get());
         let ended: Vec<_> = page
             .filter_map(|(at, task_id)| {
-                let workflow = tables.tasks.get(task_id)?.workflow.clone();
+                let workflow = tables.tasks.get(task_id)?.value.workflow.clone();
                 Some(Ended { at: *at, task_id: task_id.clone(), workflow })
             })
             .collect();

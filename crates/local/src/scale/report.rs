@@ -106,8 +106,8 @@ pub struct Latency {
     pub max_ms: f64,
 }
 
-/// Answers of agents that came after their step's complete-by: they are ignored, and the step is done
-/// again. The model does not follow that.
+/// Answers of agents that came after their step's complete-by: they are ignored once the supervisor has given
+/// the attempt up, and the step is done again. The model does not follow that.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Late {
     /// Their share of all answers.

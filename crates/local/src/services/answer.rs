@@ -5,7 +5,7 @@ use std::future::ready;
 use std::io;
 
 use axum::body::Body;
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -119,6 +119,35 @@ pub(super) fn failure(status: u16, retry_after: bool) -> Response {
     let retry_after = retry_after.then_some([(RETRY_AFTER, HeaderValue::from_static("1"))]);
     (retry_after, problem).into_response()
 }
+
+/// The answer while another call with the same key is in progress (the IETF's draft says 409).
+pub(super) const fn busy(status: StatusCode) -> Problem {
+    Problem { status, name: "in-progress", title: "A request with the same key is in progress" }
+}
+
+/// What the service did, or will do, can be read elsewhere.
+pub(super) fn redirect(status: u16) -> Response {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::SEE_OTHER);
+    (status, [(LOCATION, HeaderValue::from_static("/done"))]).into_response()
+}
+
+/// A success that says nothing.
+pub(super) fn empty_answer() -> Response {
+    StatusCode::OK.into_response()
+}
+
+/// A success that no JSON parser reads.
+pub(super) fn not_json() -> Response {
+    let content_type = HeaderValue::from_static("text/html");
+    (StatusCode::OK, [(CONTENT_TYPE, content_type)], "<p>Thank you!</p>").into_response()
+}
+
+/// The answer of an undo that found nothing.
+pub(super) const NOTHING_TO_UNDO: Problem = Problem {
+    status: StatusCode::NOT_FOUND,
+    name: "nothing-to-undo",
+    title: "There is nothing to undo",
+};
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {

@@ -26,13 +26,14 @@ pub(super) fn accounts() -> Router<Arc<Desk>> {
             return bad("id-length", "The id is empty or too long").into_response();
         }
         let key = format!("GET /accounts/{id}");
-        let arrival = Arrival { operation: Operation::Do, key: &key, page: &id };
-        let act = |book: &mut Book| {
-            if id.starts_with(SUSPENDED) {
-                book.page(&id).meets(FaultKind::Refuse);
-                return refusal(desk.service()).into_response();
+        let arrival = Arrival { operation: Operation::Do, key: &key, page: &id, busy: None };
+        let (service, account) = (desk.service(), id.clone());
+        let act = move |book: &mut Book| {
+            if account.starts_with(SUSPENDED) {
+                book.page(&account).meets(FaultKind::Refuse);
+                return refusal(service).into_response();
             }
-            Json(json!({ "account": id, "status": "active" })).into_response()
+            Json(json!({ "account": account, "status": "active" })).into_response()
         };
         desk.serve(arrival, act).await
     };
@@ -48,14 +49,14 @@ pub(super) fn assessments() -> Router<Arc<Desk>> {
     Router::new().route("/assessments", post(assess))
 }
 
-async fn assess(desk: &Desk, package: &str, route: Route) -> Response {
+async fn assess(desk: &Arc<Desk>, package: &str, route: Route) -> Response {
     let key = format!("POST /assessments of {package}");
-    let arrival = Arrival { operation: Operation::Do, key: &key, page: package };
+    let arrival = Arrival { operation: Operation::Do, key: &key, page: package, busy: None };
     let answer = json!({
         "third_party": route.needs_third_party(),
         "distance_km": route.distance_km().round(),
     });
-    desk.serve(arrival, |_| Json(answer).into_response()).await
+    desk.serve(arrival, move |_| Json(answer).into_response()).await
 }
 
 fn question(body: &[u8]) -> Result<(String, Route), Problem> {

@@ -3,10 +3,13 @@
 //! Both visits to the book (arrival, then effect) are short and synchronous; all waiting is between
 //! them. The effect and the memory of it are written under one lock: two calls with the same key, or
 //! for the same id, that race cannot both take effect.
+//!
+//! A call that is to take effect runs in a task of its own, because axum drops a handler's future when
+//! its caller hangs up: like a real service, this one finishes what it began.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{
-    Mutex, MutexGuard, PoisonError,
+    Arc, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicBool, Ordering},
 };
 use std::time::Duration;
@@ -18,8 +21,10 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::answer::{Problem, broken_connection, failure, refusal};
-use super::fault::digest;
+use super::answer::{
+    Problem, broken_connection, busy, empty_answer, failure, not_json, redirect, refusal,
+};
+use super::fault::{OUTLIVING_AFTER_MS, OUTLIVING_MS, digest};
 use super::ledger::ServiceLedger;
 use super::{Effect, Fault, FaultKind, FaultPlan, Page, Service};
 
@@ -47,6 +52,10 @@ pub(super) struct Book {
     calls: HashMap<String, u32>,
     /// What took effect, by what the caller named it: an idempotency key, or a thing's id.
     done: HashMap<String, Done>,
+    /// Keys of the calls that are in progress.
+    in_progress: HashSet<String>,
+    /// Keys of the calls that were carried out: the same again changes nothing.
+    carried_out: HashSet<String>,
 }
 
 /// What took effect under a name, and what it was answered.
@@ -77,16 +86,45 @@ pub(super) struct Arrival<'a> {
     pub(super) key: &'a str,
     /// The page of the book that it belongs on.
     pub(super) page: &'a str,
+    /// What the service answers while another call with this key is in progress; `None` for a call that
+    /// changes nothing.
+    pub(super) busy: Option<StatusCode>,
 }
 
-/// What the plan has in mind for one call.
+/// What becomes of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    Served { after_ms: u64 },
-    ServedUnheard,
-    Failed { status: u16, retry_after: bool },
+    /// It takes effect after this time, and is answered in this way.
+    Served {
+        after_ms: u64,
+        answer: Answer,
+    },
+    Failed {
+        after_ms: u64,
+        status: u16,
+        retry_after: bool,
+    },
     Hung,
     Refused,
+    /// Another call with its key is in progress.
+    Busy {
+        status: StatusCode,
+    },
+}
+
+/// How a call that takes effect is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    /// In full, after the effect.
+    Full,
+    /// The connection breaks after the effect.
+    Lost,
+    Redirect {
+        status: u16,
+        before_effect: bool,
+    },
+    Empty,
+    NotJson,
 }
 
 impl Desk {
@@ -113,6 +151,11 @@ impl Desk {
         self.service
     }
 
+    /// Whether an undo that finds nothing is answered with 404.
+    pub(super) fn says_not_found(&self) -> bool {
+        self.plan.undo_not_found && !self.is_healed.load(Ordering::SeqCst)
+    }
+
     pub(super) fn ledger(&self) -> ServiceLedger {
         self.book().ledger.clone()
     }
@@ -127,57 +170,109 @@ impl Desk {
         self.book().done.get(name).map(|done| done.page.clone())
     }
 
-    /// Lets the call meet its fate; if it gets through, `act` takes effect and says the answer.
+    /// Lets the call meet its fate; if it gets through, `act` takes effect and returns the answer.
     pub(super) async fn serve(
-        &self,
+        self: &Arc<Self>,
         call: Arrival<'_>,
-        act: impl FnOnce(&mut Book) -> Response,
+        act: impl FnOnce(&mut Book) -> Response + Send + 'static,
     ) -> Response {
-        let fate = self.arrive(call);
-        // All waiting is before the effect: who gives up on a slow call has called without effect.
-        pause(self.plan.latency_ms).await;
+        let (fate, in_progress) = self.arrive(call);
         match fate {
-            Fate::Served { after_ms } => {
-                pause(after_ms).await;
-                act(&mut self.book())
+            Fate::Served { after_ms, answer } => {
+                let desk = Arc::clone(self);
+                let carrying_out = tokio::spawn(desk.carry_out(in_progress, after_ms, act));
+                if let Answer::Redirect { status, before_effect: true } = answer {
+                    pause(self.plan.latency_ms).await;
+                    return redirect(status);
+                }
+                let Ok(full) = carrying_out.await else { return broken_connection() };
+                match answer {
+                    Answer::Lost => broken_connection(),
+                    // A refusal, or an undo that found nothing, is no success to be disguised.
+                    _ if !full.status().is_success() => full,
+                    Answer::Full => full,
+                    Answer::Redirect { status, .. } => redirect(status),
+                    Answer::Empty => empty_answer(),
+                    Answer::NotJson => not_json(),
+                }
             }
-            Fate::ServedUnheard => {
-                act(&mut self.book());
-                broken_connection()
+            Fate::Failed { after_ms, status, retry_after } => {
+                pause(self.plan.latency_ms + after_ms).await;
+                failure(status, retry_after)
             }
-            Fate::Failed { status, retry_after } => failure(status, retry_after),
             Fate::Hung => {
                 // Ends by being dropped, when the client goes away, or else with the services.
                 let _ = self.stopped.clone().changed().await;
                 broken_connection()
             }
-            Fate::Refused => refusal(self.service).into_response(),
+            Fate::Refused => {
+                pause(self.plan.latency_ms).await;
+                refusal(self.service).into_response()
+            }
+            Fate::Busy { status } => busy(status).into_response(),
         }
     }
 
+    /// Takes effect after a while, unless the services are stopped meanwhile.
+    async fn carry_out(
+        self: Arc<Self>,
+        in_progress: Option<InProgress>,
+        after_ms: u64,
+        act: impl FnOnce(&mut Book) -> Response + Send + 'static,
+    ) -> Response {
+        let mut stopped = self.stopped.clone();
+        tokio::select! {
+            () = pause(self.plan.latency_ms.saturating_add(after_ms)) => {}
+            _ = stopped.changed() => return broken_connection(),
+        }
+        let mut book = self.book();
+        let answer = act(&mut book);
+        if let Some(InProgress { key, page, call }) = in_progress {
+            book.in_progress.remove(&key);
+            book.carried_out.insert(key);
+            book.page(&page).end_call(call);
+        }
+        answer
+    }
+
     /// Counts the call, and says what becomes of it.
-    fn arrive(&self, call: Arrival<'_>) -> Fate {
+    fn arrive(&self, call: Arrival<'_>) -> (Fate, Option<InProgress>) {
         let fault = match call.operation {
             _ if self.is_healed.load(Ordering::SeqCst) => Fault::Healthy,
             Operation::Do => self.plan.fault(call.key),
             Operation::Undo => self.plan.fault_of_undo(call.key),
         };
         let mut book = self.book();
+        book.page(call.page).calls += 1;
         if self.is_down.load(Ordering::SeqCst) {
-            let page = book.page(call.page);
-            page.calls += 1;
-            page.meets(FaultKind::Down);
-            return Fate::Failed { status: 503, retry_after: false };
+            book.page(call.page).meets(FaultKind::Down);
+            return (Fate::Failed { after_ms: 0, status: 503, retry_after: false }, None);
+        }
+        let is_busy = book.in_progress.contains(call.key);
+        if let Some(status) = call.busy
+            && is_busy
+            && self.plan.conflict_in_progress
+        {
+            book.page(call.page).meets(FaultKind::InProgress);
+            return (Fate::Busy { status }, None);
         }
         let calls = book.calls.entry(call.key.to_owned()).or_default();
         *calls = calls.saturating_add(1);
         let (kind, fate) = fate(fault, *calls);
-        let page = book.page(call.page);
-        page.calls += 1;
         if let Some(kind) = kind {
-            page.meets(kind);
+            book.page(call.page).meets(kind);
         }
-        fate
+        let takes_effect = matches!(fate, Fate::Served { .. })
+            && call.busy.is_some()
+            && !is_busy
+            && !book.carried_out.contains(call.key);
+        let in_progress = takes_effect.then(|| {
+            book.in_progress.insert(call.key.to_owned());
+            let (key, page) = (call.key.to_owned(), call.page.to_owned());
+            let call = book.page(&page).begin_call(&key);
+            InProgress { key, page, call }
+        });
+        (fate, in_progress)
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
@@ -186,19 +281,52 @@ impl Desk {
     }
 }
 
+/// A call that is in progress: its key, the page it belongs on, and its number there.
+#[derive(Debug)]
+struct InProgress {
+    key: String,
+    page: String,
+    call: usize,
+}
+
 /// What the fault makes of the `nth` call with its key, and what it counts as.
 const fn fate(fault: Fault, nth: u32) -> (Option<FaultKind>, Fate) {
+    const fn served(after_ms: u64, answer: Answer) -> Fate {
+        Fate::Served { after_ms, answer }
+    }
     match fault {
-        Fault::Slow { delay_ms } => (Some(FaultKind::Slow), Fate::Served { after_ms: delay_ms }),
+        Fault::Slow { delay_ms } => (Some(FaultKind::Slow), served(delay_ms, Answer::Full)),
         Fault::Flaky { calls, status, retry_after } if nth <= calls => {
-            (Some(FaultKind::Flaky), Fate::Failed { status, retry_after })
+            (Some(FaultKind::Flaky), Fate::Failed { after_ms: 0, status, retry_after })
         }
         Fault::Hang if nth == 1 => (Some(FaultKind::Hang), Fate::Hung),
-        Fault::AnswerLost if nth == 1 => (Some(FaultKind::AnswerLost), Fate::ServedUnheard),
+        Fault::AnswerLost if nth == 1 => (Some(FaultKind::AnswerLost), served(0, Answer::Lost)),
         Fault::Refuse => (Some(FaultKind::Refuse), Fate::Refused),
-        Fault::Healthy | Fault::Flaky { .. } | Fault::Hang | Fault::AnswerLost => {
-            (None, Fate::Served { after_ms: 0 })
+        Fault::Long { delay_ms } if nth == 1 => {
+            (Some(FaultKind::Long), served(delay_ms, Answer::Full))
         }
+        Fault::Outlive if nth == 1 => {
+            let failed =
+                Fate::Failed { after_ms: OUTLIVING_AFTER_MS, status: 503, retry_after: false };
+            (Some(FaultKind::Outlive), failed)
+        }
+        Fault::Outlive if nth == 2 => {
+            (Some(FaultKind::Outlive), served(OUTLIVING_MS, Answer::Full))
+        }
+        Fault::Redirect { status, commit_after_ms } => {
+            let before_effect = nth == 1 && commit_after_ms > 0;
+            let after_ms = if before_effect { commit_after_ms } else { 0 };
+            let answer = Answer::Redirect { status, before_effect };
+            (Some(FaultKind::Redirect), served(after_ms, answer))
+        }
+        Fault::EmptyAnswer => (Some(FaultKind::EmptyAnswer), served(0, Answer::Empty)),
+        Fault::NotJson => (Some(FaultKind::NotJson), served(0, Answer::NotJson)),
+        Fault::Healthy
+        | Fault::Flaky { .. }
+        | Fault::Hang
+        | Fault::AnswerLost
+        | Fault::Long { .. }
+        | Fault::Outlive => (None, served(0, Answer::Full)),
     }
 }
 
@@ -242,6 +370,11 @@ impl Book {
                 (StatusCode::CREATED, Json(answer)).into_response()
             }
         }
+    }
+
+    /// Whether something of this name was made, taken back or not.
+    pub(super) fn knows(&self, name: &str) -> bool {
+        self.done.contains_key(name)
     }
 
     /// Takes back the one thing of this name, if it stands. The name stays used up: a repeat of the

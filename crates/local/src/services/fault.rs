@@ -4,6 +4,8 @@
 //! say, so that a run which went badly goes badly again under the same seed, however it is
 //! scheduled.
 
+use std::ops::RangeInclusive;
+
 use serde::Serialize;
 
 /// How often the services misbehave. Each rate is a share of the idempotency keys, 0.0 to 1.0. A
@@ -28,6 +30,21 @@ pub struct FaultPlan {
     pub refuse: f64,
     /// Share of the keys of undos that are refused for good.
     pub refuse_undo: f64,
+    /// Share of keys whose first call takes some seconds.
+    pub long: f64,
+    /// Share of keys whose call is still running when the caller's time for the step is up.
+    pub outlive: f64,
+    /// Share of keys that are answered with a redirect, and take effect during that answer or after it.
+    pub redirect: f64,
+    /// Share of keys that take effect and are answered with an empty 200.
+    pub empty_answer: f64,
+    /// Share of keys that take effect and are answered with a 200 that is not JSON.
+    pub not_json: f64,
+    /// Whether a call is answered with 409 or 423 while another one with its key is in progress. If
+    /// not, it takes as long as any call and then gets the other one's answer.
+    pub conflict_in_progress: bool,
+    /// Whether an undo that finds nothing is answered with 404, and not with success.
+    pub undo_not_found: bool,
 }
 
 /// What happens to the calls with one idempotency key.
@@ -55,7 +72,39 @@ pub enum Fault {
     AnswerLost,
     /// Every call gets the service's permanent refusal, and none takes effect.
     Refuse,
+    /// The first call takes some seconds; it takes effect, whether or not the caller still waits.
+    Long {
+        /// Beyond the latency of every call.
+        delay_ms: u64,
+    },
+    /// The first call fails after half a second, without effect. The second takes 9.7 s: it
+    /// takes effect after the ten seconds which the workflows that ship give an attempt, but no later
+    /// than ten seconds after its own start.
+    Outlive,
+    /// Every call is answered with a redirect. The first one takes effect, possibly after its answer.
+    Redirect {
+        /// 302 or 303.
+        status: u16,
+        /// How long after the answer the call takes effect; zero: before the answer.
+        commit_after_ms: u64,
+    },
+    /// The first call takes effect; every answer is a 200 with an empty body.
+    EmptyAnswer,
+    /// The first call takes effect; every answer is a 200 whose body is not JSON.
+    NotJson,
 }
+
+/// How long a long call takes.
+const LONG_MS: RangeInclusive<u64> = 2_000..=5_000;
+
+/// How long after a redirect the call may take effect.
+const COMMIT_AFTER_MS: RangeInclusive<u64> = 500..=3_000;
+
+/// How long the call of [`Fault::Outlive`] takes.
+pub(super) const OUTLIVING_MS: u64 = 9_700;
+
+/// How long its first call takes to fail.
+pub(super) const OUTLIVING_AFTER_MS: u64 = 500;
 
 /// The name of a [`Fault`], to count by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -73,12 +122,39 @@ pub enum FaultKind {
     Refuse,
     /// The service is down, whatever the plan says.
     Down,
+    /// [`Fault::Long`]
+    Long,
+    /// [`Fault::Outlive`]
+    Outlive,
+    /// [`Fault::Redirect`]
+    Redirect,
+    /// [`Fault::EmptyAnswer`]
+    EmptyAnswer,
+    /// [`Fault::NotJson`]
+    NotJson,
+    /// Another call with the same key is in progress.
+    InProgress,
+    /// The undo found nothing, and said so.
+    NotFound,
 }
 
 impl FaultKind {
     /// All kinds, for reports.
-    pub const ALL: [Self; 6] =
-        [Self::Slow, Self::Flaky, Self::Hang, Self::AnswerLost, Self::Refuse, Self::Down];
+    pub const ALL: [Self; 13] = [
+        Self::Slow,
+        Self::Flaky,
+        Self::Hang,
+        Self::AnswerLost,
+        Self::Refuse,
+        Self::Down,
+        Self::Long,
+        Self::Outlive,
+        Self::Redirect,
+        Self::EmptyAnswer,
+        Self::NotJson,
+        Self::InProgress,
+        Self::NotFound,
+    ];
 }
 
 impl FaultPlan {
@@ -95,6 +171,13 @@ impl FaultPlan {
             answer_lost: 0.0,
             refuse: 0.0,
             refuse_undo: 0.0,
+            long: 0.0,
+            outlive: 0.0,
+            redirect: 0.0,
+            empty_answer: 0.0,
+            not_json: 0.0,
+            conflict_in_progress: false,
+            undo_not_found: false,
         }
     }
 
@@ -110,14 +193,25 @@ impl FaultPlan {
             hang: 0.02,
             answer_lost: 0.03,
             refuse: 0.02,
-            refuse_undo: 0.0,
+            ..Self::none(seed)
         }
     }
 
-    /// A worse day: more is refused for good, and some of that cannot even be undone.
+    /// A worse day: more is refused for good, some of that cannot even be undone, and the services are
+    /// as awkward as real ones.
     #[must_use]
     pub const fn chaos(seed: u64) -> Self {
-        Self { refuse: 0.05, refuse_undo: 0.10, ..Self::demo(seed) }
+        Self {
+            refuse: 0.05,
+            refuse_undo: 0.10,
+            long: 0.01,
+            outlive: 0.005,
+            redirect: 0.01,
+            empty_answer: 0.01,
+            not_json: 0.005,
+            conflict_in_progress: true,
+            ..Self::demo(seed)
+        }
     }
 
     /// What happens to the calls that undo something with this idempotency key. They are refused at
@@ -153,6 +247,18 @@ impl FaultPlan {
             Fault::AnswerLost
         } else if falls_to(self.refuse) {
             Fault::Refuse
+        } else if falls_to(self.long) {
+            Fault::Long { delay_ms: random.u64(LONG_MS) }
+        } else if falls_to(self.outlive) {
+            Fault::Outlive
+        } else if falls_to(self.redirect) {
+            let status = if random.bool() { 302 } else { 303 };
+            let commit_after_ms = if random.bool() { 0 } else { random.u64(COMMIT_AFTER_MS) };
+            Fault::Redirect { status, commit_after_ms }
+        } else if falls_to(self.empty_answer) {
+            Fault::EmptyAnswer
+        } else if falls_to(self.not_json) {
+            Fault::NotJson
         } else {
             Fault::Healthy
         }
@@ -208,6 +314,37 @@ mod tests {
         assert!(near(share(|fault| fault == Fault::Hang), plan.hang));
         assert!(near(share(|fault| fault == Fault::AnswerLost), plan.answer_lost));
         assert!(near(share(|fault| fault == Fault::Refuse), plan.refuse));
+    }
+
+    #[test]
+    fn awkward_answers_come_in_chaos_only_and_change_no_other_fault_of_a_seed() {
+        let chaos = FaultPlan::chaos(42);
+        let is_awkward = |fault| {
+            matches!(
+                fault,
+                Fault::Long { .. }
+                    | Fault::Outlive
+                    | Fault::Redirect { .. }
+                    | Fault::EmptyAnswer
+                    | Fault::NotJson
+            )
+        };
+        let kind_without = FaultPlan { refuse: 0.05, ..FaultPlan::demo(42) };
+        for key in keys() {
+            let (awkward, mild) = (chaos.fault(&key), kind_without.fault(&key));
+            assert!(!is_awkward(mild));
+            assert!(awkward == mild || is_awkward(awkward) && mild == Fault::Healthy);
+        }
+        let count = |kind: fn(Fault) -> bool| keys().filter(|key| kind(chaos.fault(key))).count();
+        for (kind, about) in [
+            ((|fault| matches!(fault, Fault::Long { .. })) as fn(Fault) -> bool, 100),
+            (|fault| matches!(fault, Fault::Redirect { .. }), 100),
+            (|fault| fault == Fault::EmptyAnswer, 100),
+            (|fault| fault == Fault::NotJson, 50),
+            (|fault| fault == Fault::Outlive, 50),
+        ] {
+            assert!(count(kind).abs_diff(about) < 50, "{}", count(kind));
+        }
     }
 
     #[test]

@@ -10,9 +10,9 @@ use axum::routing::post;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::answer::{Problem, bad, object, particulars};
+use super::answer::{NOTHING_TO_UNDO, Problem, bad, object, particulars};
 use super::desk::{Arrival, Book, Desk, Operation, is_id};
-use super::{Effect, Page, Service};
+use super::{Effect, FaultKind, Page, Service};
 
 const KEY_BYTES_MAX: usize = 1024;
 
@@ -36,7 +36,7 @@ struct Trade {
 pub(super) fn routes(done: &'static str, undone: &'static str) -> Router<Arc<Desk>> {
     let serve = |trade: Trade| {
         post(move |State(desk): State<Arc<Desk>>, headers: HeaderMap, body: Bytes| async move {
-            serve(&desk, trade, &headers, &body).await
+            serve(desk, trade, &headers, &body).await
         })
     };
     let (done, undone) = (
@@ -48,25 +48,51 @@ pub(super) fn routes(done: &'static str, undone: &'static str) -> Router<Arc<Des
         .route(&format!("/{}s", undone.noun), serve(undone))
 }
 
-async fn serve(desk: &Desk, trade: Trade, headers: &HeaderMap, body: &[u8]) -> Response {
+async fn serve(desk: Arc<Desk>, trade: Trade, headers: &HeaderMap, body: &[u8]) -> Response {
     let Call { key, order, request } = match Call::parse(headers, body) {
         Ok(call) => call,
         Err(problem) => return problem.into_response(),
     };
-    let arrival = Arrival { operation: trade.operation, key: &key, page: &order };
+    let busy = Some(busy(desk.service()));
+    let arrival = Arrival { operation: trade.operation, key: &key, page: &order, busy };
     let reused = Problem {
         status: StatusCode::UNPROCESSABLE_ENTITY,
         name: "idempotency-key-reused",
         title: "This Idempotency-Key was used before, with another request",
     };
-    let act = |book: &mut Book| {
-        let (asked, digest) = ((trade.operation, request), desk.digest(&key));
-        book.once(&key, &order, asked, reused, |page, (_, request)| {
-            let answer = perform(desk.service(), trade, (&key, &order, digest), request, page);
+    let (service, digest, says_not_found) =
+        (desk.service(), desk.digest(&key), desk.says_not_found());
+    let (name, page_name) = (key.clone(), order.clone());
+    let act = move |book: &mut Book| {
+        let is_repeat = book.knows(&name);
+        let page = book.page(&page_name);
+        let is_undo = trade.operation == Operation::Undo;
+        if is_undo && says_not_found && !is_repeat && page.standing() == 0 {
+            page.meets(FaultKind::NotFound);
+            return NOTHING_TO_UNDO.into_response();
+        }
+        let asked = (trade.operation, request);
+        book.once(&name, &page_name, asked, reused, |page, (_, request)| {
+            let answer = perform(service, trade, (&name, &page_name, digest), request, page);
             Value::Object(answer)
         })
     };
     desk.serve(arrival, act).await
+}
+
+/// What the service answers while a request with the same key is in progress. The inventory's 409 says
+/// that it is out of stock, so that a client can take 409 as "did not run".
+const fn busy(service: Service) -> StatusCode {
+    match service {
+        Service::Inventory => StatusCode::LOCKED,
+        Service::Payment
+        | Service::Shipping
+        | Service::Account
+        | Service::Package
+        | Service::Transport
+        | Service::DroneScheduler
+        | Service::Delivery => StatusCode::CONFLICT,
+    }
 }
 
 /// Brings the effect about, or undoes it, and says what to answer.

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{FaultKind, Service};
@@ -35,6 +36,21 @@ pub struct Page {
     pub keys_reused: u64,
     /// Calls that met a fault, by its kind.
     pub faults: BTreeMap<FaultKind, u64>,
+    /// Calls that were carried out, or are in progress: one for each key. A call that has no effect
+    /// because it was refused, failed, or came again is not among them.
+    #[serde(skip)]
+    pub carried_out: Vec<Call>,
+}
+
+/// A call that a service carries out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// Its idempotency key, or its method and path.
+    pub key: String,
+    /// When it came in, by the service's clock, to the millisecond.
+    pub began_at: Timestamp,
+    /// When it had taken effect; `None`: it is in progress.
+    pub ended_at: Option<Timestamp>,
 }
 
 /// A reservation, a charge or a shipment; a package, a booking, a drone or a delivery.
@@ -105,6 +121,14 @@ impl Ledger {
         self.all().filter_map(|page| page.faults.get(&kind)).sum()
     }
 
+    /// The same books of a run that took place at another time.
+    #[cfg(test)]
+    pub(super) fn without_times(mut self) -> Self {
+        let pages = self.services.values_mut().flat_map(|book| book.pages.values_mut());
+        pages.for_each(|page| page.carried_out.clear());
+        self
+    }
+
     fn all(&self) -> impl Iterator<Item = &Page> {
         self.services.values().flat_map(|book| book.pages.values())
     }
@@ -116,11 +140,37 @@ impl ServiceLedger {
     }
 }
 
+/// The time to the millisecond, as a task's times are stored: what is compared is equally exact.
+fn now() -> Timestamp {
+    let now = Timestamp::now();
+    Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
+}
+
 impl Page {
     /// How many effects have not been undone.
     #[must_use]
     pub fn standing(&self) -> usize {
         self.effects.iter().filter(|effect| effect.undone_by.is_none()).count()
+    }
+
+    /// The calls that were in progress after `time`, or began after it.
+    pub fn calls_after(&self, time: Timestamp) -> impl Iterator<Item = &Call> {
+        let is_after = move |call: &&Call| call.ended_at.is_none_or(|ended| ended > time);
+        self.carried_out.iter().filter(is_after)
+    }
+
+    /// Notes that a call begins, and returns its number on this page.
+    pub(super) fn begin_call(&mut self, key: &str) -> usize {
+        let call = Call { key: key.to_owned(), began_at: now(), ended_at: None };
+        self.carried_out.push(call);
+        self.carried_out.len() - 1
+    }
+
+    /// Notes that the call of this number has taken effect.
+    pub(super) fn end_call(&mut self, call: usize) {
+        if let Some(call) = self.carried_out.get_mut(call) {
+            call.ended_at = Some(now());
+        }
     }
 
     /// Counts a call that met a fault.

@@ -37,6 +37,12 @@
 //! whether the way from `pickup` to `dropoff`, each a `lat` and a `lon`, is too far for a drone, and
 //! changes nothing.
 //!
+//! In chaos they are as awkward as real services ([`FaultPlan::chaos`]). A call takes effect even if its
+//! caller hangs up; some take seconds, and some outlive the time of the step, but none takes more than ten
+//! seconds. While a call is in progress, the same again is answered with 409 (payment, shipping) or 423 (inventory,
+//! whose 409 means out of stock, and the services of a drone delivery), and an undo finds nothing to undo. A
+//! success may be a redirect, sent before the effect or after it, an empty 200, or a 200 that is not JSON.
+//!
 //! A service cannot answer one HTTP request twice. The nearest thing is a request that arrives
 //! twice, and the memory of what took effect covers it: the repeat gets the first answer, word for
 //! word. Header and error answers follow the IETF's `draft-ietf-httpapi-idempotency-key-header`, the
@@ -68,7 +74,7 @@ use tokio::task::JoinHandle;
 
 use self::desk::Desk;
 pub use self::fault::{Fault, FaultKind, FaultPlan};
-pub use self::ledger::{Effect, Ledger, Page};
+pub use self::ledger::{Call, Effect, Ledger, Page};
 
 const BODY_BYTES_MAX: usize = 64 * 1024;
 

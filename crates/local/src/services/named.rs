@@ -19,7 +19,7 @@ use axum::routing::put;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::answer::{Problem, bad, object, package_of, particulars};
+use super::answer::{NOTHING_TO_UNDO, Problem, bad, object, package_of, particulars};
 use super::desk::{Arrival, Book, Desk, Operation, is_id};
 use super::route::Route;
 use super::{Effect, FaultKind, Service};
@@ -46,31 +46,33 @@ pub(super) fn routes(plural: &'static str, noun: &'static str) -> Router<Arc<Des
     let things = Things { plural, noun };
     let make = async move |State(desk): State<Arc<Desk>>, Path(id): Path<String>, body: Bytes| {
         match Wish::parse(desk.service(), id, &body) {
-            Ok(wish) => make(&desk, things, wish).await,
+            Ok(wish) => make(desk, things, wish).await,
             Err(problem) => problem.into_response(),
         }
     };
     let take_back = async move |State(desk): State<Arc<Desk>>, Path(id): Path<String>| {
-        take_back(&desk, things, &id).await
+        take_back(desk, things, id).await
     };
     Router::new().route(&format!("/{plural}/{{id}}"), put(make).delete(take_back))
 }
 
-async fn make(desk: &Desk, Things { plural, noun }: Things, wish: Wish) -> Response {
+async fn make(desk: Arc<Desk>, Things { plural, noun }: Things, wish: Wish) -> Response {
     let Wish { id, package, request, objection } = wish;
     let key = format!("PUT /{plural}/{id}");
-    let arrival = Arrival { operation: Operation::Do, key: &key, page: &package };
-    let act = |book: &mut Book| {
+    let busy = Some(StatusCode::LOCKED);
+    let arrival = Arrival { operation: Operation::Do, key: &key, page: &package, busy };
+    let (service, digest) = (desk.service(), desk.digest(&key));
+    let (done_by, page_name) = (key.clone(), package.clone());
+    let act = move |book: &mut Book| {
         if let Some(problem) = objection {
-            book.page(&package).meets(FaultKind::Refuse);
+            book.page(&page_name).meets(FaultKind::Refuse);
             return problem.into_response();
         }
-        let (asked, digest) = ((Operation::Do, request), desk.digest(&key));
-        book.once(&id, &package, asked, TAKEN, |page, (_, request)| {
-            let effect = Effect { id: id.clone(), done_by: key.clone(), undone_by: None };
-            page.effects.push(effect);
+        let asked = (Operation::Do, request);
+        book.once(&id, &page_name, asked, TAKEN, |page, (_, request)| {
+            page.effects.push(Effect { id: id.clone(), done_by, undone_by: None });
             let mut answer = Map::from_iter([(noun.to_owned(), json!(id))]);
-            answer.extend(particulars(desk.service(), request, digest));
+            answer.extend(particulars(service, request, digest));
             Value::Object(answer)
         })
     };
@@ -83,12 +85,18 @@ const TAKEN: Problem = Problem {
     title: "There is something else under this id",
 };
 
-async fn take_back(desk: &Desk, Things { plural, .. }: Things, id: &str) -> Response {
+async fn take_back(desk: Arc<Desk>, Things { plural, .. }: Things, id: String) -> Response {
     let key = format!("DELETE /{plural}/{id}");
-    let page = desk.page_of(id).unwrap_or_else(|| id.to_owned());
-    let arrival = Arrival { operation: Operation::Undo, key: &key, page: &page };
-    let act = |book: &mut Book| {
-        book.take_back(id, &key);
+    let page = desk.page_of(&id).unwrap_or_else(|| id.clone());
+    let busy = Some(StatusCode::LOCKED);
+    let arrival = Arrival { operation: Operation::Undo, key: &key, page: &page, busy };
+    let (by, page_name, says_not_found) = (key.clone(), page.clone(), desk.says_not_found());
+    let act = move |book: &mut Book| {
+        if says_not_found && !book.knows(&id) {
+            book.page(&page_name).meets(FaultKind::NotFound);
+            return NOTHING_TO_UNDO.into_response();
+        }
+        book.take_back(&id, &by);
         StatusCode::NO_CONTENT.into_response()
     };
     desk.serve(arrival, act).await

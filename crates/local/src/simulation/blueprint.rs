@@ -252,7 +252,9 @@ impl StepPlan {
             let own = undo.reads_own.then(|| json!(format!("${{ steps.{name}.output }}")));
             put(&mut body, [("item", self.item()), ("own", own)]);
             let request = json!({ "path": "/undo", "body": body });
-            put(&mut definition, [("request", Some(request))]);
+            // There is nothing to undo.
+            let responses = json!({ "404": "completed" });
+            put(&mut definition, [("request", Some(request)), ("responses", Some(responses))]);
         }
         Some(definition)
     }

@@ -2,6 +2,7 @@
 //! never, with or without heartbeats.
 
 use steward_core::{
+    json_text::JsonText,
     messages::{Action, Answer, CallbackAnswer, SchedulerMessage, StepRequest},
     names::CallbackToken,
 };
@@ -17,7 +18,8 @@ use super::{
 impl World {
     /// Somebody was handed a token by a call that took effect.
     pub(super) fn hand_out(&self, request: &StepRequest) {
-        let token = request.body.as_ref().and_then(|body| body.get("token")?.as_str());
+        let body = request.body.as_ref().map(JsonText::value);
+        let token = body.as_ref().and_then(|body| body.get("token")?.as_str());
         let token = token.and_then(|token| token.parse::<CallbackToken>().ok());
         let Some(token) = token.filter(|_| request.action == Action::Do) else { return };
         let now = self.now();
@@ -30,7 +32,7 @@ impl World {
                 return;
             };
             let callback = *callback;
-            if !state.ledger.tokens.insert(token.clone()) {
+            if !state.ledger.tokens.insert((token.clone(), request.attempt)) {
                 return;
             }
             answers(callback, &token, now, &mut state.dice)

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde_json::Value;
 use steward_core::{
+    json_text::JsonText,
     messages::{Action, StepRequest},
     names::{Part, StepName},
     task::{ProcessState, StepState},
@@ -57,7 +58,9 @@ impl Oracle {
     /// Whether agents are still at work on an attempt, as far as anybody can know.
     fn is_at_work(&self, request: &StepRequest, part: &Part, call: &super::ledger::Call) -> bool {
         let key = (request.task_id.clone(), part.clone(), call.action, call.attempt);
-        !self.answered.contains(&key) && !self.said.contains(&key)
+        let is_said = call.action == Action::Do
+            && self.said.contains(&(request.task_id.clone(), part.clone()));
+        !self.answered.contains(&key) && !is_said
     }
 
     fn called_beside(&self, request: &StepRequest, ledger: &Ledger) -> Option<String> {
@@ -190,7 +193,8 @@ fn has_passed(name: &StepName, sense: Sense<'_>) -> bool {
 /// What is asked must be about the part it is for, and hand on what came before.
 fn body(request: &StepRequest, step: &StepPlan, sense: Sense<'_>) -> Option<String> {
     let part = &request.step;
-    let said = request.body.as_ref();
+    let said = request.body.as_ref().map(JsonText::value);
+    let said = said.as_ref();
     let item = said.and_then(|body| body.get("item"));
     if step.each.is_some() || item.is_some() {
         let items = sense.items(step).is().flatten().unwrap_or_default();

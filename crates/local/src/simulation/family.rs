@@ -27,11 +27,12 @@ pub(super) fn submitted(oracle: &mut Oracle, ledger: &Ledger, body: &str) -> Opt
     };
     let action = if submission.undo { Action::Undo } else { Action::Do };
     let of = describe(&parent.task_id, &parent.step, action);
-    let known = oracle.submitted.get(&submission.task_id);
+    let of_life = (submission.task_id.clone(), parent.incarnation);
+    let known = oracle.submitted.get(&of_life);
     if known.is_some_and(|known| *known != submission.input) {
         return Some(format!("{of}: submits {} with other content", submission.task_id));
     }
-    oracle.submitted.insert(submission.task_id.clone(), submission.input.clone());
+    oracle.submitted.insert(of_life, submission.input.clone());
     let Some(sense) = Sense::of(oracle, ledger, &parent.task_id) else {
         return Some(format!("{of}: submits a task, and there is none that it is for"));
     };
@@ -95,6 +96,11 @@ pub(super) fn recorded(oracle: &Oracle, ledger: &Ledger, task: &Task) -> Vec<Str
 
 /// A task says how it ended: it has, and it may have returned that.
 pub(super) fn told(oracle: &Oracle, ledger: &Ledger, ended: &ChildEnded) -> Option<String> {
+    let parent = oracle.tasks.get(&ended.task_id);
+    if parent.is_some_and(|parent| parent.is_another(ended.incarnation)) {
+        // It ran for an earlier task with the same id.
+        return None;
+    }
     let of = describe(&ended.task_id, &ended.step, Action::Do);
     let children: Vec<_> = oracle.children(&ended.task_id, &ended.step).collect();
     let stands = |state: ProcessState| children.iter().any(|child| child.process_state == state);
@@ -117,11 +123,10 @@ pub(super) fn told(oracle: &Oracle, ledger: &Ledger, ended: &ChildEnded) -> Opti
 pub(super) fn given_up(
     oracle: &Oracle,
     task: &Task,
-    part: &Part,
-    progress: &Progress,
+    (part, progress, reason): (&Part, &Progress, Option<&str>),
     now: Timestamp,
 ) -> Option<String> {
-    let silent = progress.error.as_deref().is_some_and(|error| error.starts_with("no reply"));
+    let silent = reason.is_some_and(|reason| reason.starts_with("no reply"));
     let goes_on = matches!(progress.state, StepState::Waiting { .. } | StepState::Failed { .. });
     if !silent || !goes_on || task.undo_reason.is_some() || is_touched(task) {
         return None;

@@ -6,7 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use steward_core::{messages::Action, names::StepName};
 
-use super::blueprint::{Blueprint, StepPlan, WorkPlan};
+use super::{
+    blueprint::{Blueprint, StepPlan, WorkPlan},
+    plan::{MINUTE, Millis, SECOND},
+};
+
+/// The longest that any call may take.
+const CALL_WITHIN_MAX: Millis = 100 * SECOND;
 
 /// The steps of a workflow and the order between them.
 #[derive(Debug)]
@@ -50,6 +56,24 @@ impl Graph {
     pub(super) fn failures_max(&self, step: &StepName, action: Action) -> u32 {
         let [run, undo] = self.failures_max.get(step).copied().unwrap_or_default();
         if action == Action::Do { run } else { undo }
+    }
+
+    /// How long one call of a step, or of its undo, may take at its service: as long as its attempt, up
+    /// to what an agent can hold.
+    pub(super) fn call_within(&self, step: &StepName, action: Action) -> Millis {
+        let default = self.blueprint.defaults.as_ref();
+        let of = |pointer: &str| default.and_then(|default| default.pointer(pointer)?.as_str());
+        let (said, default) = match (self.step(step), action) {
+            (None, _) => (None, None),
+            (Some(step), Action::Do) => (step.complete_within, of("/complete_within")),
+            (Some(step), Action::Undo) => (
+                step.undo.as_ref().and_then(|undo| undo.complete_within),
+                of("/undo/complete_within"),
+            ),
+        };
+        let within = said.or(default).and_then(|text| humantime::parse_duration(text).ok());
+        let within = within.map_or(MINUTE, |within| within.as_millis() as Millis);
+        within.min(CALL_WITHIN_MAX)
     }
 
     /// The steps past which a task only goes forward.

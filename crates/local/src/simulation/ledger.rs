@@ -1,10 +1,11 @@
-//! The remote services' books: what was called, what took effect, what was undone, and when; and what
-//! those say who were to answer later.
+//! The remote services' books: what was called, what is in progress, what took effect, what was undone,
+//! and when; and what those say who were to answer later.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use steward_core::{
+    json_text::JsonText,
     messages::{Action, StepRequest},
     names::{CallbackToken, Part, StepName, TaskId},
 };
@@ -28,6 +29,19 @@ pub(super) struct Call {
     pub(super) attempt: u32,
 }
 
+/// A call as its service sees it. It goes on when its caller no longer waits for it.
+#[derive(Debug, Clone)]
+pub(super) struct Process {
+    pub(super) request: Box<StepRequest>,
+    pub(super) began_at: Millis,
+    /// When it takes effect; nothing if it does not, or already has.
+    pub(super) commits_at: Option<Millis>,
+    /// When the service is done with it.
+    pub(super) ends_at: Millis,
+    /// Whether it goes on when its caller hangs up, and as planned.
+    pub(super) detached: bool,
+}
+
 /// All that the services know of one part of one task.
 #[derive(Debug, Default)]
 pub(super) struct Account {
@@ -43,7 +57,7 @@ pub(super) struct Account {
     /// What was answered to each idempotency key of the part itself, and of its undo.
     answers: [BTreeMap<String, Value>; 2],
     /// What was given as its output by those who answered later, and to which attempt.
-    pub(super) said: Vec<(u32, Value)>,
+    pub(super) said: Vec<Value>,
 }
 
 impl Account {
@@ -75,8 +89,10 @@ pub(super) struct Ledger {
     accounts: BTreeMap<Item, Account>,
     /// What each idempotency key was first used for.
     keys: BTreeMap<String, (Item, Action)>,
-    /// The tokens that somebody has already.
-    pub(super) tokens: BTreeSet<CallbackToken>,
+    /// The calls that the services work on, by number.
+    processes: BTreeMap<u64, Process>,
+    /// The tokens that somebody has already, with the attempt that handed each out.
+    pub(super) tokens: BTreeSet<(CallbackToken, u32)>,
     last_call: u64,
     pub(super) effects: u64,
 }
@@ -106,7 +122,8 @@ impl Ledger {
     }
 
     /// A call begins; answers its number.
-    pub(super) fn begin(&mut self, request: &StepRequest) -> u64 {
+    pub(super) fn begin(&mut self, process: Process) -> u64 {
+        let request = &process.request;
         let of = ((request.task_id.clone(), request.step.clone()), request.action);
         self.keys.entry(request.idempotency_key.clone()).or_insert(of);
         self.last_call += 1;
@@ -116,12 +133,45 @@ impl Ledger {
             Action::Do => account.calls += 1,
             Action::Undo => account.undo_called = true,
         }
-        let item = request.body.as_ref().and_then(|body| body.get("item"));
+        let body = request.body.as_ref().map(JsonText::value);
+        let item = body.as_ref().and_then(|body| body.get("item"));
         if request.action == Action::Do {
             account.item = item.cloned();
         }
         account.live.insert(number, Call { action: request.action, attempt: request.attempt });
+        let now = process.began_at;
+        self.processes.retain(|_, other| other.commits_at.is_some() || other.ends_at > now);
+        self.processes.insert(number, process);
         number
+    }
+
+    /// The call is to take effect now; nothing if it already has, or is not to.
+    pub(super) fn commit(&mut self, number: u64) -> Option<Box<StepRequest>> {
+        let process = self.processes.get_mut(&number)?;
+        process.commits_at.take()?;
+        Some(process.request.clone())
+    }
+
+    /// A call as its service sees it.
+    pub(super) fn process_mut(&mut self, number: u64) -> Option<&mut Process> {
+        self.processes.get_mut(&number)
+    }
+
+    /// Whether the service works on a call with this idempotency key.
+    pub(super) fn is_in_progress(&self, key: &str, now: Millis) -> bool {
+        self.processes.values().any(|process| {
+            process.request.idempotency_key == key
+                && process.began_at <= now
+                && now < process.ends_at
+        })
+    }
+
+    /// The calls of a task that will do something that is not done yet.
+    pub(super) fn pending(&self, task_id: &TaskId) -> impl Iterator<Item = &Process> {
+        self.processes.values().filter(move |process| {
+            let request = &process.request;
+            request.task_id == *task_id && process.commits_at.is_some() && !self.is_known(request)
+        })
     }
 
     /// Whether a call's idempotency key was used for something else.
@@ -146,14 +196,19 @@ impl Ledger {
         request.idempotent && account.is_some_and(knows)
     }
 
-    /// The call takes effect; a key that is known does nothing again. Answers what the service says.
-    pub(super) fn take_effect(&mut self, request: &StepRequest, now: Millis) -> Value {
+    /// The call takes effect; a key that is known does nothing again. Answers what the service says:
+    /// what it said the first time, or `answer`.
+    pub(super) fn take_effect(
+        &mut self,
+        request: &StepRequest,
+        answer: Value,
+        now: Millis,
+    ) -> Value {
         let (key, known) = (&request.idempotency_key, self.is_known(request));
         let account = self.account_mut(&request.task_id, &request.step);
         if known && let Some(answer) = account.answers(request.action).get(key) {
             return answer.clone();
         }
-        let answer = output(key, now);
         match request.action {
             Action::Do => account.effects.push(Effect { at: now, undone: false }),
             Action::Undo => account.effects.iter_mut().for_each(|effect| effect.undone = true),
@@ -163,10 +218,17 @@ impl Ledger {
         answer
     }
 
+    /// The services no longer know what an earlier task with this id had them do.
+    pub(super) fn forget(&mut self, id: &TaskId) {
+        self.accounts.retain(|(of, _), _| of != id);
+        self.keys.retain(|_, ((of, _), _)| of != id);
+        self.tokens.retain(|(token, _)| token.task_id != *id);
+    }
+
     /// Somebody gives an output, who was to answer later.
     pub(super) fn say(&mut self, token: &CallbackToken, output: &Value) {
         let account = self.account_mut(&token.task_id, &token.step);
-        account.said.push((token.attempt, output.clone()));
+        account.said.push(output.clone());
     }
 }
 

@@ -27,8 +27,10 @@ mod blueprint;
 mod callbacks;
 mod calls;
 mod dice;
+mod expiry;
 mod family;
 mod graph;
+mod http;
 mod ledger;
 mod network;
 mod operator;
@@ -44,6 +46,8 @@ mod watch;
 mod workflows;
 mod world;
 
+#[cfg(test)]
+mod backlog;
 #[cfg(test)]
 mod tests;
 
@@ -101,9 +105,12 @@ impl Totals {
 /// # Errors
 /// The runtime or the seed's definitions could not be made; never what the seed found.
 pub fn simulate(seed: u64, traced: bool) -> Result<Report> {
+    simulate_plan(seed, plan::Plan::of(seed)?, traced)
+}
+
+fn simulate_plan(seed: u64, plan: plan::Plan, traced: bool) -> Result<Report> {
     // The agents' pauses draw from this thread's own generator.
     fastrand::seed(seed);
-    let plan = plan::Plan::of(seed)?;
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_time().start_paused(true).build().context("no runtime")?;
     runtime.block_on(async {

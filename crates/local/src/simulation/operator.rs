@@ -38,13 +38,13 @@ impl World {
                 self.at(now, Happening::Command(command, 1));
             }
         }
-        self.at(now + 10 * MINUTE, Happening::Look);
+        self.at(self.next_round(now, 10 * MINUTE), Happening::Look);
     }
 
     /// Once it is quiet: does something about tasks in Error, and now and then has one undone that
     /// went well. Answers whether there was anything to do.
     pub(super) fn attend(&self, round: u32) -> bool {
-        let now = self.now();
+        let at = self.now() + self.plan.operators_late;
         let tasks: Vec<_> = self.state().oracle.tasks.values().cloned().collect();
         let mut attended = false;
         for task in tasks {
@@ -59,8 +59,13 @@ impl World {
             let id = format!("attended-{round}");
             let command = order.and_then(|order| command(&task.task_id, id, order));
             if let Some(command) = command {
-                self.at(now, Happening::Command(command, 1));
+                self.at(at, Happening::Command(command, 1));
                 attended = true;
+            }
+        }
+        for (place, _) in self.plan.tasks.iter().enumerate().filter(|(_, task)| !task.rival) {
+            if self.state().dice.chance(0.3) {
+                self.at(at, Happening::Reuse(place));
             }
         }
         attended
@@ -99,5 +104,5 @@ impl World {
 fn command(task_id: &TaskId, id: String, order: Order) -> Option<Command> {
     let command_id = id.parse().ok()?;
     let (by, why) = ("simulation".to_owned(), "to see what comes of it".to_owned());
-    Some(Command { command_id, task_id: task_id.clone(), by, why, order })
+    Some(Command { command_id, task_id: task_id.clone(), by, why, order, issued_at: None })
 }

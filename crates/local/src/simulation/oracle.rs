@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use steward_core::{
     events::{BusEvent, Happened},
     messages::{Action, NoticeStatus, SchedulerMessage, StatusNotice, StepRequest},
-    names::{CallbackToken, Part, StepName, TaskId, WorkflowName},
-    ports::{Attempt, Document, DocumentKey, Outgoing, Queue},
+    names::{CallbackToken, Incarnation, Part, StepName, TaskId, WorkflowName},
+    ports::{Document, Outgoing, Queue},
     task::{ProcessState, Progress, StepState, Task},
 };
 
@@ -54,16 +54,16 @@ pub(super) struct Oracle {
     pub(super) tasks: BTreeMap<TaskId, Task>,
     created: BTreeMap<TaskId, Millis>,
     saved: BTreeMap<TaskId, Timestamp>,
-    /// What clients submit, and what was submitted for steps.
+    /// What clients submit, and what was submitted for steps, by the incarnation of the parent.
     inputs: BTreeMap<TaskId, Value>,
-    pub(super) submitted: BTreeMap<TaskId, Value>,
+    pub(super) submitted: BTreeMap<(TaskId, Option<Incarnation>), Value>,
     /// The tasks of clients whose ids a step's task may have as well: only one of both is recorded.
     rivals: BTreeSet<TaskId>,
     /// The tasks that run for each task, by part.
     children: BTreeMap<TaskId, BTreeSet<(Part, TaskId)>>,
     /// What an agent answered, and what somebody answered who was handed a token.
     pub(super) answered: BTreeSet<AttemptOf>,
-    pub(super) said: BTreeSet<AttemptOf>,
+    pub(super) said: BTreeSet<(TaskId, Part)>,
     /// The parts whose task said how it ended.
     pub(super) heard: BTreeSet<(TaskId, Part)>,
     /// When the save that began a wait was made, and for how long it is.
@@ -87,7 +87,7 @@ impl Oracle {
             pickup_within: plan.timing.pickup_within,
             sweep_every: Duration::from_millis(plan.sweep_every),
             storm_until: plan.storm_until,
-            calm: plan.weather.is_calm() && plan.commands.is_empty(),
+            calm: plan.weather.is_calm() && plan.commands.is_empty() && plan.away.is_none(),
             tasks: BTreeMap::new(),
             created: BTreeMap::new(),
             saved: BTreeMap::new(),
@@ -115,6 +115,12 @@ impl Oracle {
         self.graphs.get(&self.tasks.get(task_id)?.workflow)
     }
 
+    /// How long a call may take at its service.
+    pub(super) fn call_within(&self, request: &StepRequest) -> Millis {
+        let graph = self.graph(&request.task_id);
+        graph.map_or(0, |graph| graph.call_within(&request.step.step, request.action))
+    }
+
     /// Whether an operator settled a part, or its undo.
     pub(super) fn is_by_hand(&self, task_id: &TaskId, part: &Part, action: Action) -> bool {
         self.by_hand.contains(&(task_id.clone(), part.clone(), action))
@@ -132,8 +138,11 @@ impl Oracle {
 
     /// What a task was submitted with.
     pub(super) fn input(&self, task: &Task) -> Option<&Value> {
-        let of = if task.parent.is_some() { &self.submitted } else { &self.inputs };
-        of.get(&task.task_id)
+        let id = &task.task_id;
+        match &task.parent {
+            Some(parent) => self.submitted.get(&(id.clone(), parent.incarnation)),
+            None => self.inputs.get(id),
+        }
     }
 
     pub(super) fn created_at(&self, task_id: &TaskId) -> Millis {
@@ -152,12 +161,43 @@ impl Oracle {
         all.map(|(_, child)| child)
     }
 
+    /// A task is to be recorded, in place of `earlier` if there is one. Forgets the life of an earlier task
+    /// with the same id, and answers whether there was one.
+    pub(super) fn forgets(&mut self, task: &Task, earlier: Option<&Task>) -> bool {
+        let id = &task.task_id;
+        let for_another = |earlier: &Task| match (&earlier.parent, &task.parent) {
+            (Some(before), Some(now)) => {
+                is_final(earlier)
+                    && before.task_id == now.task_id
+                    && before.incarnation < now.incarnation
+            }
+            (None, _) | (_, None) => false,
+        };
+        if earlier.is_some_and(|earlier| !for_another(earlier)) {
+            self.find(format!("{id}: recorded in place of a task that has not expired"));
+        }
+        self.created.remove(id);
+        self.saved.remove(id);
+        self.children.remove(id);
+        self.alerts.remove(id);
+        self.answered.retain(|(of, ..)| of != id);
+        self.said.retain(|(of, _)| of != id);
+        self.heard.retain(|(of, _)| of != id);
+        self.waits.retain(|(of, ..), _| of != id);
+        self.by_hand.retain(|(of, ..)| of != id);
+        self.skipped.retain(|(of, _)| of != id);
+        self.tasks.remove(id).is_some()
+    }
+
+    /// A client uses an id once more, for something else.
+    pub(super) fn reused(&mut self, id: &TaskId, input: Value) {
+        self.inputs.insert(id.clone(), input);
+    }
+
     /// A task was recorded.
     pub(super) fn recorded(&mut self, task: &Task, ledger: &Ledger, now: Millis) {
         let id = &task.task_id;
-        if self.tasks.insert(id.clone(), task.clone()).is_some() {
-            self.find(format!("{id}: recorded twice"));
-        }
+        self.tasks.insert(id.clone(), task.clone());
         self.created.insert(id.clone(), now);
         if let Some(parent) = &task.parent {
             let of = self.children.entry(parent.task_id.clone()).or_default();
@@ -228,10 +268,10 @@ impl Oracle {
                     self.by_hand.insert(hand);
                 }
             }
-            StepState::Completed { attempt: number } => {
-                let attempt = Attempt { step: part.clone(), action, number };
-                let key = DocumentKey::Output(attempt);
-                let document = documents.iter().find(|document| document.key == key);
+            StepState::Completed { .. } => {
+                let key = new.output(part, action);
+                let document =
+                    documents.iter().find(|document| Some(&document.key) == key.as_ref());
                 if document.is_some_and(|document| document.body == Self::by_hand()) {
                     self.by_hand.insert(hand);
                 }
@@ -248,8 +288,7 @@ impl Oracle {
 
     /// Somebody who was handed a token answers.
     pub(super) fn answers(&mut self, token: &CallbackToken) {
-        let CallbackToken { task_id, step, attempt } = token.clone();
-        self.said.insert((task_id, step, Action::Do, attempt));
+        self.said.insert((token.task_id.clone(), token.step.clone()));
     }
 
     /// A message was sent.
@@ -275,7 +314,8 @@ impl Oracle {
                     SchedulerMessage::Wake(_)
                     | SchedulerMessage::Command(_)
                     | SchedulerMessage::Callback(_)
-                    | SchedulerMessage::Ask(_),
+                    | SchedulerMessage::Ask(_)
+                    | SchedulerMessage::Keep(_),
                 )
                 | Err(_) => {}
             },
@@ -332,6 +372,7 @@ impl Oracle {
             }
             Happened::SubmissionRefused { .. }
             | Happened::DeadLetterSeen { .. }
+            | Happened::AgentMissing { .. }
             | Happened::BreakerOpened(_)
             | Happened::BreakerClosed(_)
             | Happened::OperatorCommand { .. }

@@ -32,6 +32,10 @@ pub(super) type Millis = u64;
 pub(super) const SECOND: Millis = 1_000;
 pub(super) const MINUTE: Millis = 60 * SECOND;
 pub(super) const HOUR: Millis = 60 * MINUTE;
+const DAY: Millis = 24 * HOUR;
+
+/// The share of worlds whose services are awkward.
+const AWKWARD_WORLDS: f64 = 0.6;
 
 /// The worlds begin with the year 2026.
 pub(super) const EPOCH_S: i64 = 1_767_225_600;
@@ -105,6 +109,26 @@ pub(super) struct Temper {
     pub(super) refuse_undo: f64,
     /// When it is down.
     pub(super) down: Vec<Range<Millis>>,
+    /// What is awkward about it, in worlds that have such services.
+    pub(super) awkward: Option<Awkward>,
+}
+
+/// What is awkward about real services that keep their contract; shares from 0 to 1.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Awkward {
+    /// Whether it answers 409 while a call with the same idempotency key is in progress.
+    pub(super) conflicts: bool,
+    /// Calls that take up to their `call_within`.
+    pub(super) slow: f64,
+    /// Calls whose caller gets an error while the service goes on: a gateway's timeout, a broken
+    /// connection.
+    pub(super) gives_up: f64,
+    /// Steps whose success is a redirect.
+    pub(super) redirect: f64,
+    /// Steps whose success has no body.
+    pub(super) empty: f64,
+    /// Steps whose success has a body that is not JSON.
+    pub(super) not_json: f64,
 }
 
 /// What a client submits.
@@ -150,6 +174,12 @@ pub(super) struct Plan {
     pub(super) limit: Millis,
     /// Whether operators attend to tasks in Error once it is quiet.
     pub(super) attended: bool,
+    /// How much time passes before they do, or look for paused tasks.
+    pub(super) operators_late: Millis,
+    /// How often something is deleted that has expired.
+    pub(super) deletes_every: Millis,
+    /// When no scheduler and no supervisor is there, so that messages pile up.
+    pub(super) away: Option<Range<Millis>>,
 }
 
 impl Plan {
@@ -168,8 +198,15 @@ impl Plan {
         let commands = commands(&tasks, &blueprints, storm_until, dice)?;
         let agents: Vec<AgentName> =
             AGENTS.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
-        let services =
-            agents.iter().map(|name| (name.clone(), temper(storm_until, dice))).collect();
+        let is_awkward = dice.chance(AWKWARD_WORLDS);
+        let services = agents
+            .iter()
+            .map(|name| {
+                let mut temper = temper(storm_until, dice);
+                temper.awkward = is_awkward.then(|| awkward(dice));
+                (name.clone(), temper)
+            })
+            .collect();
         Ok(Self {
             timing,
             shards: dice.pick(1, &[2, 4]) as u32,
@@ -182,9 +219,15 @@ impl Plan {
             tasks,
             commands,
             sweep_every: dice.pick(20, &[30, 60]) * SECOND,
-            agent_limit: dice.pick(60, &[180, 600]) * SECOND,
+            agent_limit: dice.pick(120, &[180, 600]) * SECOND,
             limit: 30 * SECOND,
             attended: dice.chance(0.5),
+            operators_late: dice.pick(0, &[0, HOUR, 2 * DAY, 35 * DAY]),
+            deletes_every: dice.pick(MINUTE, &[HOUR, DAY]),
+            away: dice.chance(0.05).then(|| {
+                let from = dice.within(0..=storm_until);
+                from..from + dice.within(1..=15) * MINUTE
+            }),
         })
     }
 }
@@ -229,6 +272,20 @@ fn temper(storm_until: Millis, dice: &mut Dice) -> Temper {
         temper.down.push(from..from + dice.skewed(30 * MINUTE));
     }
     temper
+}
+
+fn awkward(dice: &mut Dice) -> Awkward {
+    let mut share = |often: f64, max: u64| {
+        if dice.chance(often) { dice.within(0..=max) as f64 / 1_000.0 } else { 0.0 }
+    };
+    Awkward {
+        slow: share(0.7, 500),
+        gives_up: share(0.7, 500),
+        redirect: share(0.3, 200),
+        empty: share(0.3, 300),
+        not_json: share(0.3, 200),
+        conflicts: dice.chance(0.7),
+    }
 }
 
 fn instances(agents: &[AgentName], skew: Millis, dice: &mut Dice) -> Vec<InstancePlan> {
@@ -301,7 +358,7 @@ fn tasks(blueprints: &[Blueprint], storm_until: Millis, dice: &mut Dice) -> Resu
     Ok(tasks)
 }
 
-fn input(dice: &mut Dice) -> Value {
+pub(super) fn input(dice: &mut Dice) -> Value {
     let items: Vec<_> = (0..dice.within(0..=5)).map(|_| dice.within(1..=99)).collect();
     json!({ "amount": dice.within(1..=99), "items": items, "wait": millis(span(dice)) })
 }

@@ -8,13 +8,14 @@ use jiff::Timestamp;
 use steward_core::{
     events::BusEvent,
     messages::Action,
-    names::{Part, TaskId, WorkflowName},
+    names::{TaskId, WorkflowName},
     ports::{
-        Attempt, Channel, Clock, Created, Definitions, Document, DocumentKey, DueCursor, DuePage,
-        Ended, EndedPage, EventBus, Kept, Outgoing, PortError, Ports, Put, Saved, Shared,
+        Channel, Clock, Created, Definitions, Document, DocumentKey, DueCursor, DuePage, Ended,
+        EndedPage, EventBus, Kept, Outgoing, Owner, PortError, Ports, Put, Saved, Shared,
         SharedKey, SharedKind, SharedSaved, StateStore, Timing,
     },
-    task::{ProcessState, StepState, Task, later},
+    task::{ProcessState, Task, later},
+    view::reason_keys,
     workflow::Workflow,
 };
 
@@ -79,6 +80,7 @@ impl Seam {
             Fate::DiesBefore => return self.dies(&operation, "before").await,
             Fate::Fine | Fate::FailsAfter | Fate::DiesAfter => {}
         }
+        self.world.set_clock();
         let result = act.await;
         match fate {
             Fate::DiesAfter => return self.dies(&operation, "after").await,
@@ -184,6 +186,10 @@ impl Clock for Seam {
     fn now(&self) -> Timestamp {
         later(self.world.time(), self.clock_ahead)
     }
+
+    async fn pause(&self, duration: Duration) {
+        self.linger(u64::try_from(duration.as_millis()).unwrap_or(Millis::MAX)).await;
+    }
 }
 
 impl Definitions for Seam {
@@ -223,11 +229,15 @@ impl StateStore for Seam {
     async fn create(&self, task: &Task, submitted: &Document) -> Result<Created, PortError> {
         let id = &task.task_id;
         let act = async {
+            let earlier = self.world.present(id);
             let created = self.memory().store().create(task, submitted).await?;
             self.note(|| format!("creates {id}: {created:?}"));
             if created == Created::Created {
                 let now = self.world.now();
                 let state = &mut *self.world.state();
+                if state.oracle.forgets(task, earlier.as_ref()) {
+                    state.ledger.forget(id);
+                }
                 state.oracle.recorded(task, &state.ledger, now);
             }
             Ok(created)
@@ -243,7 +253,8 @@ impl StateStore for Seam {
             let saved = store.save(task).await?;
             if saved == Saved::Saved {
                 self.note(|| format!("saves {}", summary(task)));
-                let documents = store.documents(id, &outputs(task)).await?;
+                let keys: Vec<_> = outputs(task).into_iter().chain(reason_keys(task)).collect();
+                let documents = store.documents(&Owner::of(task), &keys).await?;
                 let now = self.world.time();
                 if let Some(before) = before {
                     let state = &mut *self.world.state();
@@ -259,22 +270,27 @@ impl StateStore for Seam {
 
     async fn put_document(
         &self,
-        id: &TaskId,
+        owner: &Owner,
         kept: Kept,
         document: &Document,
     ) -> Result<Put, PortError> {
-        let operation = || format!("write {id} {}", document.key);
-        let act = self.memory().store().put_document(id, kept, document);
+        let operation = || format!("write {} {}", owner.task_id, document.key);
+        let act = self.memory().store().put_document(owner, kept, document);
         self.pass(operation, act).await
+    }
+
+    async fn extend_documents(&self, owner: &Owner, kept: Kept) -> Result<(), PortError> {
+        let operation = || format!("keep documents of {} for longer", owner.task_id);
+        self.pass(operation, self.memory().store().extend_documents(owner, kept)).await
     }
 
     async fn documents(
         &self,
-        id: &TaskId,
+        owner: &Owner,
         keys: &[DocumentKey],
     ) -> Result<Vec<Document>, PortError> {
-        let operation = || format!("read documents of {id}");
-        self.pass(operation, self.memory().store().documents(id, keys)).await
+        let operation = || format!("read documents of {}", owner.task_id);
+        self.pass(operation, self.memory().store().documents(owner, keys)).await
     }
 
     async fn due(
@@ -383,20 +399,7 @@ fn unsent(operation: &str) -> PortError {
 
 /// The outputs that a task refers to.
 fn outputs(task: &Task) -> Vec<DocumentKey> {
-    let completed = |(step, action, state): (Part, Action, &StepState)| match state {
-        StepState::Completed { attempt: number } if *number > 0 => {
-            Some(DocumentKey::Output(Attempt { step, action, number: *number }))
-        }
-        StepState::Completed { .. }
-        | StepState::Running { .. }
-        | StepState::HandedOut { .. }
-        | StepState::Each
-        | StepState::Waiting { .. }
-        | StepState::Failed { .. }
-        | StepState::Skipped { .. } => None,
-    };
-    let all = task.actions().map(|(step, action, progress)| (step, action, &progress.state));
-    all.filter_map(completed).collect()
+    task.actions().filter_map(|(step, action, progress)| progress.output(&step, action)).collect()
 }
 
 /// A task on one line of the trace.

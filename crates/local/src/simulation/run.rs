@@ -8,6 +8,7 @@ use futures_util::{
     future::{AbortHandle, Abortable, BoxFuture},
     stream::FuturesUnordered,
 };
+use serde_json::Value;
 use steward_core::{
     messages::{Action, Submission},
     ports::{Ports, StateStore},
@@ -18,7 +19,7 @@ use super::{
     Report, Totals,
     network::Feed,
     oracle::Oracle,
-    plan::{HOUR, InstancePlan, Millis, Role, SECOND},
+    plan::{self, HOUR, InstancePlan, Millis, Role, SECOND, TaskPlan},
     ports::SimPorts,
     roles::{self, REPLY_QUEUE},
     verdict,
@@ -106,15 +107,20 @@ impl Run {
                 world.at(first, Happening::Sweep(place));
             }
         }
+        if let Some(away) = &world.plan.away {
+            world.at(away.start, Happening::Away(away.end));
+        }
         if world.plan.weather.killed_every > 0 {
             world.at(world.plan.weather.killed_every, Happening::Death);
         }
+        world.at(world.plan.deletes_every, Happening::Expiry);
         world.at(world.plan.storm_until, Happening::Calm);
     }
 
     /// Answers whether it came to rest in time.
     async fn until_quiet(&mut self) -> bool {
-        let last = self.world.now().max(self.world.plan.storm_until) + REST_WITHIN;
+        let plan = &self.world.plan;
+        let last = self.world.now().max(plan.storm_until) + plan.operators_late + REST_WITHIN;
         loop {
             self.keep_appointments();
             self.feed();
@@ -147,14 +153,10 @@ impl Run {
 
     fn is_quiet(&self) -> bool {
         let state = self.world.state();
-        // Whoever looks or sweeps finds something only if a task is due.
-        let idle = |happening: &Happening| {
-            matches!(happening, Happening::Sweep(_) | Happening::Look | Happening::Death)
-        };
         !state.storm
             && self.running.is_empty()
             && state.network.is_empty()
-            && state.agenda.values().all(idle)
+            && state.agenda.values().all(Happening::recurs)
             && state.oracle.tasks.values().all(|task| task.due.is_none())
     }
 
@@ -194,20 +196,25 @@ impl Run {
         let world = self.world.clone();
         match happening {
             Happening::Submit(place) => self.submit(place),
+            Happening::Reuse(place) => self.reuse(place),
             Happening::Command(command, copies) => {
                 let (id, order) = (&command.task_id, &command.order);
-                // Nobody commands what cannot be seen yet.
-                if !world.state().oracle.tasks.contains_key(id) {
+                // Nobody commands what cannot be seen yet, or soon not any more.
+                if !world.stays(id) {
                     return;
                 }
                 world.note("operator", || format!("{id}: {}", order.describe(&[])));
                 (0..copies).for_each(|_| world.command(&command));
             }
-            Happening::LateEffect(request) => drop(world.take_effect(&request)),
+            Happening::Commit(number) => drop(world.commit(number)),
             Happening::Answer(said) => world.answer(&said),
             Happening::Look => world.look_for_paused(),
+            Happening::Expiry => {
+                world.delete_expired();
+                world.at(world.next_round(now, world.plan.deletes_every), Happening::Expiry);
+            }
             Happening::Sweep(place) => {
-                world.at(now + world.plan.sweep_every, Happening::Sweep(place));
+                world.at(world.next_round(now, world.plan.sweep_every), Happening::Sweep(place));
                 self.sweep(place);
             }
             Happening::Revive(place) => {
@@ -217,27 +224,46 @@ impl Run {
                     instance.kept = roles::kept(&instance.plan.role);
                 }
             }
+            Happening::Away(until) => self.away(until),
             Happening::Death => self.death(now),
             Happening::Calm => {
                 world.note("weather", || "the storm is over".to_owned());
                 world.state().storm = false;
-                world.at(now, Happening::Look);
+                world.at(now + world.plan.operators_late, Happening::Look);
             }
         }
     }
 
     fn submit(&self, place: usize) {
         let Some(task) = self.world.plan.tasks.get(place) else { return };
+        self.submit_with(task, task.input.clone());
+    }
+
+    /// Submits a task with an id that was used before, if the task that used it has expired.
+    fn reuse(&self, place: usize) {
+        let Some(task) = self.world.plan.tasks.get(place) else { return };
+        if self.world.present(&task.task_id).is_some() {
+            return;
+        }
+        let input = plan::input(&mut self.world.state().dice);
+        self.world.state().oracle.reused(&task.task_id, input.clone());
+        self.submit_with(task, input);
+    }
+
+    fn submit_with(&self, task: &TaskPlan, input: Value) {
         let Ok(workflow) = task.workflow.parse() else { return };
         self.world.note("client", || format!("submits {} to {}", task.task_id, task.workflow));
         self.world.submit(&Submission {
             task_id: task.task_id.clone(),
             workflow,
             version: None,
-            input: task.input.clone(),
+            input,
             reply_to: Some(REPLY_QUEUE.to_owned()),
             parent: None,
             undo: false,
+            attempt: None,
+            has_begun: false,
+            keep: None,
         });
     }
 
@@ -261,6 +287,21 @@ impl Run {
             }
             Standing::Idle => self.bury(place),
             Standing::Dead => {}
+        }
+    }
+
+    /// Nobody decides anything until then, and messages pile up.
+    fn away(&mut self, until: Millis) {
+        self.world.note("weather", || "no scheduler and no supervisor is there".to_owned());
+        for (place, instance) in self.instances.iter_mut().enumerate() {
+            if !matches!(instance.plan.role, Role::Scheduler | Role::Supervisor) {
+                continue;
+            }
+            if let Standing::Busy(life) = &instance.standing {
+                life.abort();
+            }
+            instance.standing = Standing::Dead;
+            self.world.at(until, Happening::Revive(place));
         }
     }
 

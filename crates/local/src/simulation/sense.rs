@@ -95,6 +95,7 @@ impl<'a> Sense<'a> {
         let values: Vec<_> = self.outputs(&part).into_iter().map(|value| value.get(key)).collect();
         match values.as_slice() {
             [] => Known::Open,
+            [None] => Known::Fails,
             [Some(first), rest @ ..] if rest.iter().all(|other| *other == Some(*first)) => {
                 Known::Is(first)
             }
@@ -106,9 +107,7 @@ impl<'a> Sense<'a> {
     fn outputs(&self, part: &Part) -> Vec<&'a Value> {
         let Some(account) = self.account(part) else { return Vec::new() };
         match self.graph.step(&part.step).map(|step| &step.work) {
-            Some(WorkPlan::Call { callback: Some(_), .. }) => {
-                account.said.iter().map(|(_, value)| value).collect()
-            }
+            Some(WorkPlan::Call { callback: Some(_), .. }) => account.said.iter().collect(),
             Some(WorkPlan::Call { .. } | WorkPlan::Wait(_) | WorkPlan::Child(_)) | None => {
                 account.returned().collect()
             }

@@ -4,11 +4,13 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde_json::Value;
 use steward_core::{
     messages::Action,
     names::Part,
-    ports::{Attempt, Document, DocumentKey},
+    ports::Document,
     task::{ProcessState, Progress, StepState, Task},
+    view::newest_reason,
 };
 
 use super::{
@@ -21,16 +23,27 @@ use super::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// How long after its decision a save can come: a function has no more time.
-const SAVE_WITHIN: Duration = Duration::from_secs(40);
-
 /// What a queue can hold a message back for, in seconds.
 const DELAY_MAX_S: i64 = 900;
 
 /// Reasons for which others fail a step: services, those who answer, silence, other tasks.
-const FROM_OUTSIDE: [&str; 8] = [
+const FROM_OUTSIDE: [&str; 22] = [
+    "408",
+    "409",
     "422",
+    "301",
+    "302",
+    "303",
+    "307",
+    "308",
     "503",
+    "504",
+    "2xx with HTML",
+    "connection",
+    "the call took longer than",
+    "the call timed out",
+    "the call that probed the service did not end in time",
+    "the function's time was up",
     "declined",
     "no reply by complete-by",
     "its task ",
@@ -72,10 +85,6 @@ impl Moved<'_> {
         }
     }
 
-    fn is_child(&self) -> bool {
-        matches!(self.step.work, WorkPlan::Child(_))
-    }
-
     fn is_wait(&self) -> bool {
         matches!(self.step.work, WorkPlan::Wait(_))
     }
@@ -98,6 +107,7 @@ impl Save<'_> {
         found.extend(self.check_end());
         found.extend(self.check_idle());
         found.extend(super::family::not_undone(self.oracle, before, after));
+        found.extend(self.check_in_progress());
         let Some(sense) = Sense::of(self.oracle, self.ledger, id) else { return found };
         for (part, action, new) in after.actions() {
             let of = describe(id, &part, action);
@@ -120,13 +130,20 @@ impl Save<'_> {
                 moved
                     .is_new()
                     .then(|| {
-                        super::family::given_up(self.oracle, self.after, &moved.part, new, self.now)
+                        let reason = self.reason(&moved.part, moved.action);
+                        let given_up = (&moved.part, new, reason.as_deref());
+                        super::family::given_up(self.oracle, self.after, given_up, self.now)
                     })
                     .flatten(),
             ];
             found.extend(more.into_iter().flatten().map(|finding| format!("{of}: {finding}")));
         }
         found
+    }
+
+    /// Why the newest attempt at a part failed or was deferred, as its document says.
+    fn reason(&self, part: &Part, action: Action) -> Option<String> {
+        newest_reason(self.documents, part, action)
     }
 
     fn key(&self, moved: &Moved<'_>, number: u32) -> AttemptOf {
@@ -143,8 +160,56 @@ impl Save<'_> {
             && parent.is_some_and(|parent| parent.undo_reason.is_some());
         let went_on = is_final(before) && before.process_state != after.process_state;
         let (id, old, new) = (&after.task_id, before.process_state, after.process_state);
+        // Another delivery of what was refused took effect.
+        let ran_after_all = (old, new) == (ProcessState::Undone, ProcessState::Error)
+            && after.error.as_ref().is_some_and(|error| error.contains("took effect after"));
+        if ran_after_all {
+            return None;
+        }
         (went_on && !undone && !is_asked(before, after))
             .then(|| format!("{id}: was {old} and became {new} by itself"))
+    }
+
+    /// When a task is reported Processed or Undone, no call is in progress that will still do something,
+    /// and of a task that is undone every task of its steps is.
+    fn check_in_progress(&self) -> Vec<String> {
+        let (id, state) = (&self.after.task_id, self.after.process_state);
+        let reported = state != self.before.process_state
+            && matches!(state, ProcessState::Processed | ProcessState::Undone);
+        if !reported {
+            return Vec::new();
+        }
+        let by_hand = |part: &Part, action| self.oracle.is_by_hand(id, part, action);
+        let pending = self.ledger.pending(id);
+        let calls = pending.filter(|process| {
+            let request = &process.request;
+            !by_hand(&request.step, request.action)
+        });
+        let mut found: Vec<_> = calls
+            .map(|process| {
+                let (part, attempt) = (&process.request.step, process.request.attempt);
+                let later = process.commits_at.unwrap_or_default().saturating_sub(since_start(self.now));
+                format!(
+                    "{id}: {state}, and a call of step {part}, attempt {attempt}, is in progress: it \
+                     takes effect {later} ms later"
+                )
+            })
+            .collect();
+        if state == ProcessState::Undone {
+            let children = self.oracle.children_of(id);
+            found.extend(children.filter(|(part, _)| !by_hand(part, Action::Undo)).filter_map(
+                |(part, child)| {
+                    let state = child.process_state;
+                    (state != ProcessState::Undone).then(|| {
+                        format!(
+                            "{id}: Undone, and {}, the task of step {part}, is {state}",
+                            child.task_id
+                        )
+                    })
+                },
+            ));
+        }
+        found
     }
 
     /// A task that has begun runs out of time only while somebody is at work, or something waits.
@@ -187,7 +252,7 @@ impl Save<'_> {
         let handed_out =
             moved.old.is_some_and(|old| matches!(old.state, StepState::HandedOut { .. }));
         let heard = (self.after.task_id.clone(), moved.part.clone());
-        self.oracle.said.contains(&key)
+        (moved.action == Action::Do && self.oracle.said.contains(&heard))
             || (!handed_out && self.oracle.answered.contains(&key))
             || self.oracle.heard.contains(&heard)
     }
@@ -202,7 +267,7 @@ impl Save<'_> {
         if !moved.is_new() || !moved.new.state.is_failed() {
             return None;
         }
-        let error = moved.new.error.as_deref().unwrap_or_default();
+        let error = self.reason(&moved.part, moved.action).unwrap_or_default();
         let outside = FROM_OUTSIDE.iter().any(|reason| error.contains(reason));
         let expected = outside || error.is_empty() || sense.may_fail(&moved.part, moved.action);
         (!expected).then(|| format!("it was refused: {error}"))
@@ -240,21 +305,15 @@ impl Save<'_> {
         if number == 0 {
             return self.check_wait(moved, sense);
         }
-        let attempt = Attempt { step: moved.part.clone(), action: moved.action, number };
-        let key = DocumentKey::Output(attempt);
-        let Some(document) = self.documents.iter().find(|document| document.key == key) else {
+        let key = moved.new.output(&moved.part, moved.action);
+        let is_it = |document: &&Document| Some(&document.key) == key.as_ref();
+        let Some(document) = self.documents.iter().find(is_it) else {
             return Some("completed, and its output is nowhere".to_owned());
         };
         if !moved.is_new() || document.body == Oracle::by_hand() {
             return None;
         }
-        let complete_by = moved.old.filter(|old| old.state.attempt() == number);
-        let complete_by = complete_by.and_then(|old| awaited_by(&old.state));
-        let late = |by: Timestamp| document.at.as_millisecond() > by.as_millisecond();
-        if !moved.is_child() && complete_by.is_some_and(late) {
-            return Some("a reply was taken after complete-by".to_owned());
-        }
-        let said = |(of, value): &(u32, _)| *of == number && *value == document.body;
+        let said = |value: &Value| *value == document.body;
         let account = sense.account(&moved.part);
         let is_said = match moved.callback() {
             Some(_) => account.is_some_and(|account| account.said.iter().any(said)),
@@ -338,9 +397,13 @@ impl Save<'_> {
 
     /// The undo of a step's task is given up only if that task has come to a stop.
     fn check_undo_of_task(&self, moved: &Moved<'_>) -> Option<String> {
-        let error = moved.new.error.as_deref().unwrap_or_default();
+        let error = self.reason(&moved.part, moved.action).unwrap_or_default();
         let failed = moved.is_new() && moved.new.state.is_failed();
         if !failed || moved.action == Action::Do || !error.starts_with("its task is in Error") {
+            return None;
+        }
+        // Its id is that of a client's task: nobody can tell what is to be undone.
+        if error.contains("exists already") {
             return None;
         }
         let mut children = self.oracle.children(&self.after.task_id, &moved.part);
@@ -355,7 +418,7 @@ impl Save<'_> {
         (!children.any(stopped)).then(|| "was given up, and goes well".to_owned())
     }
 
-    /// Nobody's attempt is given up before its time, and nobody fails a step after it.
+    /// Nobody's attempt is given up before its time.
     fn check_given_up(&self, moved: &Moved<'_>) -> Option<String> {
         let complete_by = moved.old.and_then(|old| awaited_by(&old.state))?;
         let number = moved.old.map_or(0, |old| old.state.attempt());
@@ -371,10 +434,6 @@ impl Save<'_> {
             || self.after.undo_reason.is_some() && moved.action == Action::Do;
         if !given_up || backward {
             return None;
-        }
-        let error = moved.new.error.as_deref().unwrap_or_default();
-        if error == "declined" && self.now > complete_by + SAVE_WITHIN {
-            return Some("an answer was taken after its time".to_owned());
         }
         let answered = self.is_answered(moved, number);
         (!answered && !is_touched(self.after) && self.now <= complete_by)

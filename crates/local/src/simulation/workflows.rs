@@ -50,7 +50,7 @@ pub(super) fn blueprint(name: &str, scope: Scope, dice: &mut Dice) -> Result<Blu
         name: name.parse()?,
         complete_within: dice.pick(10 * MINUTE, &[20 * MINUTE, HOUR, 4 * HOUR]),
         overdue: dice.pick("alert", &["undo"]),
-        retention_h: (scope.all_kinds && dice.chance(0.2)).then(|| dice.within(1..=999)),
+        retention_h: (scope.all_kinds && dice.chance(0.4)).then(|| dice.skewed(998) + 1),
         defaults: style.defaults.then(|| defaults(style.undoable, dice)),
         steps: Default::default(),
         output: Output::Nothing,

@@ -11,7 +11,7 @@ use std::{
 use jiff::Timestamp;
 use steward_core::{
     command::Command,
-    messages::{CallbackAnswer, SchedulerMessage, StepRequest, Submission},
+    messages::{CallbackAnswer, SchedulerMessage, Submission},
     ports::{Outgoing, Queue},
     task::later,
 };
@@ -31,22 +31,28 @@ use crate::memory::MemoryPorts;
 pub(super) enum Happening {
     /// A client submits the task of this place in the plan.
     Submit(usize),
+    /// The client of this place in the plan uses its id once more, if that is free, for something else.
+    Reuse(usize),
     /// An operator's command, this often.
     Command(Command, u64),
     /// Any instance dies, and the next such death is drawn.
     Death,
+    /// All schedulers and supervisors are away until then.
+    Away(Millis),
     /// The instance of this place comes back.
     Revive(usize),
     /// The supervisor of this place is to sweep.
     Sweep(usize),
-    /// A call whose agent waits no more takes effect.
-    LateEffect(Box<StepRequest>),
+    /// The call of this number takes effect, and nobody waits for it any more.
+    Commit(u64),
     /// Somebody answers who was handed a token.
     Answer(CallbackAnswer),
     /// The storm is over.
     Calm,
     /// An operator looks for paused tasks.
     Look,
+    /// Some of what has expired is deleted.
+    Expiry,
 }
 
 /// One simulated world.
@@ -119,10 +125,7 @@ impl World {
 
     /// Puts something on the agenda.
     pub(super) fn at(&self, at: Millis, happening: Happening) {
-        let mut state = self.state();
-        state.appointments += 1;
-        let number = state.appointments;
-        state.agenda.insert((at.max(self.now()), number), happening);
+        self.state().put_on_agenda(at.max(self.now()), happening);
         self.changed.notify_one();
     }
 
@@ -196,6 +199,14 @@ impl World {
         }
         state.faults += delayed;
         self.changed.notify_one();
+    }
+}
+
+impl State {
+    /// Something is to happen, not in the past.
+    pub(super) fn put_on_agenda(&mut self, at: Millis, happening: Happening) {
+        self.appointments += 1;
+        self.agenda.insert((at, self.appointments), happening);
     }
 }
 

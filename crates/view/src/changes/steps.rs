@@ -4,9 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use indexmap::IndexMap;
 use steward_core::{
+    limits,
     messages::Action,
     names::StepName,
-    workflow::{ChildWorkflow, ForEach, StepDefinition, UndoDefinition, Workflow},
+    workflow::{
+        ActionDefinition, ChildWorkflow, ForEach, StepDefinition, UndoDefinition, Workflow,
+    },
 };
 
 use super::{Changes, agents, differing, human};
@@ -124,6 +127,11 @@ impl Step<'_> {
         if let Some((old, new)) = times(old, Action::Do).zip(times(new, Action::Do)) {
             self.found.within(format!("{}.complete_within", self.at), old, new);
         }
+        for action in [Action::Do, Action::Undo] {
+            if let Some((old, new)) = old.action(action).zip(new.action(action)) {
+                self.calls(action, &old, &new);
+            }
+        }
         self.found.recovery(&self.at, &old.recovery, &new.recovery);
         match (old.idempotent, new.idempotent) {
             (true, false) => {
@@ -149,6 +157,28 @@ impl Step<'_> {
             (true, true) | (false, false) => {}
         }
         self.undo(old, new);
+    }
+
+    /// How long one call may take, and what the service's responses mean.
+    fn calls(&mut self, action: Action, old: &ActionDefinition<'_>, new: &ActionDefinition<'_>) {
+        let key = |key: &str| match action {
+            Action::Do => key.to_owned(),
+            Action::Undo => format!("undo.{key}"),
+        };
+        // By default it goes with `complete_within`.
+        let own = |of: &ActionDefinition<'_>| {
+            let default = of.complete_within.min(limits::CALL_WITHIN_MAX);
+            (of.call_within != default).then_some(of.call_within)
+        };
+        if own(old) != own(new) {
+            let what = format!("{} became {}", human(old.call_within), human(new.call_within));
+            let why = "no call may take longer at the service, also after its agent gave it up";
+            self.look(&key("call_within"), what, why);
+        }
+        if old.responses != new.responses {
+            let why = "does the service mean that by these statuses?";
+            self.look(&key("responses"), "changed", why);
+        }
     }
 
     fn when(&mut self, old: &StepDefinition, new: &StepDefinition) {

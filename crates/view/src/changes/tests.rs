@@ -85,6 +85,26 @@ fn what_did_not_change_is_not_said() {
 }
 
 #[test]
+fn what_a_call_may_take_and_what_responses_mean_needs_a_look() {
+    let bound = "no call may take longer at the service, also after its agent gave it up";
+    let meaning = "does the service mean that by these statuses?";
+    let patch = json!({ "call_within": "40s", "responses": { "409": "failed" } });
+    assert_eq!(
+        step(
+            "reserve",
+            json!({ "call_within": "40s", "responses": { "409": "failed" }, "undo": patch })
+        ),
+        [
+            format!("look steps.reserve.call_within: 10s became 40s ({bound})"),
+            format!("look steps.reserve.responses: changed ({meaning})"),
+            format!("look steps.reserve.undo.call_within: 20s became 40s ({bound})"),
+            format!("look steps.reserve.undo.responses: changed ({meaning})"),
+        ]
+    );
+    assert_eq!(step("reserve", json!({ "complete_within": "12s" })).len(), 1);
+}
+
+#[test]
 fn a_version_is_raised_or_it_needs_a_look() {
     let again = said(json!({ "version": 1, "description": "new" }));
     assert_eq!(

@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use serde_json::{Value, json};
 use steward_core::{
     messages::{SchedulerMessage, Wake, WakeCause},
-    ports::{Created, Document, DocumentKey, Ports, StateStore},
+    ports::{Clock, Created, Document, DocumentKey, Ports, StateStore},
     task::Task,
 };
 use steward_local::resources::{
@@ -47,9 +47,10 @@ impl World {
     }
 
     async fn record(&self, task_id: &str, state: &str) {
+        let now = self.ports.clock().now().as_millisecond();
         let task: Task = serde_json::from_value(json!({
             "task_id": task_id, "workflow": "order", "version": 1, "process_state": state,
-            "revision": 1, "complete_by": 9, "submitted_at": 0,
+            "revision": 1, "complete_by": now, "submitted_at": now,
         }))
         .unwrap();
         let (key, at) = (DocumentKey::Submission, task.submitted_at);

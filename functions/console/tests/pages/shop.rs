@@ -14,7 +14,7 @@ use steward_agent::{Fault, RemoteService};
 use steward_core::{
     breaker::Settings,
     messages::StepRequest,
-    ports::{Clock, Ports, StateStore},
+    ports::{Clock, Ports, Saved, StateStore},
     task::Task,
 };
 
@@ -97,6 +97,16 @@ impl Shop {
         self.service.answers.lock().unwrap().clear();
     }
 
+    /// Time passes, and no call of the task can be in progress any more.
+    pub(crate) async fn calls_are_over(&self, id: &str) {
+        let mut task = self.task(id).await;
+        for record in task.steps.values_mut() {
+            record.run.in_progress_until = None;
+        }
+        task.revision += 1;
+        assert_eq!(self.world.ports.store().save(&task).await.unwrap(), Saved::Saved);
+    }
+
     pub(crate) async fn order(&self, id: &str) {
         let body = json!({
             "task_id": id, "workflow": "order",
@@ -124,7 +134,7 @@ impl Shop {
             }
             let answer = scheduler::handle(&**ports, to_scheduler).await;
             assert!(answer.batch_item_failures.is_empty(), "{answer:?}");
-            let deadline = ports.clock().now() + std::time::Duration::from_secs(30);
+            let deadline = ports.clock().now() + std::time::Duration::from_secs(115);
             let answer = agent::handle(&**ports, &self.agent, to_agent, deadline).await;
             assert!(answer.batch_item_failures.is_empty(), "{answer:?}");
         }

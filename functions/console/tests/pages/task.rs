@@ -144,7 +144,7 @@ async fn an_edit_of_the_input_leaves_what_is_hidden_alone() {
     shop.get(location(&sent)).await.says(&["resubmit charge with edited input", "input/"]);
     let calls = shop.service.calls.lock().unwrap().clone();
     let charge = calls.iter().rfind(|call| call.path == "/charges").unwrap();
-    assert_eq!(charge.body, Some(json!({ "card": CARD, "amount": 8 })));
+    assert_eq!(charge.body, Some(json!({ "card": CARD, "amount": 8 }).into()));
 }
 
 #[tokio::test]
@@ -191,12 +191,15 @@ async fn two_who_edit_the_input_at_once_do_not_undo_each_others_edit() {
 #[tokio::test]
 async fn what_may_have_taken_effect_is_tried_again_only_by_who_has_looked() {
     let shop = Shop::stopped("the connection broke", true).await;
+    let fields = [WHY, ("did_not_run", "yes")];
+    let early = shop.post("/console/tasks/o-1/resubmit", &fields).await;
+    asks_again(&early, &["a call of step charge may be in progress until"]);
+    shop.calls_are_over("o-1").await;
     let form = shop.get("/console/tasks/o-1/resubmit").await;
     form.says(&["may have taken effect: find out", "Agent a is asked for step charge, attempt 2."]);
     assert!(form.html.contains("name=\"did_not_run\" value=\"yes\" required"), "{}", form.html);
     let page = shop.post("/console/tasks/o-1/resubmit", &[WHY]).await;
     asks_again(&page, &["may have taken effect"]);
-    let fields = [WHY, ("did_not_run", "yes")];
     assert_eq!(
         shop.post("/console/tasks/o-1/resubmit", &fields).await.status,
         StatusCode::SEE_OTHER

@@ -9,14 +9,14 @@ version: 3
 description: All there is
 input: { type: object, required: [amount] }
 trigger: { source: shop, detail_type: Order Placed, task_id: '${ event.detail.id }', input: '${ event.detail }' }
-complete_within: 2d
+complete_within: 4d
 overdue: undo
 retention: 30d
 lifecycle_events: true
 defaults:
   complete_within: 20s
   recovery: { attempts: 4, backoff: { first: 1s, rate: 1.5, max: 1m, jitter: false }, then: undo }
-  undo: { complete_within: 1m, recovery: { attempts: 9 } }
+  undo: { complete_within: 1m, recovery: { attempts: 9 }, call_within: 20s, responses: { 404: completed } }
 steps:
   reserve:
     description: One call
@@ -212,37 +212,37 @@ fn its_trigger() {
 fn its_times() {
     check(&[
         (
-            "complete_within: 2d",
+            "complete_within: 4d",
             "complete_within: 400d",
             "6:18: complete_within: must be from 100ms to 366d",
         ),
         (
-            "complete_within: 2d",
+            "complete_within: 4d",
             "complete_within: 1ms",
             "6:18: complete_within: must be from 100ms to 366d",
         ),
         (
-            "complete_within: 2d",
+            "complete_within: 4d",
             "complete_within: 2 fortnights",
             "6:18: complete_within: `2 fortnights` is not a duration; write a number and its unit, as `90s`, `15m`, `2h`, `1d 12h`",
         ),
         (
-            "complete_within: 2d",
+            "complete_within: 4d",
             "complete_within: 90",
             "6:18: complete_within: must be a text, not a number; a duration has a unit, as `90s` or `15m`",
         ),
         (
-            "complete_within: 2d",
+            "complete_within: 4d",
             "complete_within: -5s",
             "6:18: complete_within: `-5s` is not a duration; write a number and its unit, as `90s`, `15m`, `2h`, `1d 12h`",
         ),
         (
-            "complete_within: 2d",
+            "complete_within: 4d",
             "complete_within: ''",
             "6:18: complete_within: `` is not a duration; write a number and its unit, as `90s`, `15m`, `2h`, `1d 12h`",
         ),
-        ("complete_within: 2d", "complete_within: 1d 12h 30m", ""),
-        ("complete_within: 2d", "complete_within: 1.5h", ""),
+        ("complete_within: 4d", "complete_within: 10d 12h 30m", ""),
+        ("complete_within: 4d", "complete_within: 100.5h", ""),
         ("overdue: undo", "overdue: retry", "7:10: overdue: must be one of `alert`, `undo`"),
         (
             "overdue: undo",
@@ -288,7 +288,11 @@ fn what_is_masked() {
 #[test]
 fn its_defaults() {
     check(&[
-        ("  undo: { complete_within: 1m, recovery: { attempts: 9 } }", "  undo: ~", ""),
+        (
+            "  undo: { complete_within: 1m, recovery: { attempts: 9 }, call_within: 20s, responses: { 404: completed } }",
+            "  undo: ~",
+            "",
+        ),
         (
             "  complete_within: 20s",
             "  complete_within: 31d",
@@ -315,7 +319,7 @@ fn its_defaults() {
             "13:50: defaults.undo.recovery.then: an undo that fails cannot be undone; it ends in an alert",
         ),
         (
-            "undo: { complete_within: 1m, recovery: { attempts: 9 } }",
+            "undo: { complete_within: 1m, recovery: { attempts: 9 }, call_within: 20s, responses: { 404: completed } }",
             "undo: 5",
             "13:9: defaults.undo: must be keys with values, not a number",
         ),
@@ -959,5 +963,30 @@ fn outputs() {
         ),
         ("output: { sent: '${ steps.send.output }' }", "output: 7", ""),
         ("output: { sent: '${ steps.send.output }' }", "output: '${ input.x }'", ""),
+    ]);
+}
+
+/// What can run, and would never do what it says.
+#[test]
+fn deadlines_that_cannot_be_kept_and_effects_that_would_be_forgotten_are_refused() {
+    check(&[
+        (
+            "within: 3d",
+            "within: 5d",
+            "35:25: steps.ask.callback.within: longer than the task's `complete_within` of 4days; give the \
+             task more time, or the answer less",
+        ),
+        (
+            "wait: 12h",
+            "wait: 20d",
+            "40:11: steps.rest.wait: longer than the task's `complete_within` of 4days; give the task more time",
+        ),
+        (
+            "    point_of_no_return: true\n",
+            "",
+            "19:17: steps.reserve.idempotent: a call with an unknown outcome is not repeated, and the undo \
+             passes over the step; give it an `undo` that does no harm if the step has not run, or say \
+             `then: alert`",
+        ),
     ]);
 }

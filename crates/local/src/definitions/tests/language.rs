@@ -99,7 +99,7 @@ fn whole(info: &str, text: &str) -> String {
         Some("steps") => format!("name: x\nversion: 1\nsteps:\n{others}{}", indented(2)),
         Some("step") => {
             format!(
-                "name: x\nversion: 1\nsteps:\n{others}  it:\n    after: [charge]\n{}",
+                "name: x\nversion: 1\ncomplete_within: 7d\nsteps:\n{others}  it:\n    after: [charge]\n{}",
                 indented(4)
             )
         }

@@ -12,7 +12,7 @@ use super::{
 const STATEMENT_BYTES_MAX: usize = 8_192;
 
 /// How an update says which item it is for, and when.
-const WHERE: &str = r#" WHERE "task_id"=? AND "revision"=?"#;
+const WHERE: &str = r#" WHERE "task_id"=? AND "revision"=? AND "submitted_at"=?"#;
 
 /// A statement of a batch.
 #[derive(Deserialize)]
@@ -57,7 +57,7 @@ fn insert(text: &str, values: &mut impl Iterator<Item = Attribute>) -> Option<Pu
     })
 }
 
-/// `table" SET "name"=? REMOVE "name" WHERE "task_id"=? AND "revision"=?`
+/// `table" SET "name"=? REMOVE "name" WHERE "task_id"=? AND "revision"=? AND "submitted_at"=?`
 fn update(text: &str, values: &mut impl Iterator<Item = Attribute>) -> Option<Put> {
     let (table, clauses) = text.strip_suffix(WHERE)?.split_once('"')?;
     let (mut item, mut removed, mut rest) = (Item::new(), Vec::new(), clauses);
@@ -87,11 +87,14 @@ fn update(text: &str, values: &mut impl Iterator<Item = Attribute>) -> Option<Pu
     if item.is_empty() || item.insert("task_id".to_owned(), values.next()?).is_some() {
         return None;
     }
-    let before = [(":before".to_owned(), values.next()?)];
+    let before =
+        [(":before".to_owned(), values.next()?), (":submitted_at".to_owned(), values.next()?)];
     Some(Put {
         table_name: table.to_owned(),
         item,
-        condition_expression: Some("revision = :before".to_owned()),
+        condition_expression: Some(
+            "revision = :before AND submitted_at = :submitted_at".to_owned(),
+        ),
         expression_attribute_values: Some(before.into()),
         return_values_on_condition_check_failure: None,
         removed: Some(removed),

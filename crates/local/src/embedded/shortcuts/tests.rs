@@ -80,10 +80,16 @@ async fn answer(tables: &Tables, operation: &str, request: &Value) -> (Value, bo
     }
 }
 
+/// Mostly the same, so that conditions hold.
+fn submitted_at(dice: &mut fastrand::Rng) -> Value {
+    json!({ "N": if dice.u8(..24) == 0 { "0" } else { "1" } })
+}
+
 fn task(dice: &mut fastrand::Rng) -> Value {
     let mut item = json!({
         "task_id": { "S": format!("task-{}", dice.u8(..6)) },
         "revision": { "N": dice.u8(..4).to_string() },
+        "submitted_at": submitted_at(dice),
         "steps": { "M": { "a": { "L": [{ "S": "ü\"" }, { "BOOL": true }, { "NULL": true }] } } },
     });
     // Sparse: not every task is due; and some keys have the wrong type.
@@ -141,9 +147,16 @@ fn put(dice: &mut fastrand::Rng) -> Value {
             put["ConditionExpression"] = json!("revision > :before");
             put["ExpressionAttributeValues"] = before;
         }
-        _ => {
+        6 => {
             put["ConditionExpression"] = json!("revision = :before");
             put["ExpressionAttributeValues"] = before;
+        }
+        _ => {
+            let of = submitted_at(dice);
+            put["ConditionExpression"] =
+                json!("revision = :before AND submitted_at = :submitted_at");
+            put["ExpressionAttributeValues"] = before;
+            put["ExpressionAttributeValues"][":submitted_at"] = of;
         }
     }
     if dice.bool() {
@@ -178,9 +191,10 @@ fn statement(dice: &mut fastrand::Rng) -> Value {
         }
         let set: String = fields.iter().map(|(name, _)| format!(" SET \"{name}\"=?")).collect();
         let mut values: Vec<_> = fields.into_iter().map(|(_, value)| value).collect();
-        values.extend([item["task_id"].clone(), json!({ "N": dice.u8(..4).to_string() })]);
-        let text =
-            format!("UPDATE \"{table}\"{set}{absent} WHERE \"task_id\"=? AND \"revision\"=?");
+        let (before, of) = (dice.u8(..4).to_string(), submitted_at(dice));
+        values.extend([item["task_id"].clone(), json!({ "N": before }), of]);
+        let whose = "\"task_id\"=? AND \"revision\"=? AND \"submitted_at\"=?";
+        let text = format!("UPDATE \"{table}\"{set}{absent} WHERE {whose}");
         (text, values)
     };
     let text = match dice.u8(..48) {
@@ -289,7 +303,9 @@ fn kind(operation: &str, request: &Value, answer: &Value) -> &'static str {
         }
         ("PutItem", ..) if !is_done => "refused",
         ("PutItem", Some("documents"), _) => "document",
-        ("PutItem", Some("tasks"), Some("revision = :before")) => "saved task",
+        ("PutItem", Some("tasks"), Some(condition)) if condition.starts_with("revision = ") => {
+            "saved task"
+        }
         ("PutItem", Some("tasks"), _) => "new task",
         _ => "other",
     }

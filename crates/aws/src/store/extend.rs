@@ -1,0 +1,67 @@
+//! Keeping a task's documents for longer than was known when they were written.
+
+use aws_sdk_dynamodb::{operation::update_item::UpdateItemError, types::AttributeValue};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use jiff::Timestamp;
+use steward_core::ports::{Owner, PortError};
+
+use super::{DynamoStore, number, read_key};
+use crate::{
+    errors::{corrupt, failed},
+    items::{Item, expires_at},
+};
+
+/// How many documents are written at once.
+const AT_ONCE: usize = 16;
+
+impl DynamoStore {
+    /// Has the documents of `owner` that would go earlier kept until `until`. Costs a read of them all, and
+    /// a write of each.
+    pub(super) async fn extend(&self, owner: &Owner, until: Timestamp) -> Result<(), PortError> {
+        let operation = || format!("keep documents of {} for longer", owner.task_id);
+        let query = self.documents_of(&owner.task_id).consistent_read(true);
+        let query = query.projection_expression("task_id, document, expires_at");
+        let mut items = query.into_paginator().items().send();
+        let mut early = Vec::new();
+        while let Some(item) = items.next().await {
+            let item = item.map_err(failed(operation()))?;
+            let key = read_key(&item).map_err(corrupt(operation()))?;
+            let goes_early = expires_at(&item).is_some_and(|at| at < until.as_second());
+            if key.incarnation == owner.incarnation && goes_early {
+                early.push(item);
+            }
+        }
+        let extended = early.into_iter().map(|item| self.extend_one(item, until, operation()));
+        stream::iter(extended).buffer_unordered(AT_ONCE).try_collect().await
+    }
+
+    async fn extend_one(
+        &self,
+        mut item: Item,
+        until: Timestamp,
+        operation: String,
+    ) -> Result<(), PortError> {
+        item.remove("expires_at");
+        let until: AttributeValue = number(until.as_second());
+        let request = self
+            .client
+            .update_item()
+            .table_name(&self.documents)
+            .set_key(Some(item))
+            .update_expression("SET expires_at = :until")
+            .condition_expression("attribute_exists(task_id) AND expires_at < :until")
+            .expression_attribute_values(":until", until);
+        match request.send().await {
+            Ok(_) => Ok(()),
+            // It was deleted, or another was quicker.
+            Err(error)
+                if error
+                    .as_service_error()
+                    .is_some_and(UpdateItemError::is_conditional_check_failed_exception) =>
+            {
+                Ok(())
+            }
+            Err(error) => Err(failed(operation)(error)),
+        }
+    }
+}

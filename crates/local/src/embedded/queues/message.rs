@@ -1,0 +1,172 @@
+//! A message: what is sent, its size, and the digests that SDKs compare.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde::{Deserialize, Serialize};
+
+use super::attributes::arn;
+use super::refusal::Refusal;
+use super::time::Micros;
+use crate::embedded::ACCOUNT;
+
+/// Attributes that a message may have.
+const ATTRIBUTES_MAX: usize = 10;
+
+/// Bytes of an attribute's name or type.
+const NAME_BYTES_MAX: usize = 256;
+
+/// A message in a queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Message {
+    /// Its place among all that were ever sent here: a copy has a number of its own.
+    pub(super) number: u64,
+    /// What SQS calls it: copies share it.
+    pub(super) id: String,
+    pub(super) body: String,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) attributes: BTreeMap<String, Attribute>,
+    pub(super) sent_at: Micros,
+    /// Until then no consumer gets it: it is delayed, or a consumer has it.
+    pub(super) visible_at: Micros,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) receives: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) first_received_at: Option<Micros>,
+    /// The name of the queue that gave it up, if it is a dead letter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) source: Option<String>,
+}
+
+/// A typed value beside the body, as SQS's JSON has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Attribute {
+    pub(super) data_type: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) string_value: Option<String>,
+    /// In base64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) binary_value: Option<String>,
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
+impl Message {
+    /// What SQS itself says of it.
+    pub(super) fn system_attributes(&self) -> impl Iterator<Item = (String, String)> {
+        let millis = |at: Micros| (at / 1_000).to_string();
+        let attributes = [
+            Some(("SenderId", ACCOUNT.to_owned())),
+            Some(("SentTimestamp", millis(self.sent_at))),
+            Some(("ApproximateReceiveCount", self.receives.to_string())),
+            self.first_received_at.map(|at| ("ApproximateFirstReceiveTimestamp", millis(at))),
+            self.source.as_deref().map(|name| ("DeadLetterQueueSourceArn", arn(name))),
+        ];
+        attributes.into_iter().flatten().map(|(name, value)| (name.to_owned(), value))
+    }
+}
+
+/// The size of a message's attributes as SQS counts it, in bytes.
+pub(super) fn attributes_size(attributes: &BTreeMap<String, Attribute>) -> usize {
+    attributes.iter().map(|(name, attribute)| name.len() + attribute.size()).sum()
+}
+
+/// Checks what is sent.
+pub(super) fn check(
+    body: &str,
+    attributes: &BTreeMap<String, Attribute>,
+    bytes_max: usize,
+) -> Result<(), Refusal> {
+    if body.is_empty() {
+        return Err(Refusal::missing_parameter("MessageBody"));
+    }
+    if attributes.len() > ATTRIBUTES_MAX {
+        let message = format!("Number of message attributes [{}]", attributes.len());
+        return Err(Refusal::parameter("MessageAttributes", message, "At most 10 are allowed"));
+    }
+    attributes.iter().try_for_each(|(name, attribute)| attribute.check(name))?;
+    if body.len() + attributes_size(attributes) > bytes_max {
+        return Err(Refusal::message_too_long(bytes_max));
+    }
+    if body.chars().any(is_refused) {
+        return Err(Refusal::message_contents());
+    }
+    Ok(())
+}
+
+/// Characters that XML does not have, and therefore neither has SQS.
+fn is_refused(letter: char) -> bool {
+    matches!(letter, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}')
+}
+
+/// The digest of a body, in hex.
+pub(super) fn md5_of_body(body: &str) -> String {
+    format!("{:x}", md5::compute(body))
+}
+
+/// The digest of a message's attributes, in hex, if it has any.
+pub(super) fn md5_of_attributes(attributes: &BTreeMap<String, Attribute>) -> Option<String> {
+    if attributes.is_empty() {
+        return None;
+    }
+    let mut digested = Vec::new();
+    // By name, as SQS orders them.
+    for (name, attribute) in attributes {
+        add(&mut digested, name.as_bytes());
+        add(&mut digested, attribute.data_type.as_bytes());
+        if let Some((kind, value)) = attribute.value() {
+            digested.push(kind);
+            add(&mut digested, &value);
+        }
+    }
+    Some(format!("{:x}", md5::compute(digested)))
+}
+
+/// Adds bytes after their length.
+fn add(digested: &mut Vec<u8>, bytes: &[u8]) {
+    digested.extend(u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_be_bytes());
+    digested.extend(bytes);
+}
+
+impl Attribute {
+    /// SQS's number for its kind, 1 for a text and 2 for bytes, and its value.
+    fn value(&self) -> Option<(u8, Cow<'_, [u8]>)> {
+        match (&self.string_value, &self.binary_value) {
+            (Some(text), None) => Some((1, text.as_bytes().into())),
+            (None, Some(base64)) => Some((2, STANDARD.decode(base64).ok()?.into())),
+            (Some(_), Some(_)) | (None, None) => None,
+        }
+    }
+
+    /// Its size as SQS counts it, in bytes.
+    fn size(&self) -> usize {
+        self.data_type.len() + self.value().map_or(0, |(_, value)| value.len())
+    }
+
+    fn check(&self, name: &str) -> Result<(), Refusal> {
+        let refused = |reason: &str| Refusal::parameter("MessageAttributes", name, reason);
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+        let is_named = (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain);
+        if !is_named || name.starts_with('.') || name.ends_with('.') || name.contains("..") {
+            return Err(refused("A name has letters, digits, underscores, hyphens and periods"));
+        }
+        let kind = match self.data_type.split('.').next() {
+            Some("String" | "Number") => 1,
+            Some("Binary") => 2,
+            Some(_) | None => 0,
+        };
+        if self.data_type.len() > NAME_BYTES_MAX || kind == 0 {
+            return Err(refused("The type must begin with String, Number or Binary"));
+        }
+        let value = self.value().filter(|(found, value)| *found == kind && !value.is_empty());
+        let (_, value) = value.ok_or_else(|| refused("It needs a value of its type"))?;
+        if kind == 1 && String::from_utf8_lossy(&value).chars().any(is_refused) {
+            return Err(Refusal::message_contents());
+        }
+        Ok(())
+    }
+}

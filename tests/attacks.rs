@@ -1,0 +1,366 @@
+//! Faults that were found by an attack, on the real adapters over embedded AWS: what is too large together, a
+//! damaged journal, a save whose answer is lost under another save, a client's queue that refuses.
+
+use std::io::Write;
+
+use aws_smithy_runtime_api::{
+    box_error::BoxError,
+    client::{
+        interceptors::{
+            Intercept,
+            context::{
+                BeforeDeserializationInterceptorContextMut, BeforeTransmitInterceptorContextRef,
+            },
+        },
+        orchestrator::HttpResponse,
+        runtime_components::RuntimeComponents,
+    },
+    http::StatusCode,
+};
+use aws_smithy_types::{body::SdkBody, config_bag::ConfigBag};
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+use steward_core::{
+    ports::{Created, Ports, Saved, StateStore, shard_of},
+    submission::accept,
+    task::{Items, ProcessState, StepRecord, StepState, Task},
+    workflow::Workflow,
+};
+use steward_local::embedded::EmbeddedAws;
+use supervisor::supervise;
+
+use crate::support::{Deployment, line};
+
+fn wide(steps: usize) -> Workflow {
+    let name = |n: usize| format!("reserve_the_seats_of_all_passengers_{n:04}");
+    let definitions: serde_json::Map<_, _> = (0..steps)
+        .map(|n| {
+            let after: Vec<_> = n.checked_sub(1).map(name).into_iter().collect();
+            (
+                name(n),
+                json!({
+                    "agent": "a", "after": after, "for_each": { "items": "${ input.items }" },
+                    "request": { "path": "/x", "body": "${ item }" },
+                    "undo": { "request": { "path": "/y", "body": "${ item }" } },
+                }),
+            )
+        })
+        .collect();
+    serde_json::from_value(json!({ "name": "wide", "version": 1, "steps": definitions })).unwrap()
+}
+
+/// Ten tasks of a definition that `check` and publication accept are past their time to be undone, nine of them with
+/// alerts that are too large for one request together.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn alerts_that_are_too_large_together_are_published_apart() {
+    let most = (1..=40).take_while(|n| wide(*n).problems().is_empty()).last().unwrap();
+    let workflow = wide(most);
+    let deployment = Deployment::new(&workflow).await;
+    let ports = deployment.ports("supervisor");
+    let shards = deployment.config.shards;
+    let ids: Vec<String> = (0..)
+        .map(|n| format!("order-{n}"))
+        .filter(|id| shard_of(&id.parse().unwrap(), shards) == 0)
+        .take(10)
+        .collect();
+    for (n, id) in ids.iter().enumerate() {
+        let submission =
+            serde_json::from_value(json!({ "task_id": id, "workflow": "wide", "input": {} }))
+                .unwrap();
+        let at = deployment.clock.clone();
+        let now = steward_core::ports::Clock::now(&at) - SignedDuration::from_hours(48);
+        let timing = ports.timing();
+        let (mut task, document) = accept(&submission, &workflow, None, now, timing);
+        // One in ten has done only one item.
+        let items = if n == 0 { 1 } else { 100 };
+        let done = || StepRecord::new(StepState::Completed { attempt: 1 });
+        task.steps = workflow
+            .steps
+            .keys()
+            .take(if n == 0 { 1 } else { most })
+            .map(|step| {
+                let mut record = StepRecord::new(StepState::Each);
+                record.items =
+                    Some(Items { count: 100, begun: (0..items).map(|_| done()).collect() });
+                (step.clone(), record)
+            })
+            .collect();
+        task.process_state = ProcessState::Undoing;
+        task.undo_reason = Some("no".to_owned());
+        task.complete_by = now + SignedDuration::from_hours(24);
+        task.due = Some(task.complete_by);
+        assert_eq!(ports.store().create(&task, &document).await.unwrap(), Created::Created);
+    }
+    for _ in 0..4 {
+        let deadline =
+            steward_core::ports::Clock::now(&deployment.clock) + SignedDuration::from_secs(60);
+        supervise(&ports, 0, deadline).await.unwrap();
+        deployment.clock.advance(3600);
+    }
+    let due: Vec<_> = futures_util::future::join_all(ids.iter().map(|id| deployment.task(id)))
+        .await
+        .iter()
+        .map(|task| task.due.is_some())
+        .collect();
+    assert!(due.iter().all(|due| !due), "tasks in Error that nobody was told of");
+    assert_eq!(deployment.alerts().await.len(), ids.len());
+}
+
+/// One byte of a journal is wrong, in the middle, as after a power cut that wrote its pages out of order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_journal_with_a_damaged_line_in_the_middle_is_refused() {
+    let dir = std::env::temp_dir().join(format!("steward-journal-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&dir);
+    let url;
+    {
+        let aws = EmbeddedAws::on_disk(&dir).unwrap();
+        let sqs = aws_sdk_sqs::Client::new(&aws.sdk_config());
+        url = sqs.create_queue().queue_name("q").send().await.unwrap().queue_url.unwrap();
+        for n in 0..100 {
+            sqs.send_message().queue_url(&url).message_body(format!("m-{n}")).send().await.unwrap();
+        }
+    }
+    let path = dir.join("queues.jsonl");
+    let mut text = std::fs::read(&path).unwrap();
+    let at = text.windows(6).position(|w| w == b"\"m-10\"").unwrap();
+    text[at] = 0;
+    std::fs::File::create(&path).unwrap().write_all(&text).unwrap();
+    let opened = EmbeddedAws::on_disk(&dir);
+    let after = std::fs::read_to_string(&path).unwrap_or_default();
+    let left = after.matches("\"body\"").count();
+    std::fs::remove_dir_all(&dir).unwrap();
+    assert!(
+        left >= 99 || opened.is_err(),
+        "of 100 acknowledged messages {left} are left, and the file is overwritten"
+    );
+}
+
+/// The same as in `lifetimes`, on DynamoDB's adapter.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_save_of_an_earlier_task_with_the_same_id_is_refused() {
+    let deployment = Deployment::new(&line(1)).await;
+    let (ports, workflow) = (deployment.ports("scheduler"), line(1));
+    let submission =
+        serde_json::from_value(json!({ "task_id": "t", "workflow": "line", "input": {} })).unwrap();
+    let now = steward_core::ports::Clock::now(&deployment.clock);
+    let (first, document) = accept(
+        &submission,
+        &workflow,
+        None,
+        now - SignedDuration::from_hours(24 * 60),
+        ports.timing(),
+    );
+    assert_eq!(ports.store().create(&first, &document).await.unwrap(), Created::Created);
+    let ended = Task {
+        process_state: ProcessState::Error,
+        due: None,
+        ended_at: Some(first.submitted_at),
+        revision: 2,
+        ..first
+    };
+    assert!(matches!(ports.store().save(&ended).await.unwrap(), Saved::Saved));
+    // Its id is used again: it has expired.
+    let (second, document) = accept(&submission, &workflow, None, now, ports.timing());
+    assert_eq!(ports.store().create(&second, &document).await.unwrap(), Created::Created);
+    let running = Task { process_state: ProcessState::Processing, revision: 2, ..second };
+    assert!(matches!(ports.store().save(&running).await.unwrap(), Saved::Saved));
+    // A slow scheduler that loaded the first one just before it expired saves its decision.
+    let slow = Task { revision: 3, ..ended };
+    let saved = ports.store().save(&slow).await.unwrap();
+    assert!(
+        matches!(saved, Saved::Conflict(_)),
+        "the running task was overwritten by an expired one"
+    );
+}
+
+/// Carries out the requests that are meant, and answers them with a status and a body of its own.
+struct Instead {
+    is_meant: Box<dyn Fn(&str) -> bool + Send + Sync>,
+    answer: Box<dyn Fn() -> (u16, &'static str) + Send + Sync>,
+}
+
+impl std::fmt::Debug for Instead {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Instead")
+    }
+}
+
+impl Intercept for Instead {
+    fn name(&self) -> &'static str {
+        "instead"
+    }
+
+    fn read_before_transmit(
+        &self,
+        context: &BeforeTransmitInterceptorContextRef<'_>,
+        _: &RuntimeComponents,
+        bag: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        let body = String::from_utf8_lossy(context.request().body().bytes().unwrap_or_default());
+        if (self.is_meant)(&body) {
+            bag.interceptor_state().store_put(Hit);
+        }
+        Ok(())
+    }
+
+    fn modify_before_deserialization(
+        &self,
+        context: &mut BeforeDeserializationInterceptorContextMut<'_>,
+        _: &RuntimeComponents,
+        bag: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        if bag.load::<Hit>().is_some() {
+            bag.interceptor_state().unset::<Hit>();
+            let (status, body) = (self.answer)();
+            let status = StatusCode::try_from(status)?;
+            *context.response_mut() = HttpResponse::new(status, SdkBody::from(body));
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct Hit;
+
+impl aws_smithy_types::config_bag::Storable for Hit {
+    type Storer = aws_smithy_types::config_bag::StoreReplace<Self>;
+}
+
+/// The answer to a save is lost; another scheduler saves its own reply on top; the SDK repeats the save, which is
+/// refused with an item that another saved. What the first save decided is sent nonetheless.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn effects_of_a_save_whose_answer_is_lost_under_another_save_are_sent() {
+    let step = |after: Value, more: Value| {
+        let mut step = json!({ "agent": "a", "after": after, "complete_within": "30s", "request": { "path": "/x" } });
+        step.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        step
+    };
+    let workflow: Workflow =
+        serde_json::from_value(json!({ "name": "line", "version": 1, "steps": {
+        "left": step(json!([]), json!({})), "right": step(json!([]), json!({})),
+        "mail": step(json!(["left"]), json!({ "idempotent": false })),
+    } }))
+        .unwrap();
+    let deployment = std::sync::Arc::new(Deployment::new(&workflow).await);
+    deployment.submit(&deployment.ports("submission"), &["t".to_owned()]).await;
+    deployment.to_scheduler().await;
+    let second = std::sync::Arc::new(deployment.ports("second"));
+    scheduler::handle(&*second, crate::support::event([crate::support::wake("t")], 1)).await;
+    let requests = deployment.requests().await;
+    let reply = |step: &str| {
+        crate::support::completed(requests.iter().find(|r| r.step.to_string() == step).unwrap())
+    };
+    let (left, right) = (reply("left"), reply("right"));
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let between = Instead {
+        is_meant: Box::new(move |body| {
+            let is_save = body.contains("\"revision\"") && body.contains(":before");
+            is_save && !done.swap(true, std::sync::atomic::Ordering::SeqCst)
+        }),
+        answer: Box::new({
+            let second = second.clone();
+            move || {
+                tokio::task::block_in_place(|| {
+                    tokio::runtime::Handle::current().block_on(scheduler::handle(
+                        &*second,
+                        crate::support::event([right.clone()], 1),
+                    ))
+                });
+                (503, "{}")
+            }
+        }),
+    };
+    let first =
+        deployment.watched("first", vec![steward_aws::ports::SharedInterceptor::new(between)]);
+    scheduler::handle(&first, crate::support::event([left], 1)).await;
+    let sent = deployment.requests().await;
+    assert_eq!(sent.len(), 1, "the request was never sent, and its message is acknowledged");
+}
+
+/// A queue's record has an attribute that this release does not know: as after a downgrade.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_journal_with_an_attribute_of_a_later_release_is_refused() {
+    let dir = std::env::temp_dir().join(format!("steward-journal-attr-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&dir);
+    {
+        let aws = EmbeddedAws::on_disk(&dir).unwrap();
+        let sqs = aws_sdk_sqs::Client::new(&aws.sdk_config());
+        let url = sqs.create_queue().queue_name("q").send().await.unwrap().queue_url.unwrap();
+        for n in 0..100 {
+            sqs.send_message().queue_url(&url).message_body(format!("m-{n}")).send().await.unwrap();
+        }
+    }
+    let path = dir.join("queues.jsonl");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let line = text.lines().find(|line| line.contains("\"queue\":{")).unwrap_or_default();
+    let changed = line.replace("\"attributes\":{}", "\"attributes\":{\"FifoQueue\":\"true\"}");
+    assert_ne!(line, changed);
+    std::fs::write(&path, text.replace(line, &changed)).unwrap();
+    let opened = EmbeddedAws::on_disk(&dir);
+    let after = std::fs::read_to_string(&path).unwrap_or_default();
+    let left = after.matches("\"body\"").count();
+    println!("opened: {}; messages left in the file: {left}", opened.is_ok());
+    std::fs::remove_dir_all(&dir).unwrap();
+    assert!(left == 100 || opened.is_err(), "{left} of 100 messages");
+}
+
+/// What is sent to a client's queue is refused as SQS does whose KMS key is disabled.
+fn no_key() -> Instead {
+    let refusal = r#"{"__type":"com.amazonaws.sqs#KmsDisabled","message":"The key is disabled."}"#;
+    Instead {
+        is_meant: Box::new(|body| body.contains("client-a\"") && body.contains("Entries")),
+        answer: Box::new(move || (400, refusal)),
+    }
+}
+
+/// One client's own queue has a KMS key that was disabled, and its task ends in Error: the notice is given up, and the alert
+/// goes out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_notice_to_a_queue_whose_key_is_disabled_is_given_up() {
+    let workflow: Workflow =
+        serde_json::from_value(json!({ "name": "line", "version": 1, "steps": {
+        "a": { "agent": "a", "request": { "path": "/x/${ input.missing }" } } } }))
+        .unwrap();
+    let deployment = Deployment::new(&workflow).await;
+    let sqs = aws_sdk_sqs::Client::new(&deployment.aws.sdk_config());
+    let url = sqs.create_queue().queue_name("client-a").send().await.unwrap().queue_url.unwrap();
+    let queues = steward_core::submission::ReplyQueues::parse(&url);
+    let body =
+        json!({ "task_id": "t", "workflow": "line", "input": {}, "reply_to": url }).to_string();
+    submission::handle(&deployment.ports("submission"), &queues, crate::support::event([body], 1))
+        .await;
+    let watched =
+        |role| deployment.watched(role, vec![steward_aws::ports::SharedInterceptor::new(no_key())]);
+    for receives in 1..=10 {
+        scheduler::handle(
+            &watched("scheduler"),
+            crate::support::event([crate::support::wake("t")], receives),
+        )
+        .await;
+    }
+    for _ in 0..24 {
+        deployment.clock.advance(3600);
+        let deadline =
+            steward_core::ports::Clock::now(&deployment.clock) + SignedDuration::from_secs(60);
+        supervise(&watched("supervisor"), 0, deadline).await.unwrap();
+    }
+    let task = deployment.task("t").await;
+    assert!(
+        task.due.is_none(),
+        "the alert is out, and the task stays due for ever: it never expires"
+    );
+}
+
+/// A message that is as large as the queue takes is refused: beside the reason not all of it fits into the queue of rejected
+/// ones.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_submission_as_large_as_a_message_is_kept() {
+    let deployment = Deployment::new(&line(1)).await;
+    let ports = deployment.ports("submission");
+    let body =
+        format!(r#"{{"task_id":"t","workflow":"line","input":"{}"}}"#, "x".repeat(262_144 - 60));
+    let event = crate::support::event([body], 1);
+    let answer = submission::handle(&ports, &deployment.config.reply_queues, event).await;
+    assert_eq!(answer.batch_item_failures.len(), 0);
+    assert_eq!(deployment.take(&deployment.config.rejected_queue_url).await.len(), 1);
+}

@@ -1,0 +1,185 @@
+//! Expiry: what has passed its time counts as absent, whether or not it has been deleted, and what an
+//! earlier task with the same id left is never taken for the new one's.
+
+use jiff::Timestamp;
+use steward_core::{
+    messages::Parent,
+    names::Incarnation,
+    ports::{Created, Document, DocumentKey, Kept, Owner, Ports, Put, StateStore},
+    task::{ProcessState, Task},
+};
+
+use super::{
+    samples::{at, id, new_task, output, submission},
+    tasks::race,
+    worlds::{Embedded, World},
+};
+
+/// A task that was recorded at this second of 2001 and ended within it; it was kept for an hour.
+fn expired_task(task_id: &str, second: i64) -> Task {
+    let then = Timestamp::from_second(1_000_000_000 + second).unwrap();
+    Task {
+        process_state: ProcessState::Processed,
+        submitted_at: then,
+        incarnation: Some(Incarnation::recorded_at(then)),
+        complete_by: then,
+        ended_at: Some(then),
+        due: None,
+        retention_s: Some(3_600),
+        ..new_task(task_id)
+    }
+}
+
+async fn create<P: Ports>(ports: &P, task: &Task) -> Created {
+    ports.store().create(task, &of(task, "submitted")).await.unwrap()
+}
+
+/// What was submitted, with something that tells it from another submission.
+fn of(task: &Task, body: &str) -> Document {
+    Document { body: format!("{body} at {}", task.submitted_at).into(), ..submission(task) }
+}
+
+async fn read<P: Ports>(ports: &P, task: &Task, key: DocumentKey) -> Vec<Document> {
+    ports.store().documents(&Owner::of(task), &[key]).await.unwrap()
+}
+
+pub(super) async fn a_task_that_has_expired_is_absent(world: impl World) {
+    let ports = world.ports();
+    assert_eq!(create(ports, &expired_task("t", 0)).await, Created::Created);
+    assert_eq!(ports.store().load(&id("t")).await.unwrap(), None);
+    // What is due is never deleted.
+    let due = Task { due: Some(at(10)), ..expired_task("u", 0) };
+    assert_eq!(create(ports, &due).await, Created::Created);
+    assert_eq!(ports.store().load(&id("u")).await.unwrap(), Some(due));
+}
+
+pub(super) async fn a_document_that_has_expired_is_absent(world: impl World) {
+    let (ports, task) = (world.ports(), new_task("t"));
+    let (gone, left) = (output("charge", 1, 1.into()), output("charge", 2, 2.into()));
+    let past = Kept { from: Timestamp::UNIX_EPOCH, retention_s: Some(3_600) };
+    for (kept, document) in [(past, &gone), (Kept::with(&task), &left)] {
+        let put = ports.store().put_document(&Owner::of(&task), kept, document).await;
+        assert_eq!(put.unwrap(), Put::Stored);
+    }
+    assert_eq!(read(ports, &task, gone.key.clone()).await, []);
+    let keys = [gone.key, left.key.clone()];
+    assert_eq!(ports.store().documents(&Owner::of(&task), &keys).await.unwrap(), [left]);
+}
+
+pub(super) async fn a_new_task_takes_the_place_of_one_that_has_expired(world: impl World) {
+    let ports = world.ports();
+    let (first, second) = (expired_task("t", 0), new_task("t"));
+    assert_eq!(create(ports, &first).await, Created::Created);
+    assert_eq!(create(ports, &second).await, Created::Created);
+    assert_eq!(ports.store().load(&id("t")).await.unwrap().as_ref(), Some(&second));
+    let submitted = read(ports, &second, DocumentKey::Submission).await;
+    assert_eq!(submitted, [of(&second, "submitted")]);
+    assert_eq!(create(ports, &second).await, Created::Exists(Some(Box::new(second))));
+}
+
+pub(super) async fn a_new_task_takes_no_place_before_the_old_one_expires(world: impl World) {
+    let ports = world.ports();
+    let first = expired_task("t", 0);
+    assert_eq!(create(ports, &first).await, Created::Created);
+    let early = expired_task("t", 3_599);
+    assert_eq!(create(ports, &early).await, Created::Exists(Some(Box::new(first))));
+    assert_eq!(read(ports, &early, DocumentKey::Submission).await, []);
+    let in_time = new_task("t");
+    assert_eq!(create(ports, &in_time).await, Created::Created);
+}
+
+pub(super) async fn documents_that_an_earlier_task_left_are_not_seen(world: impl World) {
+    let ports = world.ports();
+    let (first, second) = (new_task("t"), Task { submitted_at: at(1), ..new_task("t") });
+    let second = Task { incarnation: Some(Incarnation::recorded_at(at(1))), ..second };
+    let old = Task { incarnation: None, ..first.clone() };
+    // The task itself is gone; what was submitted and what a step returned are not yet.
+    for (task, body) in [(&first, 1), (&old, 0)] {
+        for document in [of(task, "left"), output("charge", 1, body.into())] {
+            let owner = Owner::of(task);
+            let put = ports.store().put_document(&owner, Kept::with(task), &document).await;
+            assert_eq!(put.unwrap(), Put::Stored);
+        }
+    }
+    assert_eq!(create(ports, &second).await, Created::Created);
+    let output = output("charge", 1, 2.into());
+    assert_eq!(read(ports, &second, output.key.clone()).await, []);
+    let put = ports.store().put_document(&Owner::of(&second), Kept::with(&second), &output).await;
+    assert_eq!(put.unwrap(), Put::Stored);
+    for (task, body) in [(first, 1), (second, 2), (old, 0)] {
+        assert_eq!(read(ports, &task, output.key.clone()).await[0].body, body);
+    }
+}
+
+pub(super) async fn the_task_of_a_step_takes_the_place_of_an_earlier_parents(world: impl World) {
+    let ports = world.ports();
+    let of_parent = |second, task: Task| Task {
+        parent: Some(Parent {
+            task_id: id("p"),
+            step: "ship".parse().unwrap(),
+            depth: 1,
+            incarnation: Some(Incarnation::recorded_at(at(second))),
+        }),
+        ..task
+    };
+    let again = Task {
+        submitted_at: at(2),
+        incarnation: Some(Incarnation::recorded_at(at(2))),
+        ..of_parent(2, new_task("p:ship"))
+    };
+    let ended = Task {
+        process_state: ProcessState::Processed,
+        ended_at: Some(at(1)),
+        due: None,
+        ..of_parent(1, new_task("p:ship"))
+    };
+    assert_eq!(create(ports, &ended).await, Created::Created);
+    let same_parent = of_parent(1, again.clone());
+    assert_eq!(create(ports, &same_parent).await, Created::Exists(Some(Box::new(ended))));
+    assert_eq!(create(ports, &again).await, Created::Created);
+    assert_eq!(ports.store().load(&id("p:ship")).await.unwrap(), Some(again.clone()));
+    // One that has not ended stays.
+    let later = of_parent(3, Task { submitted_at: at(3), ..again.clone() });
+    assert_eq!(create(ports, &later).await, Created::Exists(Some(Box::new(again))));
+}
+
+pub(super) async fn of_sixteen_creations_in_the_place_of_an_expired_task_one_wins<W: World>(
+    world: W,
+) {
+    assert_eq!(create(world.ports(), &expired_task("t", 0)).await, Created::Created);
+    let attempts = race(world.ports(), |ports, n| async move {
+        let task = Task { version: n, ..new_task("t") };
+        (n, ports.store().create(&task, &of(&task, "new")).await)
+    });
+    let is_won = |(n, created): (u32, Result<Created, _>)| match created {
+        Ok(Created::Created) => Some(n),
+        Ok(Created::Exists(_)) => None,
+        // DynamoDB may also say that another transaction is in the way.
+        Err(steward_core::ports::PortError { retryable: true, .. }) => None,
+        Err(error) => panic!("{error:?}"),
+    };
+    let winners: Vec<_> = attempts.await.into_iter().filter_map(is_won).collect();
+    let task = world.ports().store().load(&id("t")).await.unwrap().unwrap();
+    assert_eq!(winners, [task.version]);
+}
+
+/// What people see of a task: nothing that an earlier one left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn people_see_the_documents_of_the_newest_task_only() {
+    let world = Embedded::open().await;
+    let (ports, first, second) = (world.ports(), expired_task("t", 0), new_task("t"));
+    let kept = Kept::with(&second);
+    for task in [&first, &second] {
+        assert_eq!(create(ports, task).await, Created::Created);
+        let returned = output("charge", 1, task.submitted_at.to_string().into());
+        ports.store().put_document(&Owner::of(task), kept, &returned).await.unwrap();
+    }
+    let shown = ports.store().all_documents(&Owner::of(&second)).await.unwrap();
+    let bodies: Vec<_> = shown.iter().map(|document| document.body.clone()).collect();
+    assert_eq!(bodies, [at(0).to_string().into(), of(&second, "submitted").body]);
+    let times = ports.store().attempt_times(&id("t")).await.unwrap();
+    let keys: Vec<_> = times.into_iter().map(|(key, _)| key).collect();
+    assert_eq!(keys, [output("charge", 1, 0.into()).key, DocumentKey::Submission]);
+    let tasks = ports.store().scan_tasks(9, |_| true).await.unwrap();
+    assert_eq!(tasks, [second]);
+}

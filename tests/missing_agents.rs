@@ -1,0 +1,97 @@
+//! An agent without a queue: its steps fail at once, with the reason, and the operator is alerted. Nobody
+//! waits for a complete-by of a request that no one received.
+
+#![cfg(test)]
+
+use aws_lambda_events::sqs::SqsBatchResponse;
+use serde_json::{Value, json};
+use steward_core::{messages::StepRequest, workflow::Workflow};
+
+use crate::support::{Deployment, completed, event, wake};
+
+/// A step of agent `a`, which has a queue, and one of agent `nobody`, which has none.
+fn workflow() -> Workflow {
+    let step = |agent: &str, after: Value| {
+        json!({
+            "agent": agent, "after": after, "request": { "path": "/x" }, "recovery": { "then": "undo" },
+            "undo": { "request": { "path": "/undo" } },
+        })
+    };
+    let steps =
+        json!({ "reserve": step("a", json!([])), "charge": step("nobody", json!(["reserve"])) });
+    serde_json::from_value(json!({ "name": "line", "version": 1, "steps": steps })).unwrap()
+}
+
+/// A deployment whose task `t` waits for the agent of its first step.
+async fn reserved() -> (Deployment, Vec<StepRequest>) {
+    let deployment = Deployment::new(&workflow()).await;
+    deployment.submit(&deployment.ports("submission"), &["t".to_owned()]).await;
+    deliver(&deployment, [wake("t")], 1).await;
+    deployment.to_scheduler().await;
+    let requests = deployment.requests().await;
+    assert_eq!(requests.len(), 1);
+    (deployment, requests)
+}
+
+async fn deliver(deployment: &Deployment, bodies: impl IntoIterator<Item = String>, receives: u32) {
+    let ports = deployment.ports("scheduler");
+    let answer = scheduler::handle(&ports, event(bodies, receives)).await;
+    assert_eq!(answer, SqsBatchResponse::default());
+}
+
+fn undone(request: &StepRequest) -> String {
+    let StepRequest { task_id, step, attempt, action, .. } = request;
+    json!({
+        "type": "reply", "task_id": task_id, "step": step, "attempt": attempt, "action": action,
+        "outcome": { "status": "completed", "output": null },
+    })
+    .to_string()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_whose_agent_has_no_queue_fails_at_once_and_has_not_run() {
+    let (deployment, requests) = reserved().await;
+    deliver(&deployment, requests.iter().map(completed), 1).await;
+
+    let alerts = deployment.alerts().await;
+    assert_eq!(alerts.len(), 1, "{alerts:?}");
+    assert_eq!(alerts[0]["detail-type"], "Agent Missing");
+    let data = json!({ "task_id": "t", "step": "charge", "agent": "nobody" });
+    assert_eq!(alerts[0]["detail"]["data"], data);
+
+    let replies = deployment.to_scheduler().await;
+    let said: Vec<Value> = replies.iter().map(|text| serde_json::from_str(text).unwrap()).collect();
+    let reply = json!({
+        "incarnation": deployment.task("t").await.incarnation, "type": "reply", "task_id": "t", "step": "charge", "action": "do", "attempt": 1,
+        "outcome": { "status": "failed", "reason": "agent `nobody` has no queue" },
+    });
+    assert_eq!(said, [reply]);
+    deliver(&deployment, replies, 1).await;
+
+    // The step did not run, so only the one before it is undone.
+    let requests = deployment.requests().await;
+    assert_eq!(requests.len(), 1);
+    assert_eq!(
+        (requests[0].step.to_string(), requests[0].path.as_str()),
+        ("reserve".into(), "/undo")
+    );
+    deliver(&deployment, requests.iter().map(undone), 1).await;
+    let task = deployment.task("t").await;
+    assert_eq!(task.process_state.to_string(), "Undone");
+    let reason = task.undo_reason.unwrap();
+    assert_eq!(reason, "step charge: agent `nobody` has no queue");
+    assert!(task.ended_at.unwrap() < task.complete_by);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_is_sent_again_may_have_reached_its_agent_while_it_had_a_queue() {
+    let (deployment, requests) = reserved().await;
+    let replies: Vec<_> = requests.iter().map(completed).collect();
+    deliver(&deployment, replies.clone(), 1).await;
+    deployment.to_scheduler().await;
+    deliver(&deployment, replies, 2).await;
+    let again = deployment.to_scheduler().await;
+    let said: Vec<Value> = again.iter().map(|text| serde_json::from_str(text).unwrap()).collect();
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert_eq!(said[0]["outcome"]["may_have_run"], true, "{said:?}");
+}

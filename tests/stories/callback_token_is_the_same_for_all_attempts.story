@@ -1,0 +1,29 @@
+# All attempts that are made from one input have one token, as they have one idempotency key. An answer is
+# for the newest attempt. While no attempt is awaited, and after an edit of the input, it is refused.
+workflow within 2h
+  approve: callback within 1h, within 20s, attempts 2, path /ask/${ callback.token }
+  ship:    after approve, body ${ steps.approve.output.by }
+
+submit                       => Pending; due 20s
+token o-1/approve/i000000000 completes
+                             => illegal: an answer to step `approve`, which never started
+wake                         => Processing; request approve #1 by 20s at /ask/o-1%2Fapprove%2Fi000000000
+agent completes approve #1 with {"ticket":7}
+                             => approve handed out until 3600s
+token o-1/approve/i000000000/c-9 completes with {"by":"eve"}
+                             => ignored: StaleReply
+clock +3602s
+sweep                        => approve waiting (failures 1, may have run, reason kept); unlocked;
+                                due 3632s; wake scheduler
+token o-1/approve/i000000000 completes with {"by":"eve"}
+                             => ignored: StaleReply
+wake                         => due 3622s; request approve #2 by 3622s at /ask/o-1%2Fapprove%2Fi000000000
+token o-1/approve/i000000000 completes with {"by":"eve"}
+                             => approve completed (call may last until 3644s, output kept); request
+                                ship #1 by 3662s with "eve"
+agent completes approve #2 with {"ticket":8}
+                             => ignored: DuplicateReply
+token o-1/approve/i000000000 completes with {"by":"eve"}
+                             => ignored: DuplicateReply
+token o-1/ship/i000000000 completes  => illegal: an answer to step `ship`, which hands nothing out
+agent completes ship #1      => Processed; ship completed (output kept); no longer due

@@ -1,0 +1,16 @@
+# The request of the point of no return was delivered twice. One agent is refused and the other
+# one's call completes: the task cannot be undone any more.
+workflow within 10m
+  check: undo
+  pay:   after check, within 60s, then undo, point of no return
+
+submit                       => Pending; due 30s
+wake                         => Processing; request check #1 by 60s
+agent completes check #1     => check completed (output kept); request pay #1 by 60s
+agent fails pay #1 "HTTP 401"
+                             => Undoing because "step pay: HTTP 401"; pay failed (failures 1, reason
+                                kept); request undo of check #1 by 60s
+agent completes pay #1       => Error; pay failed (may have run); alert pay "not undone, past the
+                                point of no return pay: step pay: HTTP 401"
+agent completes undo of check #1
+                             => check undone (output kept)
