@@ -19,6 +19,7 @@ use search::{Report, explore};
 use settings::{Setting, settings};
 
 mod children;
+mod expiry;
 mod laws;
 mod moves;
 mod play;

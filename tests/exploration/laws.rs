@@ -16,7 +16,6 @@ use steward_core::{
 };
 
 use super::{
-    children::Child,
     play::is_alert,
     settings::{Ending, Setting},
     states::{
@@ -71,7 +70,7 @@ fn is_left(setting: &Setting, world: &World, part: &Part) -> bool {
     let completed = record.is_some_and(|record| is_completed(&record.run));
     let undone = record.and_then(|record| record.undo.as_ref()).is_some_and(has_passed);
     // Of a task, what is left is known for sure.
-    let stands = world.children.get(part).is_none_or(Child::is_open);
+    let stands = world.children.get(part).is_none_or(|child| child.is_open(world.now));
     has_undo(setting, part) && (completed || world.may_have_run(part)) && !undone && stands
 }
 
@@ -146,12 +145,12 @@ pub(super) fn of_the_world(setting: &Setting, world: &World) -> Vec<String> {
         let output = progress.output(&step, action);
         law(
             "a completed step points at its output",
-            output.is_none_or(|key| world.documents.contains_key(&key)),
+            output.is_none_or(|key| world.documents.contains_key(&key) || world.lacks(&key)),
         );
         let input = progress.input.clone().map(DocumentKey::Input);
         law(
             "a step points at the input it reads",
-            input.is_none_or(|key| world.documents.contains_key(&key)),
+            input.is_none_or(|key| world.documents.contains_key(&key) || world.lacks(&key)),
         );
     }
     broken
@@ -170,6 +169,7 @@ pub(super) fn of_the_change(change: &Change<'_>) -> Vec<String> {
     change.of_what_took_effect(before, after, &mut broken);
     change.of_the_parent(after, &mut broken);
     if change.applied {
+        broken.extend(change.after.expires_too_early());
         change.of_due(after, &mut broken);
         change.of_attempts(before, after, &mut broken);
         change.of_failures(before, after, &mut broken);
@@ -183,6 +183,7 @@ pub(super) fn of_the_change(change: &Change<'_>) -> Vec<String> {
         change.of_what_returns(before, after, &mut broken);
         change.of_what_is_said_not_to_have_run(before, after, &mut broken);
         change.of_edits(before, after, &mut broken);
+        change.of_edited_lists(before, after, &mut broken);
     }
     broken
 }

@@ -14,7 +14,8 @@ use steward_core::{
 };
 
 use super::{
-    children::{ChildMove, says},
+    children::{ChildMove, refuses, says},
+    expiry::Expired,
     settings::Setting,
     world::World,
 };
@@ -34,8 +35,10 @@ pub(super) enum Move {
     /// The message whose effects were lost is delivered again.
     ComesBack,
     TimePasses(Timestamp),
-    /// Nothing happens for two months.
-    MonthsPass,
+    /// Nothing happens for some weeks.
+    WeeksPass,
+    /// Something that has expired is deleted.
+    Expires(Expired),
     /// Something happens to the task of a step.
     Child(Part, ChildMove),
 }
@@ -91,8 +94,9 @@ pub(super) fn moves(setting: &Setting, world: &World) -> Vec<Move> {
     }
     moves.extend(next_instant(setting, world, task).map(Move::TimePasses));
     if world.budget.jumps > 0 {
-        moves.push(Move::MonthsPass);
+        moves.push(Move::WeeksPass);
     }
+    moves.extend(world.expired().into_iter().map(Move::Expires));
     moves
 }
 
@@ -196,8 +200,11 @@ pub(super) fn answer(step: &Part) -> Answer {
 fn of_children(world: &World) -> Vec<Move> {
     let mut moves = Vec::new();
     for (part, child) in &world.children {
-        moves.extend(child.moves().into_iter().map(|happens| Move::Child(part.clone(), happens)));
-        for event in child.said.iter().filter_map(|end| says(part, *end)) {
+        let happens = child.moves(world.now).into_iter();
+        moves.extend(happens.map(|happens| Move::Child(part.clone(), happens)));
+        let ends = child.said.iter().filter_map(|end| says(part, *end));
+        let refusals = child.refused.iter().map(|attempt| refuses(part, *attempt));
+        for event in ends.chain(refusals) {
             moves.push(Move::Arrives { event: event.clone(), redelivered: false });
             moves.push(Move::Arrives { event, redelivered: true });
         }

@@ -1,8 +1,9 @@
 //! The worlds that come of what happens.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
+use serde_json::Value;
 use steward_core::{
     command::Order,
     effects::Effect,
@@ -15,6 +16,8 @@ use steward_core::{
 };
 
 use super::{
+    children::Asked,
+    expiry::expires_at,
     laws::{self, Change, asked},
     moves::{Move, task_id},
     said::{said_event, said_outcome},
@@ -47,15 +50,22 @@ pub(super) fn play(setting: &Setting, world: &World, happens: &Move) -> Outcomes
             after.now = *to;
             Outcomes { worlds: vec![after], ..Outcomes::default() }
         }
-        Move::MonthsPass => {
+        Move::WeeksPass => {
             let mut after = world.clone();
-            after.now = months_after(world.now);
+            after.now = weeks_after(world.now);
             after.budget.jumps = after.budget.jumps.saturating_sub(1);
+            // No queue keeps a message for so long.
+            after.owed = None;
+            Outcomes { worlds: vec![after], ..Outcomes::default() }
+        }
+        Move::Expires(expired) => {
+            let mut after = world.clone();
+            after.delete(expired);
             Outcomes { worlds: vec![after], ..Outcomes::default() }
         }
         Move::Child(part, happens) => {
             let mut after = world.clone();
-            after.children.entry(part.clone()).or_default().play(*happens);
+            after.children.entry(part.clone()).or_default().play(*happens, world.now);
             let broken = laws::of_the_world(setting, &after);
             Outcomes { worlds: vec![after], broken, ..Outcomes::default() }
         }
@@ -80,7 +90,8 @@ pub(super) fn tell(setting: &Setting, world: &World, happens: &Move, lost: bool)
     match happens {
         Move::Submitted { undo: false } => "submitted".to_owned(),
         Move::Submitted { undo: true } => "submitted, to be undone".to_owned(),
-        Move::MonthsPass => format!("clock {}s", months_after(world.now).as_second()),
+        Move::WeeksPass => format!("clock {}s", weeks_after(world.now).as_second()),
+        Move::Expires(expired) => format!("expired, and deleted: {expired:?}"),
         Move::TimePasses(to) => format!("clock {}s", to.as_second()),
         Move::Child(part, happens) => format!("task of {part}: {happens:?}"),
         Move::Arrives { event, redelivered } => decides(world, event, *redelivered),
@@ -92,8 +103,9 @@ pub(super) fn tell(setting: &Setting, world: &World, happens: &Move, lost: bool)
     }
 }
 
-fn months_after(now: Timestamp) -> Timestamp {
-    later(now, Duration::from_secs(60 * 24 * 3600))
+/// Shorter than the retention; twice that is longer than anything is kept.
+fn weeks_after(now: Timestamp) -> Timestamp {
+    later(now, Duration::from_secs(20 * 24 * 3600))
 }
 
 fn submit(setting: &Setting, world: &World, undo: bool) -> Outcomes {
@@ -118,6 +130,7 @@ fn submit(setting: &Setting, world: &World, undo: bool) -> Outcomes {
     let (task, document) = accept(&submission, &setting.workflow, None, world.now, setting.timing);
     let mut after = world.clone();
     Arc::make_mut(&mut after.documents).insert(document.key, document.body);
+    after.keep(None, &task);
     let is_right =
         task.process_state == if undo { ProcessState::Undone } else { ProcessState::Pending };
     after.task = Some(task);
@@ -147,12 +160,11 @@ fn decide(
     let (mut after, effects, applied) = match &answer {
         Transition::Apply { task: next, documents, effects } => {
             let mut after = before.clone();
+            after.keep(Some(task), next);
             for document in documents {
-                // Written once: what is there stays.
-                let all = Arc::make_mut(&mut after.documents);
-                let kept = all.entry(document.key.clone());
-                kept.or_insert_with(|| document.body.clone());
+                after.write(document);
             }
+            after.keep(Some(next), next);
             apply(setting, &mut after, task, next, event);
             (after, effects.as_slice(), true)
         }
@@ -207,8 +219,9 @@ fn ask(
     };
     // Only a request is made from documents, or cannot be made for want of one.
     if wanted < world.documents.len() && (sends(&answer) || wanted > 0) {
-        let whole =
-            decided(setting, world, task, event, context, Documents::clone(&world.documents));
+        let there = world.documents.keys().filter_map(|key| world.read(key).map(|it| (key, it)));
+        let there = there.map(|(key, body)| (key.clone(), body.clone())).collect();
+        let whole = decided(setting, world, task, event, context, there);
         if whole.0 != answer {
             broken.push("a decision is the same whatever was at hand".to_owned());
         }
@@ -225,7 +238,7 @@ fn decided(
     context: Context<'_>,
     mut at_hand: Documents,
 ) -> (Transition, Vec<String>, usize) {
-    let mut broken = Vec::new();
+    let (mut broken, mut noted) = (Vec::new(), BTreeSet::new());
     let mut wanted = 0;
     for _ in 0..ROUNDS_MAX {
         let keys = match transition(&setting.workflow, task, &at_hand, event, context) {
@@ -234,11 +247,18 @@ fn decided(
         };
         wanted += keys.len();
         for key in keys {
-            let found = world.documents.get(&key).cloned();
-            if found.is_none() {
-                broken.push(format!("what is wanted is there; {key} is not"));
-            }
-            if at_hand.insert(key.clone(), found.unwrap_or_default()).is_some() {
+            let is_new = match world.read(&key).cloned() {
+                Some(found) => at_hand.insert(key.clone(), found).is_none(),
+                None if world.lacks(&key) => {
+                    at_hand.note_missing(key.clone());
+                    noted.insert(key.clone())
+                }
+                None => {
+                    broken.push(format!("what is wanted is there; {key} is not"));
+                    at_hand.insert(key.clone(), Value::Null).is_none()
+                }
+            };
+            if !is_new {
                 broken.push(format!("what is at hand is not wanted; {key} is"));
             }
         }
@@ -455,7 +475,12 @@ fn send(after: &mut World, effects: &[Effect]) {
         {
             let child = after.children.entry(parent.step.clone()).or_default();
             child.content.get_or_insert_with(|| submission.input.to_string());
-            child.submitted.insert(if submission.undo { Action::Undo } else { Action::Do });
+            child.submitted.insert(Asked::by(submission));
+            child.kept = child.kept.max(submission.keep.map(expires_at));
+            if !submission.undo {
+                let until = submission.keep.map(|keep| keep.from);
+                child.begins_until = child.begins_until.max(until);
+            }
         }
     }
     if effects.iter().any(is_alert) {

@@ -16,7 +16,7 @@ use steward_core::{
 };
 
 use super::{
-    children::says,
+    children::{Asked, says},
     moves::{Move, answer, completed, moves},
     play::{Arrow, is_alert, play, tell},
     settings::{Ending, Setting},
@@ -230,9 +230,8 @@ fn answers(setting: &Setting, world: &World, effect: &Effect) -> Vec<Move> {
         }
         Effect::Submit(submission) => {
             let Some(parent) = &submission.parent else { return Vec::new() };
-            let action = if submission.undo { Action::Undo } else { Action::Do };
             let child = world.children.get(&parent.step).cloned().unwrap_or_default();
-            let (moves, end) = child.goes_well(action);
+            let (moves, end) = child.goes_well(Asked::by(submission), world.now);
             let step = &parent.step;
             let moves = moves.into_iter().map(|happens| Move::Child(step.clone(), happens));
             moves.chain(says(step, end).map(arrives)).collect()

@@ -76,7 +76,7 @@ pub(super) struct Budget {
     pub(super) losses: u32,
     /// Replies that defer a step.
     pub(super) deferrals: u32,
-    /// Pauses of months.
+    /// Pauses of weeks.
     pub(super) jumps: u32,
 }
 
@@ -173,7 +173,7 @@ pub(super) fn settings() -> Vec<Setting> {
         commanded_backward(),
         impossible(),
         slow_calls(),
-        months_pass(),
+        weeks_pass(),
     ];
     agents.into_iter().chain(steps::all()).collect()
 }
@@ -286,10 +286,12 @@ fn slow_calls() -> Setting {
     Setting { slow: true, ..setting("slow_calls", steps, budget, &endings) }
 }
 
-/// A task may lie for months: behind a dead letter, or while everything is down.
-fn months_pass() -> Setting {
-    let steps = json!({ "a": undoable(&[], 2, "undo"), "b": undoable(&["a"], 1, "undo") });
+/// A task may lie for weeks: behind a dead letter, or while everything is down. What it refers to may expire.
+fn weeks_pass() -> Setting {
+    let mut a = undoable(&[], 2, "undo");
+    a["undo"]["request"]["path"] = json!("/undo/${ steps.a.output.id }");
+    let steps = json!({ "a": a, "b": undoable(&["a"], 1, "undo") });
     let endings = [Ending::Processed, Ending::Undone, Ending::UndoFailed];
-    let budget = Budget { jumps: 2, ..QUIET };
-    Setting { slow: true, ..setting("months_pass", steps, budget, &endings) }
+    let budget = Budget { jumps: 3, ..QUIET };
+    setting("weeks_pass", steps, budget, &endings)
 }

@@ -13,7 +13,7 @@ use steward_core::{
     command::Command,
     messages::Action,
     names::Part,
-    ports::Attempt,
+    ports::{Attempt, DocumentKey},
     task::{ProcessState, Progress, StepState, Task, later},
     transition::{Documents, Event},
 };
@@ -68,6 +68,8 @@ pub(super) struct World {
     pub(super) task: Option<Task>,
     /// Shared, since most moves write none.
     pub(super) documents: Arc<Documents>,
+    /// When each document that was ever written may go.
+    pub(super) expires: Arc<BTreeMap<DocumentKey, Timestamp>>,
     pub(super) now: Timestamp,
     pub(super) dispatches: BTreeMap<Attempt, Dispatch>,
     /// The tasks of steps, once asked for.
@@ -89,6 +91,7 @@ impl World {
         Self {
             task: None,
             documents: Arc::default(),
+            expires: Arc::default(),
             children: BTreeMap::new(),
             now: Timestamp::UNIX_EPOCH,
             dispatches: BTreeMap::new(),
@@ -159,7 +162,11 @@ impl World {
             self.hash_task(task, setting, to);
         }
         self.hash_dispatches(to);
-        self.children.hash(to);
+        self.children.iter().for_each(|(part, child)| {
+            part.hash(to);
+            child.hash(self.now, to);
+        });
+        self.hash_expiry(to);
         if let Some(Owed { event, waits, left, ended }) = &self.owed {
             (format!("{event:?}"), left).hash(to);
             ended.map(|of| Some(of) == self.task.as_ref().and_then(end)).hash(to);
@@ -200,7 +207,7 @@ impl World {
             progress.in_progress(self.now).map(relative).hash(to);
             self.in_progress_until(setting, &step, action).map(relative).hash(to);
             let output = progress.output(&step, action);
-            let output = output.and_then(|key| self.documents.get(&key));
+            let output = output.and_then(|key| self.read(&key));
             output.map(ToString::to_string).hash(to);
         }
     }

@@ -16,7 +16,7 @@ use crate::{
     messages::{Action, Answer, AttemptTimes, ChildOutcome, Outcome, StepReply, Wake, WakeCause},
     names::{Part, StepName},
     operate::deferred_by,
-    ports::{Attempt, Document, DocumentKey},
+    ports::{Attempt, Document, DocumentKey, Kept},
     recovery::{Then, Verdict, seed},
     request::{request, too_large},
     task::{ProcessState, Progress, StepRecord, StepState, Task, later},
@@ -663,10 +663,22 @@ impl<'a> Change<'a> {
         }
     }
 
+    /// Has what the task refers to kept for as long as it may live now. If that comes so late that some of it may have
+    /// expired, no task of a step can be taken for one that never began any more.
+    fn keep_long_enough(&mut self) {
+        let now = self.context.now;
+        if Kept::with(&self.task).surely_until() <= now {
+            let records = self.task.steps.values_mut().flat_map(StepRecord::parts_mut);
+            let asked = records.map(|record| &mut record.run).filter(|run| run.state.attempt() > 0);
+            asked.for_each(|run| run.child_revision = run.child_revision.or(Some(0)));
+        }
+        self.task.keep_long_enough(now, self.workflow.complete_within);
+    }
+
     /// Makes the requests of what starts.
     pub(crate) fn render(&mut self, before: &Task) -> Vec<Effect> {
         // The submission of a child task says how long the child is kept.
-        self.task.keep_long_enough(self.context.now, self.workflow.complete_within);
+        self.keep_long_enough();
         let send = std::mem::take(&mut self.send);
         let mut impossible = std::mem::take(&mut self.impossible);
         let (mut requests, mut put_off, mut bytes) = (Vec::new(), Vec::new(), 0_usize);
@@ -763,7 +775,8 @@ impl<'a> Change<'a> {
         if is_final || task.paused_at.is_some() {
             self.wakes.clear();
         }
-        task.keep_long_enough(now, self.workflow.complete_within);
+        self.keep_long_enough();
+        let task = &mut self.task;
         let pickup_within = self.context.timing.pickup_within;
         let mut deadline = task.earliest_deadline(now, pickup_within);
         if task.process_state == ProcessState::Pending && task.paused_at.is_none() {

@@ -274,6 +274,13 @@ impl Kept {
         })
     }
 
+    /// Until when it is there for sure, whatever the retention of the deployment.
+    #[must_use]
+    pub fn surely_until(self) -> Timestamp {
+        let retention = Duration::from_secs(self.retention_s.unwrap_or_default());
+        later(later(self.from, retention), KEPT_MARGIN)
+    }
+
     /// At least as long as either. The deployment's retention is not known here: where only one of the two
     /// has its own, it is longer than either.
     #[must_use]

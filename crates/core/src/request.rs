@@ -131,18 +131,12 @@ fn submission(
     })
 }
 
-/// Whether the task that runs for a part is known to have begun: it told that it was Processed.
+/// Whether the task that runs for a part has begun, as far as is known: it has told of an end. So it is taken if it
+/// may have expired since.
 fn has_begun(task: &Task, part: &Part) -> bool {
-    let run = task.progress(part, Action::Do);
-    run.is_some_and(|run| match run.state {
-        StepState::Completed { attempt } => attempt > 0 && run.completed_by.is_none(),
-        StepState::Running { .. }
-        | StepState::HandedOut { .. }
-        | StepState::Each
-        | StepState::Waiting { .. }
-        | StepState::Failed { .. }
-        | StepState::Skipped { .. } => false,
-    })
+    let Some(run) = task.progress(part, Action::Do) else { return false };
+    let is_completed = matches!(run.state, StepState::Completed { attempt } if attempt > 0);
+    run.child_revision.is_some() || (is_completed && run.completed_by.is_none())
 }
 
 /// The id of the task that runs for a part: `order-7:deliver`, or `order-7:deliver:3`. An operator

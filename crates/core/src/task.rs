@@ -277,7 +277,7 @@ pub struct Progress {
     #[serde(rename = "o", default, skip_serializing_if = "Option::is_none")]
     pub completed_by: Option<CommandId>,
     /// The revision at which the task of this step reported that it did not end well. Earlier reports of it
-    /// are ignored.
+    /// are ignored. 0 if this task was left alone for so long that the other may have begun, ended and expired.
     #[serde(rename = "r", default, skip_serializing_if = "Option::is_none")]
     pub child_revision: Option<u64>,
 }

@@ -794,7 +794,7 @@ impl<'a> Case<'a, '_> {
     }
 
     /// A reply to an attempt that was given up or deferred. It may be on record, and have started
-    /// undos, and others whose wait was over.
+    /// undos, and others whose wait was over; or have ended the task once more.
     fn stale(&self, step: &Part, action: Action) -> Decision<'a> {
         let reason = Ignored::StaleReply;
         if !self.context.redelivered {
@@ -804,7 +804,9 @@ impl<'a> Case<'a, '_> {
             let is_other = (name, of) != (step, action);
             is_other && (of == Action::Undo || self.is_any_time(name, number))
         };
-        Decision::Ignore { reason, send: running(self.task, again), tell: self.wakes() }
+        let mut tell = ending(self.sources());
+        tell.extend(self.wakes());
+        Decision::Ignore { reason, send: running(self.task, again), tell }
     }
 
     /// A reply that is on record. What it started may have been lost: whatever comes after its step,

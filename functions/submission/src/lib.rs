@@ -12,6 +12,7 @@ use std::panic::AssertUnwindSafe;
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use futures_util::{FutureExt, StreamExt, stream};
+use jiff::Timestamp;
 use steward_aws::batch::{received, response};
 use steward_core::{
     effects::{Effect, Send, carry_out, kept},
@@ -296,7 +297,7 @@ async fn to_be_undone<P: Ports>(
     let task_id = submission.task_id.clone();
     let there = match ports.store().load(&task_id).await? {
         Some(there) => there,
-        None if submission.has_begun => {
+        None if submission.has_begun || may_have_expired(submission, ports.clock().now()) => {
             let reason =
                 format!("task `{task_id}` has expired or was deleted: it cannot be undone");
             return Ok(undo_refused(parent, &task_id, reason, traceparent));
@@ -325,6 +326,11 @@ async fn to_be_undone<P: Ports>(
         return Ok(undo_refused(parent, &task_id, reason, traceparent));
     }
     Ok(accepted(ports, submission, &there, None, traceparent))
+}
+
+/// Whether the task that is asked for may have begun, ended and expired since the message was sent.
+fn may_have_expired(submission: &Submission, now: Timestamp) -> bool {
+    submission.keep.is_some_and(|keep| keep.surely_until() <= now)
 }
 
 /// The undo of a step fails: its task cannot be undone.

@@ -49,14 +49,14 @@ pub(super) fn of_children(setting: &Setting, world: &World, task: &Task) -> Vec<
         let undone = task.process_state == ProcessState::Undone;
         law(
             "none stands, nor can come to that, once its parent is Undone",
-            !undone || undo_by_hand || !child.is_open(),
+            !undone || undo_by_hand || !child.is_open(world.now),
         );
         let done_by_hand = record.is_some_and(|r| by_hand(Action::Do, r.run.state.attempt()));
         let processed = task.process_state == ProcessState::Processed;
         let completed = record.is_some_and(|record| is_completed(&record.run)) && !done_by_hand;
         law(
             "Processed, if its parent is and it was not done by hand",
-            !processed || !completed || child.stands == Stands::Processed,
+            !processed || !completed || matches!(child.stands, Stands::Processed | Stands::Gone),
         );
     }
     broken
@@ -89,12 +89,19 @@ impl Change<'_> {
         let Event::ChildEnded { step, .. } = self.event else { return };
         let (Some(old), Some(new)) = (before.record(step), after.record(step)) else { return };
         let Some(child) = self.after.children.get(step) else { return };
+        if let Event::ChildEnded { attempt: Some(refused), .. } = self.event
+            && *refused != old.run.state.attempt()
+            && self.applied
+        {
+            broken.push(format!("{step}: the refusal of another attempt changes nothing"));
+        }
         let failed = |record: &StepRecord| record.undo.as_ref().is_some_and(is_failed);
         let undone = |record: &StepRecord| record.undo.as_ref().is_some_and(is_completed);
-        if failed(new) && !failed(old) && child.stands != Stands::Stuck {
+        // Of one that is not there nobody can tell what it did.
+        if failed(new) && !failed(old) && child.is_recorded() && child.stands != Stands::Stuck {
             broken.push(format!("{step}: its undo fails, and its task is {:?}", child.stands));
         }
-        if undone(new) && !undone(old) && child.is_open() {
+        if undone(new) && !undone(old) && child.is_open(self.after.now) {
             broken.push(format!("{step}: it is undone, and its task is {:?}", child.stands));
         }
     }

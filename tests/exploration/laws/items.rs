@@ -87,7 +87,7 @@ fn outputs(world: &World, task: &Task, step: &StepName) -> Value {
 
 impl World {
     /// The list that a step or an item of it goes by: that of the input which doing it reads.
-    fn items(&self, record: &StepRecord) -> Option<&Vec<Value>> {
+    pub(super) fn items(&self, record: &StepRecord) -> Option<&Vec<Value>> {
         let input = record.run.input.clone().map_or(DocumentKey::Submission, DocumentKey::Input);
         self.documents.get(&input)?.get("input")?.get("list")?.as_array()
     }

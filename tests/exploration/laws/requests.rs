@@ -1,7 +1,9 @@
 //! The laws of what is asked of agents and of other tasks: what begins, and what is undone when.
 
+use serde_json::Value;
 use steward_core::{
     command::Order,
+    json_text::JsonText,
     messages::{Action, Outcome, StepRequest},
     names::{Part, StepName},
     ports::Attempt,
@@ -61,12 +63,16 @@ impl Change<'_> {
                 steps[&step.step].idempotent || *action == Action::Undo || !repeated || !is_new,
             );
         }
-        for StepRequest { step, action, attempt, complete_by, idempotency_key, .. } in
+        for StepRequest { step, action, attempt, complete_by, idempotency_key, body, .. } in
             self.requests()
         {
             let state = after.progress(step, *action).map(|progress| &progress.state);
             let is_saved = matches!(state, Some(StepState::Running { attempt: number, complete_by: by })
                 if number == attempt && by == complete_by);
+            let body = body.as_ref().map(JsonText::value);
+            if body.is_some_and(|body| body.is_null()) {
+                broken.push(format!("a request says what is read; that of {step} says nothing"));
+            }
             let key = format!("t/{step}/{}", action.name());
             if !is_saved || !idempotency_key.starts_with(&key) {
                 broken.push(format!("a request says what is saved; that of {step} does not"));
@@ -144,6 +150,23 @@ impl Change<'_> {
             };
             if old.input != progress.input && self.after.dispatches.iter().any(ran) {
                 broken.push(format!("{} {part}: the old input may have acted", action.name()));
+            }
+        }
+    }
+
+    /// An edit of the whole input leaves the items that are done in their places.
+    pub(super) fn of_edited_lists(&self, before: &Task, after: &Task, broken: &mut Vec<String>) {
+        let Some((Order::Resubmit { step: None, input: Some(input), .. }, _)) =
+            self.obeyed(before, after)
+        else {
+            return;
+        };
+        let Some(list) = input.get("list").and_then(Value::as_array) else { return };
+        for (part, record) in after.parts().filter(|(_, record)| is_completed(&record.run)) {
+            let Some(place) = part.item else { continue };
+            let own = self.after.items(record).and_then(|list| list.get(place as usize));
+            if own != list.get(place as usize) {
+                broken.push(format!("{part} is done, and the edited list says otherwise"));
             }
         }
     }

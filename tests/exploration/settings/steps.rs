@@ -21,7 +21,14 @@ pub(super) fn all() -> Vec<Setting> {
     let items = [one_by_one(), two_at_once(), none_and_one(), items_commanded(), item_impossible()];
     let waits = [wait_beside(), wait_for_long(), wait_commanded(), wait_beside_return()];
     let callbacks = [callback(), callback_beside(), callback_returns(), callback_commanded()];
-    let children = [child(), child_beside(), child_returns(), child_commanded(), children_each()];
+    let children = [
+        child(),
+        child_beside(),
+        child_returns(),
+        child_commanded(),
+        children_each(),
+        child_for_weeks(),
+    ];
     let asked = [asked(), asked_returns(), asked_commanded()];
     let all = conditions.into_iter().chain(items).chain(waits).chain(callbacks);
     all.chain(children).chain(asked).chain([output()]).collect()
@@ -139,6 +146,8 @@ fn items_commanded() -> Setting {
             input: Some(json!({ "list": ["v", "w"] })),
             did_not_run: true,
         },
+        resubmit(Some(json!({ "list": ["w", "x"] }))),
+        resubmit(Some(json!({ "list": ["x", "w"] }))),
         skip(Some("g")),
         skip(Some("g[1]")),
         complete(None),
@@ -307,6 +316,13 @@ fn child_commanded() -> Setting {
         Order::Resume,
     ];
     Setting { orders, ..setting("child_commanded", steps, COMMANDED, &BOTH) }
+}
+
+/// The task of the step may expire while its parent lies.
+fn child_for_weeks() -> Setting {
+    let k = with(runs(&[], 1, "undo"), "workflow", json!({ "name": "other", "input": {} }));
+    let steps = json!({ "k": k, "b": undoable(&["k"], 1, "undo") });
+    setting("child_for_weeks", steps, Budget { jumps: 3, losses: 0, ..QUIET }, &BACKWARD)
 }
 
 fn children_each() -> Setting {
