@@ -462,6 +462,40 @@ async fn the_task_of_a_step_that_is_gone_is_not_taken_for_undone() {
     assert_eq!(world.load("t:deliver").await, None);
 }
 
+/// Nothing runs for weeks, and what the task of a step reported is lost: it may have begun, and is gone. So it is if
+/// the request to undo it was on its way for as long.
+#[tokio::test]
+async fn the_task_of_a_step_that_may_have_expired_is_not_taken_for_one_that_never_began() {
+    for is_undo_on_its_way in [false, true] {
+        let mut world = World::new(&[parent("2d", "1h"), child()]);
+        world.submit(submission("t", "parent")).await.unwrap();
+        let done = Outcome::Completed { output: json!({ "id": "p-1" }), may_continue: false };
+        let reply = SchedulerMessage::Reply(world.reply_to("t:deliver", "ship", done));
+        world.schedule(&json!(reply).to_string()).await;
+        drop(world.ports.channel().take_all());
+        assert_eq!(world.state("t:deliver").await, ProcessState::Processed);
+
+        if is_undo_on_its_way {
+            world.held = Some(Vec::new());
+            world.command("t", "c-1", json!({ "command": "undo" })).await;
+        }
+        world.ports.clock().advance(60 * DAY);
+        for item in world.ports.store().expired(world.ports.clock().now()) {
+            world.ports.store().delete_expired(&item);
+        }
+        for message in world.held.take().unwrap_or_default() {
+            drop(world.receive(&message.body).await);
+        }
+        world.rest().await;
+        world.sweep().await;
+        if !is_undo_on_its_way {
+            world.command("t", "c-1", json!({ "command": "undo" })).await;
+        }
+        assert_eq!(world.state("t").await, ProcessState::Error, "{is_undo_on_its_way}");
+        assert_eq!(world.load("t:deliver").await, None);
+    }
+}
+
 /// The submission of a step's task is on its way for so long that its undo overtakes it, and its workflow
 /// is not published, or does not take its input any more, when the undo comes.
 #[tokio::test]
