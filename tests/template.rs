@@ -152,19 +152,20 @@ fn every_queue_is_encrypted_and_refuses_plain_http() {
         for (name, policy) in all(&template, "AWS::SQS::QueuePolicy") {
             // A statement, or `!If [TlsOnly, statement, AWS::NoValue]`.
             let statements = policy["PolicyDocument"]["Statement"].as_array().unwrap().iter();
-            let refusal = statements
-                .map(|statement| if statement.is_array() { &statement[1] } else { statement })
-                .find(|statement| statement["Effect"] == "Deny");
+            let statements = statements
+                .map(|statement| if statement.is_array() { &statement[1] } else { statement });
+            let refusal = statements.clone().find(|statement| statement["Effect"] == "Deny");
             let refusal = refusal.unwrap_or_else(|| panic!("{name} refuses nothing"));
             assert_eq!(refusal["Principal"], "*");
             assert_eq!(refusal["Action"], "sqs:*");
             assert_eq!(refusal["Condition"], json!({ "Bool": { "aws:SecureTransport": "false" } }));
-            for queue in policy["Queues"].as_array().unwrap() {
-                let queue = queue.as_str().unwrap();
-                let arns = refusal["Resource"].as_array().unwrap();
-                assert!(arns.contains(&json!(format!("{queue}.Arn"))), "{queue}");
-                refusing.insert(queue.to_owned());
+            // SQS refuses a policy with a statement for more than one queue.
+            assert_eq!(policy["Queues"].as_array().unwrap().len(), 1, "{name}");
+            let queue = policy["Queues"][0].as_str().unwrap();
+            for statement in statements {
+                assert_eq!(statement["Resource"], format!("{queue}.Arn"), "{name}");
             }
+            refusing.insert(queue.to_owned());
         }
         for (name, queue) in all(&template, "AWS::SQS::Queue") {
             assert_eq!(queue["SqsManagedSseEnabled"], true, "{name}");
@@ -178,24 +179,24 @@ fn every_queue_is_encrypted_and_refuses_plain_http() {
 #[test]
 fn rules_of_triggers_and_schedules_and_no_others_may_send_submissions() {
     let template = template();
-    let policy = properties(&template, "SubmissionsPolicy");
-    let queues = ["SubmissionsQueue", "SubmissionsDeadLetters"];
-    assert_eq!(policy["Queues"], json!(queues));
-    let statements = policy["PolicyDocument"]["Statement"].as_array().unwrap();
-    let allowed: Vec<_> = statements.iter().filter(|said| said["Effect"] == "Allow").collect();
-    assert_eq!(allowed.len(), 1);
-    let statement = allowed[0];
-    assert_eq!(statement["Principal"]["Service"], "events.amazonaws.com");
-    assert_eq!(statement["Resource"], json!(queues.map(|queue| format!("{queue}.Arn"))));
     let schedules = parsed(include_str!("../infra/schedule.yaml"));
     let schedule = properties(&schedules, "Rule")["Name"].as_str().unwrap();
     let schedules = schedule.replace("${Steward}", "${AWS::StackName}").replace("${Name}", "*");
     let rules = [format!("${{EventBus}}/{}*", steward_aws::rules::PREFIX), schedules];
-    let from = statement["Condition"]["ArnLike"]["aws:SourceArn"].as_array().unwrap();
-    assert_eq!(from.len(), rules.len());
-    for (from, rule) in from.iter().zip(rules) {
-        assert!(from.as_str().unwrap().ends_with(&format!(":rule/{rule}")), "{from}");
+    let mut allowing = BTreeSet::new();
+    for (name, policy) in all(&template, "AWS::SQS::QueuePolicy") {
+        let statements = policy["PolicyDocument"]["Statement"].as_array().unwrap();
+        for statement in statements.iter().filter(|said| said["Effect"] == "Allow") {
+            assert_eq!(statement["Principal"]["Service"], "events.amazonaws.com", "{name}");
+            let from = statement["Condition"]["ArnLike"]["aws:SourceArn"].as_array().unwrap();
+            assert_eq!(from.len(), rules.len());
+            for (from, rule) in from.iter().zip(&rules) {
+                assert!(from.as_str().unwrap().ends_with(&format!(":rule/{rule}")), "{from}");
+            }
+            allowing.insert(policy["Queues"][0].as_str().unwrap());
+        }
     }
+    assert_eq!(allowing, BTreeSet::from(["SubmissionsDeadLetters", "SubmissionsQueue"]));
 }
 
 #[test]
@@ -259,13 +260,15 @@ fn every_alarm_watches_a_metric_that_is_counted_and_says_what_to_do() {
     let mut watched = BTreeSet::new();
     for template in [parsed(include_str!("../infra/operations.yaml")), agent_template()] {
         for (name, alarm) in all(&template, "AWS::CloudWatch::Alarm") {
-            let metric = alarm["MetricName"].as_str().unwrap();
-            if alarm["Namespace"] == "Steward" {
-                assert!(metrics.contains(&format!("= \"{metric}\";")), "{name}: {metric}");
-                let deployment = json!({ "Name": "deployment", "Value": "Steward" });
-                assert_eq!(alarm["Dimensions"][0], deployment, "{name}");
+            for metric in metrics_of(alarm) {
+                let watches = metric["MetricName"].as_str().unwrap();
+                if metric["Namespace"] == "Steward" {
+                    assert!(metrics.contains(&format!("= \"{watches}\";")), "{name}: {watches}");
+                    let deployment = json!({ "Name": "deployment", "Value": "Steward" });
+                    assert_eq!(metric["Dimensions"][0], deployment, "{name}");
+                }
+                watched.insert(watches.to_owned());
             }
-            watched.insert(metric.to_owned());
             let (_, section) =
                 alarm["AlarmDescription"].as_str().unwrap().split_once("#alarm-").unwrap();
             let heading = format!("\n### Alarm: {}\n", section.replace('-', " "));
@@ -291,6 +294,69 @@ fn every_alarm_watches_a_metric_that_is_counted_and_says_what_to_do() {
     for metric in must.into_iter().chain(["ApproximateAgeOfOldestMessage", "Throttles", "Errors"]) {
         assert!(watched.contains(metric), "{metric}");
     }
+}
+
+/// What an alarm watches: one metric, or those of an expression.
+fn metrics_of(alarm: &Value) -> Vec<&Value> {
+    match alarm["Metrics"].as_array() {
+        None => vec![alarm],
+        Some(all) => {
+            all.iter().map(|each| &each["MetricStat"]["Metric"]).filter(|it| it.is_object()).collect()
+        }
+    }
+}
+
+#[test]
+fn throttling_of_each_index_is_an_alarm() {
+    let template = parsed(include_str!("../infra/operations.yaml"));
+    let watched: BTreeSet<_> = metrics_of(properties(&template, "IndexesThrottled"))
+        .into_iter()
+        .map(|metric| (metric["Dimensions"][1]["Value"].as_str(), metric["MetricName"].as_str()))
+        .collect();
+    let tables = self::template();
+    let indexes = properties(&tables, "TasksTable")["GlobalSecondaryIndexes"].as_array().unwrap();
+    for index in indexes {
+        for metric in ["ReadThrottleEvents", "WriteThrottleEvents"] {
+            assert!(watched.contains(&(index["IndexName"].as_str(), Some(metric))), "{index}");
+        }
+    }
+}
+
+/// Lambda drops the sixteenth invocation in a chain through queues, as a task of many steps is one.
+#[test]
+fn no_function_is_taken_for_a_loop() {
+    assert_eq!(template()["Globals"]["Function"]["RecursiveLoop"], "Allow");
+    assert_eq!(properties(&agent_template(), "AgentFunction")["RecursiveLoop"], "Allow");
+}
+
+#[test]
+fn triggers_of_the_supervisor_do_not_pile_up() {
+    let template = template();
+    let config = &properties(&template, "SupervisorFunction")["EventInvokeConfig"];
+    let wanted = json!({ "MaximumRetryAttempts": 0, "MaximumEventAgeInSeconds": 60 });
+    assert_eq!(*config, wanted);
+}
+
+#[test]
+fn tables_outlive_the_stack_but_not_its_failed_creation() {
+    let template = template();
+    let tables = template["Resources"].as_object().unwrap().iter();
+    let tables = tables.filter(|(_, resource)| resource["Type"] == "AWS::DynamoDB::Table");
+    for (name, table) in tables {
+        assert_eq!(table["DeletionPolicy"], "RetainExceptOnCreate", "{name}");
+        assert_eq!(table["UpdateReplacePolicy"], "Retain", "{name}");
+        assert_eq!(table["Properties"]["DeletionProtectionEnabled"], "DeletionProtection", "{name}");
+    }
+    let config = include_str!("../samconfig.toml");
+    let (_, prod) = config.split_once("[prod.deploy.parameters]").unwrap();
+    assert!(prod.contains("DeletionProtection=true"));
+}
+
+/// The cache of `sam build` does not see what changes in `crates`.
+#[test]
+fn builds_are_not_cached() {
+    let config = include_str!("../samconfig.toml");
+    assert!(config.contains("\ncached = false\n"));
 }
 
 #[test]

@@ -106,6 +106,10 @@ impl Headers {
     }
 }
 
+/// How long a connection to a service is kept that nobody uses. While Lambda has the function frozen the other side may
+/// close it, and a call on it would fail for nothing.
+const IDLE_WITHIN: Duration = Duration::from_secs(5);
+
 impl HttpService {
     /// A client for `base_url`; one call may take `call_timeout`, after which it is cut off.
     ///
@@ -118,6 +122,7 @@ impl HttpService {
     ) -> reqwest::Result<Self> {
         let client = Client::builder()
             .timeout(call_timeout)
+            .pool_idle_timeout(IDLE_WITHIN)
             .redirect(reqwest::redirect::Policy::none())
             .build()?;
         Ok(Self { client, base_url, headers: Arc::new(RwLock::new(headers)) })
