@@ -300,9 +300,11 @@ fn every_alarm_watches_a_metric_that_is_counted_and_says_what_to_do() {
 fn metrics_of(alarm: &Value) -> Vec<&Value> {
     match alarm["Metrics"].as_array() {
         None => vec![alarm],
-        Some(all) => {
-            all.iter().map(|each| &each["MetricStat"]["Metric"]).filter(|it| it.is_object()).collect()
-        }
+        Some(all) => all
+            .iter()
+            .map(|each| &each["MetricStat"]["Metric"])
+            .filter(|it| it.is_object())
+            .collect(),
     }
 }
 
@@ -345,7 +347,10 @@ fn tables_outlive_the_stack_but_not_its_failed_creation() {
     for (name, table) in tables {
         assert_eq!(table["DeletionPolicy"], "RetainExceptOnCreate", "{name}");
         assert_eq!(table["UpdateReplacePolicy"], "Retain", "{name}");
-        assert_eq!(table["Properties"]["DeletionProtectionEnabled"], "DeletionProtection", "{name}");
+        assert_eq!(
+            table["Properties"]["DeletionProtectionEnabled"], "DeletionProtection",
+            "{name}"
+        );
     }
     let config = include_str!("../samconfig.toml");
     let (_, prod) = config.split_once("[prod.deploy.parameters]").unwrap();

@@ -31,6 +31,7 @@ use crate::{
     },
 };
 
+mod backoff;
 mod extend;
 mod indices;
 mod reads;

@@ -11,7 +11,10 @@ use aws_sdk_dynamodb::{Client, types::KeysAndAttributes};
 use steward_core::ports::PortError;
 use tokio::sync::oneshot::Sender;
 
-use super::together::{Asked, Together, cut_off};
+use super::{
+    backoff::Backoff,
+    together::{Asked, Together, cut_off},
+};
 use crate::{
     errors::{corrupt, failed, for_each},
     items::{Item, text},
@@ -19,9 +22,6 @@ use crate::{
 
 /// Keys in one `BatchGetItem`, by DynamoDB's limit.
 const KEYS_MAX: usize = 100;
-
-/// Rounds of asking again for what DynamoDB left out of its answer.
-const ROUNDS_MAX: u32 = 8;
 
 /// Until the one who asked says what it was for.
 const OPERATION: &str = "read items";
@@ -100,8 +100,10 @@ impl Reads {
     }
 
     async fn get_many(&self, keys: &[Key]) -> Result<HashMap<Key, Item>, PortError> {
-        let (mut unread, mut found) = (wanted(keys)?, HashMap::new());
-        for _ in 0..ROUNDS_MAX {
+        let (mut unread, mut found, mut backoff) =
+            (wanted(keys)?, HashMap::new(), Backoff::default());
+        loop {
+            let before = found.len();
             let request = self.client.batch_get_item().set_request_items(Some(unread));
             let answer = request.send().await.map_err(failed(OPERATION))?;
             for (table, items) in answer.responses.unwrap_or_default() {
@@ -111,9 +113,15 @@ impl Reads {
             if unread.is_empty() {
                 return Ok(found);
             }
+            // An answer has 16 MB at most, and 1 MB of one partition: what is large takes many.
+            if found.len() > before {
+                backoff.reset();
+            }
+            if !backoff.pause().await {
+                let (operation, source) = (OPERATION.to_owned(), "throttled".into());
+                return Err(PortError { operation, retryable: true, source });
+            }
         }
-        let (operation, source) = (OPERATION.to_owned(), "throttled".into());
-        Err(PortError { operation, retryable: true, source })
     }
 }
 

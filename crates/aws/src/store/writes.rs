@@ -11,14 +11,17 @@ use aws_sdk_dynamodb::{
     error::BuildError,
     operation::{put_item::PutItemError, transact_write_items::TransactWriteItemsError},
     types::{
-        AttributeValue, BatchStatementRequest, Put, ReturnValuesOnConditionCheckFailure,
-        TransactWriteItem,
+        AttributeValue, BatchStatementRequest, CancellationReason, Put,
+        ReturnValuesOnConditionCheckFailure, TransactWriteItem,
     },
 };
 use jiff::Timestamp;
 use steward_core::ports::{PortError, chain};
 
-use super::together::{Asked, Together, cut_off};
+use super::{
+    backoff::Backoff,
+    together::{Asked, Together, cut_off},
+};
 use crate::{
     errors::{corrupt, failed, for_each},
     items::{self, Item, task_attributes, time},
@@ -194,10 +197,14 @@ impl Writes {
     ) -> Result<bool, PortError> {
         let items = new.items().map_err(|error| corrupt(operation())(error.into()))?;
         let request = self.client.transact_write_items().set_transact_items(Some(items.into()));
-        match request.send().await {
-            Ok(_) => Ok(true),
-            Err(error) if error.as_service_error().is_some_and(exists_already) => Ok(false),
-            Err(error) => Err(failed(operation())(error)),
+        let mut backoff = Backoff::default();
+        loop {
+            let Err(error) = request.clone().send().await else { return Ok(true) };
+            match error.as_service_error().and_then(canceled) {
+                Some(reasons) if reasons.iter().any(exists) => return Ok(false),
+                Some(reasons) if reasons.iter().all(passes) && backoff.pause().await => {}
+                Some(_) | None => return Err(failed(operation())(error)),
+            }
         }
     }
 
@@ -223,19 +230,36 @@ impl Writes {
         }
     }
 
-    async fn send_creations(&self, asked: Vec<Asked<New, Answer<New>>>) {
-        if asked.len() < 2 {
-            return all_alone(asked);
+    async fn send_creations(&self, mut asked: Vec<Asked<New, Answer<New>>>) {
+        let mut backoff = Backoff::default();
+        while asked.len() > 1 {
+            let items = asked.iter().map(|(new, _)| new.items()).collect::<Result<Vec<_>, _>>();
+            let Ok(items) = items else { break };
+            let items = items.concat();
+            let request = self.client.transact_write_items().set_transact_items(Some(items));
+            let error = match request.send().await {
+                Ok(_) => {
+                    return asked
+                        .into_iter()
+                        .for_each(|(_, writer)| drop(writer.send(Answer::Done)));
+                }
+                Err(error) => error,
+            };
+            let Some(reasons) = error.as_service_error().and_then(canceled) else {
+                return not_together(failed(TOGETHER)(error), asked);
+            };
+            // Nothing was written, of any. What has a reason of its own says so when it is asked for alone.
+            let mut of_each = reasons.chunks(2).map(|reasons| !reasons.iter().all(passes));
+            let is_alone: Vec<_> = asked.iter().map(|_| of_each.next() == Some(true)).collect();
+            if !is_alone.contains(&true) && !backoff.pause().await {
+                return not_together(failed(TOGETHER)(error), asked);
+            }
+            let mut is_alone = is_alone.into_iter();
+            let (alone, others) = asked.into_iter().partition(|_| is_alone.next() == Some(true));
+            all_alone(alone);
+            asked = others;
         }
-        let items = asked.iter().map(|(new, _)| new.items()).collect::<Result<Vec<_>, _>>();
-        let Ok(items) = items else { return all_alone(asked) };
-        let request = self.client.transact_write_items().set_transact_items(Some(items.concat()));
-        match request.send().await {
-            Ok(_) => asked.into_iter().for_each(|(_, writer)| drop(writer.send(Answer::Done))),
-            // One of them exists, or is being written: nothing was, of any.
-            Err(error) if error.as_service_error().is_some_and(is_canceled) => all_alone(asked),
-            Err(error) => not_together(failed(TOGETHER)(error), asked),
-        }
+        all_alone(asked);
     }
 }
 
@@ -326,13 +350,27 @@ fn not_together<Q>(error: PortError, asked: Vec<Asked<Q, Answer<Q>>>) {
         .for_each(|((_, writer), error)| drop(writer.send(Answer::Failed(error))));
 }
 
-fn exists_already(error: &TransactWriteItemsError) -> bool {
+/// Why a transaction was canceled, item by item; nothing if it was not.
+fn canceled(error: &TransactWriteItemsError) -> Option<&[CancellationReason]> {
     let TransactWriteItemsError::TransactionCanceledException(canceled) = error else {
-        return false;
+        return None;
     };
-    canceled.cancellation_reasons().iter().any(|r| r.code() == Some("ConditionalCheckFailed"))
+    Some(canceled.cancellation_reasons())
 }
 
-fn is_canceled(error: &TransactWriteItemsError) -> bool {
-    matches!(error, TransactWriteItemsError::TransactionCanceledException(_))
+/// Whether it was nothing about this item, or something that passes: it was throttled, or another transaction has it.
+fn passes(reason: &CancellationReason) -> bool {
+    const PASSING: [&str; 5] = [
+        "None",
+        "ProvisionedThroughputExceeded",
+        "ThrottlingError",
+        "TransactionConflict",
+        "TransactionInProgress",
+    ];
+    reason.code().is_none_or(|code| PASSING.contains(&code))
+}
+
+/// Whether it was because an item exists.
+fn exists(reason: &CancellationReason) -> bool {
+    reason.code() == Some("ConditionalCheckFailed")
 }
