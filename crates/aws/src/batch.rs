@@ -16,7 +16,7 @@ use steward_core::{
 
 /// The message attribute that `redrive` sets: its queue counts the message as new, but it was delivered
 /// before, and the effects of that delivery may have been lost.
-pub(crate) const REDRIVEN: &str = "redriven";
+pub const REDRIVEN: &str = "redriven";
 
 /// A message with what its envelope says of it.
 #[derive(Debug, Clone, PartialEq)]

@@ -138,6 +138,12 @@ pub fn derived(request: &StepRequest) -> String {
     format!("00-{:032x}-{:016x}-00", trace.max(1), span.max(1))
 }
 
+/// The `traceparent` that a call is sent with: the one that its request came with, or else a derived one.
+#[must_use]
+pub fn of_call(request: &StepRequest, came: Option<&str>) -> String {
+    came.map_or_else(|| derived(request), str::to_owned)
+}
+
 /// Begins the span of a decision: `sweep` if nobody but the supervisor asked for it, else `decide`.
 pub(crate) fn decision(delivery: &Delivery, task: &Task) -> Span {
     let Some(tracing) = TRACING.get() else { return Span::default() };

@@ -142,7 +142,7 @@ impl HttpService {
         let configured = self.headers.read().unwrap_or_else(PoisonError::into_inner);
         let mut headers = configured.0.clone();
         headers.insert("idempotency-key", HeaderValue::from_str(&request.idempotency_key)?);
-        let traceparent = traceparent.map_or_else(|| trace::derived(request), str::to_owned);
+        let traceparent = trace::of_call(request, traceparent);
         headers.insert("traceparent", HeaderValue::from_str(&traceparent)?);
         if request.body.is_some() {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -8,6 +8,7 @@ use serde_json::json;
 use super::{
     Totals,
     blueprint::{Blueprint, Output, StepPlan, WorkPlan},
+    late::LatePlan,
     plan::{HOUR, MINUTE, Millis, Plan, SECOND, TaskPlan, Temper, Weather},
     simulate_plan,
 };
@@ -62,6 +63,7 @@ fn plan(away: Option<Range<Millis>>) -> Plan {
         attended: false,
         operators_late: 0,
         away,
+        late: LatePlan::default(),
         ..usual
     }
 }

@@ -116,6 +116,7 @@ impl Happening {
             | Self::Revive(_)
             | Self::Commit(_)
             | Self::Answer(_)
+            | Self::Arrival(..)
             | Self::Calm => false,
         }
     }

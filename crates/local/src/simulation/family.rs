@@ -97,7 +97,11 @@ pub(super) fn recorded(oracle: &Oracle, ledger: &Ledger, task: &Task) -> Vec<Str
 /// A task says how it ended: it has, and it may have returned that.
 pub(super) fn told(oracle: &Oracle, ledger: &Ledger, ended: &ChildEnded) -> Option<String> {
     let parent = oracle.tasks.get(&ended.task_id);
-    if parent.is_some_and(|parent| parent.is_another(ended.incarnation)) {
+    let is_another = |parent: &Task| {
+        let incarnations = parent.incarnation.zip(ended.incarnation);
+        incarnations.is_some_and(|(own, named)| own != named)
+    };
+    if parent.is_some_and(is_another) {
         // It ran for an earlier task with the same id.
         return None;
     }

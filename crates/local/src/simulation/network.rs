@@ -7,10 +7,16 @@ use std::collections::BTreeMap;
 use aws_lambda_events::sqs::{SqsEvent, SqsMessage, SqsMessageAttribute};
 use steward_core::{names::AgentName, ports::Outgoing};
 
-use super::plan::{Millis, Role};
+use super::{
+    late,
+    plan::{Millis, Role},
+};
 
-/// How often a message is received before it is a dead letter. No storm lasts that long.
+/// How often a message is received before it is a dead letter, unless said. No storm lasts that long.
 const RECEIVES_MAX: u32 = 100;
+
+/// The same, of a message that comes late.
+const LATE_RECEIVES_MAX: u32 = 3;
 
 /// A queue that functions are fed from.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,8 +40,7 @@ impl Feed {
 
 #[derive(Debug, Clone)]
 struct Message {
-    body: String,
-    attributes: Vec<(&'static str, String)>,
+    sent: Outgoing,
     receives: u32,
 }
 
@@ -50,17 +55,22 @@ pub(super) struct Network {
     places: BTreeMap<u64, (Feed, Millis)>,
     last: u64,
     pub(super) delivered: u64,
+    /// How often a message is received before it is a dead letter.
+    receives_max: u32,
     /// What was received too often.
-    pub(super) dead: Vec<String>,
+    pub(super) dead: Vec<(Feed, Outgoing)>,
 }
 
 impl Network {
+    pub(super) fn new(receives_max: Option<u32>) -> Self {
+        Self { receives_max: receives_max.unwrap_or(RECEIVES_MAX), ..Self::default() }
+    }
+
     /// A message that can be received from `at` on.
     pub(super) fn put(&mut self, feed: Feed, at: Millis, message: &Outgoing) {
         self.last += 1;
         self.places.insert(self.last, (feed.clone(), at));
-        let Outgoing { body, attributes, .. } = message.clone();
-        let message = Message { body, attributes, receives: 0 };
+        let message = Message { sent: message.clone(), receives: 0 };
         self.queues.entry(feed).or_default().insert((at, self.last), message);
     }
 
@@ -91,9 +101,9 @@ impl Network {
             let (_, number) = *entry.key();
             let mut message = entry.remove();
             message.receives += 1;
-            if message.receives > RECEIVES_MAX {
+            if message.receives > receives_max(self.receives_max, &message.sent) {
                 self.places.remove(&number);
-                self.dead.push(message.body);
+                self.dead.push((feed.clone(), message.sent));
                 continue;
             }
             event.records.push(record(number, &message));
@@ -117,7 +127,7 @@ impl Network {
 fn record(number: u64, message: &Message) -> SqsMessage {
     let mut record = SqsMessage::default();
     record.message_id = Some(number.to_string());
-    record.body = Some(message.body.clone());
+    record.body = Some(message.sent.body.clone());
     let receives = ("ApproximateReceiveCount".to_owned(), message.receives.to_string());
     record.attributes = std::iter::once(receives).collect();
     let attribute = |(name, value): &(&'static str, String)| {
@@ -126,6 +136,11 @@ fn record(number: u64, message: &Message) -> SqsMessage {
         attribute.data_type = Some("String".to_owned());
         ((*name).to_owned(), attribute)
     };
-    record.message_attributes = message.attributes.iter().map(attribute).collect();
+    record.message_attributes = message.sent.attributes.iter().map(attribute).collect();
     record
+}
+
+/// What comes late may be about a task that is gone, so that it is soon a dead letter again.
+fn receives_max(usual: u32, message: &Outgoing) -> u32 {
+    if late::is_late(message) { usual.min(LATE_RECEIVES_MAX) } else { usual }
 }

@@ -26,6 +26,7 @@ use super::{
     ledger::Ledger,
     plan::{Millis, Plan},
     sense::{Known, Sense},
+    trace::Life,
     watch,
 };
 
@@ -50,12 +51,16 @@ pub(super) struct Oracle {
     pub(super) storm_until: Millis,
     /// Every message arrives at once and no instance dies.
     pub(super) calm: bool,
+    /// Whether messages may come when their tasks have expired.
+    has_late: bool,
     /// The tasks as last saved, and when they were recorded.
     pub(super) tasks: BTreeMap<TaskId, Task>,
     created: BTreeMap<TaskId, Millis>,
     saved: BTreeMap<TaskId, Timestamp>,
-    /// What clients submit, and what was submitted for steps, by the incarnation of the parent.
+    /// What clients submit, of which a task has one.
+    offered: BTreeMap<TaskId, Vec<Value>>,
     inputs: BTreeMap<TaskId, Value>,
+    /// What was submitted for steps, by the incarnation of the parent.
     pub(super) submitted: BTreeMap<(TaskId, Option<Incarnation>), Value>,
     /// The tasks of clients whose ids a step's task may have as well: only one of both is recorded.
     rivals: BTreeSet<TaskId>,
@@ -74,6 +79,8 @@ pub(super) struct Oracle {
     skipped: BTreeSet<(TaskId, StepName)>,
     pub(super) notices: BTreeSet<(String, String, i64)>,
     pub(super) alerts: BTreeMap<TaskId, Vec<Alert>>,
+    /// The trace that the calls of each task belong to.
+    pub(super) traces: BTreeMap<Life, String>,
     pub(super) findings: Vec<String>,
 }
 
@@ -87,11 +94,20 @@ impl Oracle {
             pickup_within: plan.timing.pickup_within,
             sweep_every: Duration::from_millis(plan.sweep_every),
             storm_until: plan.storm_until,
-            calm: plan.weather.is_calm() && plan.commands.is_empty() && plan.away.is_none(),
+            calm: plan.weather.is_calm()
+                && plan.commands.is_empty()
+                && plan.away.is_none()
+                && plan.late.is_nothing(),
+            has_late: !plan.late.is_nothing(),
             tasks: BTreeMap::new(),
             created: BTreeMap::new(),
             saved: BTreeMap::new(),
-            inputs: plan.tasks.iter().map(|t| (t.task_id.clone(), t.input.clone())).collect(),
+            offered: plan
+                .tasks
+                .iter()
+                .map(|t| (t.task_id.clone(), vec![t.input.clone()]))
+                .collect(),
+            inputs: BTreeMap::new(),
             submitted: BTreeMap::new(),
             rivals: rivals.map(|task| task.task_id.clone()).collect(),
             children: BTreeMap::new(),
@@ -103,6 +119,7 @@ impl Oracle {
             skipped: BTreeSet::new(),
             notices: BTreeSet::new(),
             alerts: BTreeMap::new(),
+            traces: BTreeMap::new(),
             findings: Vec::new(),
         }
     }
@@ -191,12 +208,25 @@ impl Oracle {
 
     /// A client uses an id once more, for something else.
     pub(super) fn reused(&mut self, id: &TaskId, input: Value) {
-        self.inputs.insert(id.clone(), input);
+        self.offered.entry(id.clone()).or_default().push(input);
     }
 
-    /// A task was recorded.
-    pub(super) fn recorded(&mut self, task: &Task, ledger: &Ledger, now: Millis) {
+    /// A task was recorded, with what was submitted.
+    pub(super) fn recorded(
+        &mut self,
+        task: &Task,
+        submitted: &Value,
+        ledger: &Ledger,
+        now: Millis,
+    ) {
         let id = &task.task_id;
+        if task.parent.is_none() {
+            let input = submitted.get("input").cloned().unwrap_or_default();
+            if !self.offered.get(id).is_some_and(|offered| offered.contains(&input)) {
+                self.find(format!("{id}: recorded with what nobody submitted: {input}"));
+            }
+            self.inputs.insert(id.clone(), input);
+        }
         self.tasks.insert(id.clone(), task.clone());
         self.created.insert(id.clone(), now);
         if let Some(parent) = &task.parent {
@@ -323,7 +353,10 @@ impl Oracle {
             Queue::Rejected => {
                 let id = serde_json::from_str::<Value>(body).unwrap_or_default();
                 let id = id.get("task_id").and_then(Value::as_str).unwrap_or_default().to_owned();
-                if !self.rivals.iter().any(|rival| rival.as_str() == id) {
+                // Of an id that is used again, an earlier submission may come late.
+                let mut offered = self.offered.iter();
+                let is_reused = offered.any(|(of, inputs)| of.as_str() == id && inputs.len() > 1);
+                if !is_reused && !self.rivals.iter().any(|rival| rival.as_str() == id) {
                     self.find(format!("a submission was refused: {body}"));
                 }
             }
@@ -367,6 +400,12 @@ impl Oracle {
         let (trouble, undo_failed) = match &event.data {
             Happened::TaskInError(trouble) => (trouble, false),
             Happened::UndoFailed(trouble) => (trouble, true),
+            // What comes late may be about a task that has expired.
+            Happened::MessageCorrupt { reason, .. }
+                if self.has_late && reason.ends_with("there is no such task") =>
+            {
+                return;
+            }
             Happened::MessageCorrupt { role, reason, .. } => {
                 return self.find(format!("{role} found a message corrupt: {reason}"));
             }

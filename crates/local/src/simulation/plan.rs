@@ -17,6 +17,7 @@ use super::{
     bend::{bend, is_sound},
     blueprint::{Blueprint, StepPlan, WorkPlan, millis},
     dice::Dice,
+    late::LatePlan,
     workflows::{Scope, blueprint, span},
 };
 
@@ -32,7 +33,7 @@ pub(super) type Millis = u64;
 pub(super) const SECOND: Millis = 1_000;
 pub(super) const MINUTE: Millis = 60 * SECOND;
 pub(super) const HOUR: Millis = 60 * MINUTE;
-const DAY: Millis = 24 * HOUR;
+pub(super) const DAY: Millis = 24 * HOUR;
 
 /// The share of worlds whose services are awkward.
 const AWKWARD_WORLDS: f64 = 0.6;
@@ -180,6 +181,7 @@ pub(super) struct Plan {
     pub(super) deletes_every: Millis,
     /// When no scheduler and no supervisor is there, so that messages pile up.
     pub(super) away: Option<Range<Millis>>,
+    pub(super) late: LatePlan,
 }
 
 impl Plan {
@@ -192,7 +194,8 @@ impl Plan {
             clock_skew: Duration::from_millis(skew),
         };
         let storm_until = dice.within(1..=60) * MINUTE;
-        let blueprints = blueprints(dice)?;
+        let mut blueprints = blueprints(dice)?;
+        let late = LatePlan::of(seed, storm_until, &mut blueprints);
         let workflows = blueprints.iter().map(Blueprint::workflow).collect::<Result<_>>()?;
         let tasks = tasks(&blueprints, storm_until, dice)?;
         let commands = commands(&tasks, &blueprints, storm_until, dice)?;
@@ -228,6 +231,7 @@ impl Plan {
                 let from = dice.within(0..=storm_until);
                 from..from + dice.within(1..=15) * MINUTE
             }),
+            late,
         })
     }
 }

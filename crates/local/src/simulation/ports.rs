@@ -112,6 +112,11 @@ impl Seam {
         std::future::pending().await
     }
 
+    /// Whether the instance is dead.
+    pub(super) fn is_dead(&self) -> bool {
+        self.life.is_aborted()
+    }
+
     /// Whose calls these are.
     pub(super) fn name(&self) -> &str {
         &self.name
@@ -238,7 +243,7 @@ impl StateStore for Seam {
                 if state.oracle.forgets(task, earlier.as_ref()) {
                     state.ledger.forget(id);
                 }
-                state.oracle.recorded(task, &state.ledger, now);
+                state.oracle.recorded(task, &submitted.body, &state.ledger, now);
             }
             Ok(created)
         };

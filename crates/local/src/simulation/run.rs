@@ -101,6 +101,7 @@ impl Run {
             }
         }
         world.plan_commands();
+        world.plan_second_lives();
         for (place, instance) in self.instances.iter().enumerate() {
             if instance.plan.role == Role::Supervisor {
                 let first = world.state().dice.within(0..=world.plan.sweep_every);
@@ -120,7 +121,8 @@ impl Run {
     /// Answers whether it came to rest in time.
     async fn until_quiet(&mut self) -> bool {
         let plan = &self.world.plan;
-        let last = self.world.now().max(plan.storm_until) + plan.operators_late + REST_WITHIN;
+        let last = plan.late.last(self.world.now().max(plan.storm_until));
+        let last = last + plan.operators_late + REST_WITHIN;
         loop {
             self.keep_appointments();
             self.feed();
@@ -197,7 +199,8 @@ impl Run {
         match happening {
             Happening::Submit(place) => self.submit(place),
             Happening::Reuse(place) => self.reuse(place),
-            Happening::Command(command, copies) => {
+            Happening::Command(mut command, copies) => {
+                command.issued_at = Some(world.time());
                 let (id, order) = (&command.task_id, &command.order);
                 // Nobody commands what cannot be seen yet, or soon not any more.
                 if !world.stays(id) {
@@ -208,6 +211,7 @@ impl Run {
             }
             Happening::Commit(number) => drop(world.commit(number)),
             Happening::Answer(said) => world.answer(&said),
+            Happening::Arrival(feed, message) => world.arrives(feed, &message),
             Happening::Look => world.look_for_paused(),
             Happening::Expiry => {
                 world.delete_expired();
@@ -331,10 +335,10 @@ impl Run {
             let again_at = now + limit + 5 * SECOND;
             let (event, messages) = state.network.receive(&feed, count, now, again_at);
             let dead = std::mem::take(&mut state.network.dead);
-            for body in dead {
-                state.oracle.find(format!("a message became a dead letter: {body}"));
-            }
             drop(state);
+            for (feed, letter) in dead {
+                self.world.is_dead(feed, &letter);
+            }
             if !messages.is_empty() {
                 self.invoke(place, messages, |ports, limit| {
                     async move { roles::handle(&role, &ports, kept, event, limit).await }.boxed()

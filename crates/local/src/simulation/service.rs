@@ -14,18 +14,22 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use serde_json::Value;
 use steward_agent::{Fault, RemoteService};
 use steward_core::{
     messages::{Action, StepRequest},
     names::AgentName,
+    ports::{Ports, SharedKey, SharedKind, StateStore},
+    trace,
 };
 
 use super::{
     dice::Dice,
     http::{self, Body, Response},
     ledger::{self, Process},
-    plan::{Awkward, Millis, SECOND, Temper},
+    oracle::describe,
+    plan::{Awkward, Millis, SECOND, Temper, since_start},
     ports::Seam,
     world::{Happening, World},
 };
@@ -188,9 +192,11 @@ fn is_drawn(key: &str, what: &str, share: f64) -> bool {
 }
 
 impl RemoteService for SimService {
-    async fn call(&self, request: &StepRequest, _: Option<&str>) -> Result<Value, Fault> {
+    async fn call(&self, request: &StepRequest, traceparent: Option<&str>) -> Result<Value, Fault> {
         let world = &self.seam.world;
         let course = self.draw(request);
+        let traceparent = trace::of_call(request, traceparent);
+        world.state().oracle.traced(request, &traceparent);
         if course.response == Response::NoConnection {
             world.fault(&format!("service-{}", self.agent), || "is not reached".to_owned());
             return http::answer(course.response, &request.responses, None, None, false);
@@ -216,6 +222,7 @@ impl RemoteService for SimService {
             }
             None => std::future::pending().await,
         }
+        call.is_over = true;
         let response = if in_time || !call.has_timeout { response } else { Response::TimedOut };
         if response != Response::Success(Body::Output) {
             let key = &request.idempotency_key;
@@ -237,7 +244,12 @@ struct Call<'a> {
     service: &'a SimService,
     request: &'a StepRequest,
     number: u64,
+    began_at: Millis,
     has_timeout: bool,
+    /// Whether the breaker lets the call find out if the service is back.
+    may_probe: bool,
+    /// Whether it came to its end, as its caller sees it.
+    is_over: bool,
     /// What the service returns, once it has taken effect.
     output: Option<Value>,
 }
@@ -250,6 +262,7 @@ impl<'a> Call<'a> {
         let (time, now) = (world.time(), world.now());
         let temper = world.plan.services.get(&service.agent);
         let has_timeout = temper.is_some_and(|temper| temper.awkward.is_some());
+        let may_probe = world.has_breaker_turned(&service.agent);
         let state = &mut *world.state();
         state.oracle.called(request, &state.ledger, time);
         let process = Process {
@@ -260,7 +273,20 @@ impl<'a> Call<'a> {
             detached: course.detached,
         };
         let number = state.ledger.begin(process);
-        Self { service, request, number, has_timeout, output: None }
+        let (began_at, is_over) = (now, false);
+        Self { service, request, number, began_at, has_timeout, may_probe, is_over, output: None }
+    }
+
+    /// How long before its time its caller hung up, if it did and lives. The agent may cut a call after
+    /// the step's `call_within` and at its complete-by. A call that probes has less time.
+    fn is_cut_early(&self, call_within: Millis) -> Option<Millis> {
+        let Seam { world, .. } = &self.service.seam;
+        let (now, skew) = (world.now(), world.plan.timing.clock_skew.as_millis() as Millis);
+        let complete_by = since_start(self.request.complete_by).saturating_sub(skew);
+        let least = (self.began_at + call_within).min(complete_by);
+        let excused = self.is_over || self.may_probe || self.service.seam.is_dead();
+        // Times are in whole milliseconds.
+        (!excused && now + 1 < least).then(|| least - now)
     }
 }
 
@@ -272,6 +298,11 @@ impl Drop for Call<'_> {
         let state = &mut *state;
         let call_within = state.oracle.call_within(self.request);
         state.ledger.end(self.request, self.number);
+        if let Some(early) = self.is_cut_early(call_within) {
+            let StepRequest { task_id, step, action, .. } = self.request;
+            let of = describe(task_id, step, *action);
+            state.oracle.find(format!("{of}: its call was cut {early} ms before its time"));
+        }
         let Some(process) = state.ledger.process_mut(self.number) else { return };
         let Some(commits_at) = process.commits_at else { return };
         let at = if process.detached {
@@ -292,6 +323,14 @@ impl Drop for Call<'_> {
 }
 
 impl World {
+    /// Whether the breaker of an agent is not closed, so that a call may be its probe.
+    fn has_breaker_turned(&self, agent: &AgentName) -> bool {
+        let key = SharedKey { kind: SharedKind::Breaker, name: agent.to_string() };
+        let shared = self.memory.store().shared(&key).now_or_never();
+        let breaker = shared.and_then(Result::ok).flatten();
+        breaker.is_some_and(|shared| shared.body["state"]["is"] != "closed")
+    }
+
     /// A call takes effect at its service, unless it has; answers what the service returns.
     pub(super) fn commit(&self, number: u64) -> Option<Value> {
         let now = self.now();

@@ -23,6 +23,7 @@ use super::{
     network::{Feed, Network},
     oracle::Oracle,
     plan::{EPOCH_S, Millis, Plan, SECOND},
+    trace,
 };
 use crate::memory::MemoryPorts;
 
@@ -53,6 +54,8 @@ pub(super) enum Happening {
     Look,
     /// Some of what has expired is deleted.
     Expiry,
+    /// A message arrives that was sent long ago.
+    Arrival(Feed, Outgoing),
 }
 
 /// One simulated world.
@@ -83,9 +86,10 @@ pub(super) struct State {
 impl World {
     pub(super) fn new(seed: u64, plan: Plan, traced: bool) -> Self {
         let shards = NonZeroU32::new(plan.shards).unwrap_or(NonZeroU32::MIN);
+        let receives_max = plan.late.dead_letters.as_ref().map(|plan| plan.receives_max);
         let state = State {
             dice: Dice::new(seed),
-            network: Network::default(),
+            network: Network::new(receives_max),
             ledger: Ledger::default(),
             oracle: Oracle::new(&plan),
             agenda: BTreeMap::new(),
@@ -169,7 +173,10 @@ impl World {
     /// A client's submission sets out.
     pub(super) fn submit(&self, submission: &Submission) {
         let body = serde_json::to_string(submission).unwrap_or_default();
-        self.put(Feed::Submissions, self.now(), &plain(Queue::Rejected, body));
+        let traceparent = trace::of_client(&submission.task_id);
+        let attributes = traceparent.map(|text| ("traceparent", text)).into_iter().collect();
+        let message = Outgoing { attributes, ..plain(Queue::Submissions, body) };
+        self.put(Feed::Submissions, self.now(), &message);
     }
 
     /// An operator's command sets out.
@@ -184,6 +191,7 @@ impl World {
     }
 
     fn put(&self, feed: Feed, at: Millis, message: &Outgoing) {
+        self.copy_late(&feed, message);
         let mut state = self.state();
         let weather = &self.plan.weather;
         let storm = state.storm;
