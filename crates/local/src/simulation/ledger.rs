@@ -20,6 +20,8 @@ pub(super) type Item = (TaskId, Part);
 pub(super) struct Effect {
     pub(super) at: Millis,
     pub(super) undone: bool,
+    /// The item that it was done for.
+    pub(super) item: Option<Value>,
 }
 
 /// A call that an agent is waiting for.
@@ -133,10 +135,8 @@ impl Ledger {
             Action::Do => account.calls += 1,
             Action::Undo => account.undo_called = true,
         }
-        let body = request.body.as_ref().map(JsonText::value);
-        let item = body.as_ref().and_then(|body| body.get("item"));
         if request.action == Action::Do {
-            account.item = item.cloned();
+            account.item = item(request);
         }
         account.live.insert(number, Call { action: request.action, attempt: request.attempt });
         let now = process.began_at;
@@ -210,7 +210,10 @@ impl Ledger {
             return answer.clone();
         }
         match request.action {
-            Action::Do => account.effects.push(Effect { at: now, undone: false }),
+            Action::Do => {
+                let item = item(request);
+                account.effects.push(Effect { at: now, undone: false, item });
+            }
             Action::Undo => account.effects.iter_mut().for_each(|effect| effect.undone = true),
         }
         account.answers_mut(request.action).insert(key.clone(), answer.clone());
@@ -230,6 +233,11 @@ impl Ledger {
         let account = self.account_mut(&token.task_id, &token.step);
         account.said.push(output.clone());
     }
+}
+
+/// The item that a call is for.
+fn item(request: &StepRequest) -> Option<Value> {
+    request.body.as_ref().map(JsonText::value)?.get("item").cloned()
 }
 
 /// What is returned for a key: a number below a hundred and a short list among it.

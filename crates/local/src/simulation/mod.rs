@@ -27,6 +27,7 @@ mod blueprint;
 mod callbacks;
 mod calls;
 mod dice;
+mod edits;
 mod expiry;
 mod family;
 mod graph;

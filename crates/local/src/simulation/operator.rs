@@ -8,6 +8,8 @@ use steward_core::{
 };
 
 use super::{
+    edits,
+    ledger::Ledger,
     oracle::{Oracle, is_final},
     plan::{MINUTE, random_order},
     world::{Happening, World},
@@ -74,7 +76,13 @@ impl World {
     /// What may help a task in Error: what the operator says did not run, did not.
     fn order_for(&self, task: &Task) -> Option<Order> {
         let blueprint = self.plan.blueprints.iter().find(|b| b.name == task.workflow)?;
-        let mut state = self.state();
+        let state = &mut *self.state();
+        if self.plan.edits && task.undo_reason.is_none() && state.dice.chance(0.7) {
+            let edit = edits::order(&state.oracle, &state.ledger, task, &mut state.dice);
+            if edit.is_some() {
+                return edit;
+            }
+        }
         let failed: Vec<_> = task
             .actions()
             .filter(|(.., progress)| {
@@ -83,13 +91,9 @@ impl World {
             .map(|(step, ..)| step.clone())
             .collect();
         let step = state.dice.place(failed.len()).and_then(|place| failed.get(place)).cloned();
-        let did_not_run = |step: &Part| {
-            let account = state.ledger.account(&task.task_id, step);
-            let mut children = state.oracle.children(&task.task_id, step);
-            account.is_none_or(|account| account.effects.is_empty())
-                && children.all(|child| child.process_state == ProcessState::Undone)
-        };
-        let did_not_run = step.as_ref().is_some_and(did_not_run) && task.undo_reason.is_none();
+        let did_not_run = step.as_ref().is_some_and(|step| {
+            task.undo_reason.is_none() && did_not_run(&state.oracle, &state.ledger, task, step)
+        });
         Some(match state.dice.within(0..=5) {
             0 => Order::Resubmit { step, input: None, did_not_run },
             1 => Order::Resubmit { step: None, input: None, did_not_run: false },
@@ -99,6 +103,15 @@ impl World {
             _ => random_order(blueprint, &mut state.dice),
         })
     }
+}
+
+/// Whether a part did nothing, by the services' books and those of the tasks that ran for it.
+pub(super) fn did_not_run(oracle: &Oracle, ledger: &Ledger, task: &Task, part: &Part) -> bool {
+    let account = ledger.account(&task.task_id, part);
+    account.is_none_or(|account| account.effects.is_empty())
+        && oracle
+            .children(&task.task_id, part)
+            .all(|child| child.process_state == ProcessState::Undone)
 }
 
 fn command(task_id: &TaskId, id: String, order: Order) -> Option<Command> {

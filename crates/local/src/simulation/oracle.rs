@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use steward_core::{
     events::{BusEvent, Happened},
     messages::{Action, NoticeStatus, SchedulerMessage, StatusNotice, StepRequest},
-    names::{CallbackToken, Incarnation, Part, StepName, TaskId, WorkflowName},
+    names::{CallbackToken, CommandId, Incarnation, Part, StepName, TaskId, WorkflowName},
     ports::{Document, Outgoing, Queue},
     task::{ProcessState, Progress, StepState, Task},
 };
@@ -79,6 +79,9 @@ pub(super) struct Oracle {
     skipped: BTreeSet<(TaskId, StepName)>,
     pub(super) notices: BTreeSet<(String, String, i64)>,
     pub(super) alerts: BTreeMap<TaskId, Vec<Alert>>,
+    /// The edits that operators asked for, and the inputs that were edited.
+    pub(super) patches: BTreeMap<(TaskId, CommandId), Value>,
+    pub(super) edited: BTreeMap<TaskId, Value>,
     /// The trace that the calls of each task belong to.
     pub(super) traces: BTreeMap<Life, String>,
     pub(super) findings: Vec<String>,
@@ -119,6 +122,8 @@ impl Oracle {
             skipped: BTreeSet::new(),
             notices: BTreeSet::new(),
             alerts: BTreeMap::new(),
+            patches: BTreeMap::new(),
+            edited: BTreeMap::new(),
             traces: BTreeMap::new(),
             findings: Vec::new(),
         }
@@ -194,6 +199,8 @@ impl Oracle {
             self.find(format!("{id}: recorded in place of a task that has not expired"));
         }
         self.created.remove(id);
+        self.edited.remove(id);
+        self.patches.retain(|(of, _), _| of != id);
         self.saved.remove(id);
         self.children.remove(id);
         self.alerts.remove(id);
@@ -252,6 +259,7 @@ impl Oracle {
         ledger: &Ledger,
         now: Timestamp,
     ) {
+        self.edited(before, after);
         self.tasks.insert(after.task_id.clone(), after.clone());
         for (part, action, progress) in after.actions() {
             let old = before.progress(&part, action);

@@ -17,6 +17,7 @@ use super::{
     bend::{bend, is_sound},
     blueprint::{Blueprint, StepPlan, WorkPlan, millis},
     dice::Dice,
+    edits,
     late::LatePlan,
     workflows::{Scope, blueprint, span},
 };
@@ -182,6 +183,8 @@ pub(super) struct Plan {
     /// When no scheduler and no supervisor is there, so that messages pile up.
     pub(super) away: Option<Range<Millis>>,
     pub(super) late: LatePlan,
+    /// Whether operators edit lists.
+    pub(super) edits: bool,
 }
 
 impl Plan {
@@ -196,8 +199,12 @@ impl Plan {
         let storm_until = dice.within(1..=60) * MINUTE;
         let mut blueprints = blueprints(dice)?;
         let late = LatePlan::of(seed, storm_until, &mut blueprints);
+        let edits = edits::are_edited(seed, &mut blueprints);
         let workflows = blueprints.iter().map(Blueprint::workflow).collect::<Result<_>>()?;
-        let tasks = tasks(&blueprints, storm_until, dice)?;
+        let mut tasks = tasks(&blueprints, storm_until, dice)?;
+        if edits {
+            tasks.iter_mut().for_each(edits::lengthen);
+        }
         let commands = commands(&tasks, &blueprints, storm_until, dice)?;
         let agents: Vec<AgentName> =
             AGENTS.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
@@ -207,6 +214,9 @@ impl Plan {
             .map(|name| {
                 let mut temper = temper(storm_until, dice);
                 temper.awkward = is_awkward.then(|| awkward(dice));
+                if edits {
+                    edits::soften(&mut temper);
+                }
                 (name.clone(), temper)
             })
             .collect();
@@ -224,7 +234,7 @@ impl Plan {
             sweep_every: dice.pick(20, &[30, 60]) * SECOND,
             agent_limit: dice.pick(120, &[180, 600]) * SECOND,
             limit: 30 * SECOND,
-            attended: dice.chance(0.5),
+            attended: dice.chance(0.5) || edits,
             operators_late: dice.pick(0, &[0, HOUR, 2 * DAY, 35 * DAY]),
             deletes_every: dice.pick(MINUTE, &[HOUR, DAY]),
             away: dice.chance(0.05).then(|| {
@@ -232,6 +242,7 @@ impl Plan {
                 from..from + dice.within(1..=15) * MINUTE
             }),
             late,
+            edits,
         })
     }
 }

@@ -206,6 +206,7 @@ impl Run {
                 if !world.stays(id) {
                     return;
                 }
+                world.state().oracle.commanded(&command);
                 world.note("operator", || format!("{id}: {}", order.describe(&[])));
                 (0..copies).for_each(|_| world.command(&command));
             }

@@ -328,7 +328,10 @@ impl World {
         let key = SharedKey { kind: SharedKind::Breaker, name: agent.to_string() };
         let shared = self.memory.store().shared(&key).now_or_never();
         let breaker = shared.and_then(Result::ok).flatten();
-        breaker.is_some_and(|shared| shared.body["state"]["is"] != "closed")
+        breaker.is_some_and(|shared| {
+            let state = shared.body.pointer("/state/is").and_then(Value::as_str);
+            state.is_some_and(|state| state != "closed")
+        })
     }
 
     /// A call takes effect at its service, unless it has; answers what the service returns.

@@ -8,7 +8,7 @@ use steward_core::{
 
 use super::{
     blueprint::{Output, StepPlan, WorkPlan},
-    family,
+    edits, family,
     ledger::Ledger,
     oracle::{Oracle, describe, is_final},
     plan::Plan,
@@ -66,6 +66,7 @@ impl Case<'_> {
             for (name, step) in self.0.graph.steps() {
                 found.extend(self.judge_done(name, step));
             }
+            found.extend(edits::judge(self.0));
             if matches!(self.0.graph.blueprint.output, Output::Broken) {
                 found.push("Processed, and it can return nothing".to_owned());
             }
