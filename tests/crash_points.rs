@@ -10,7 +10,11 @@
 //! The long run: `cargo test -p steward-tests crash_points -- --ignored --nocapture`
 
 mod campaign;
+mod effects;
 mod judge;
+mod outage;
+mod outages;
+mod panics;
 mod remote;
 mod scenarios;
 mod site;

@@ -8,7 +8,9 @@ use futures_util::FutureExt;
 use tokio::runtime::Runtime;
 
 use super::{
-    judge::{count, judge, judge_uncut, name},
+    effects::judge_effects,
+    judge::{self, count, judge_uncut},
+    panics,
     scenarios::Scenario,
     site::Site,
     wire::CutAt,
@@ -34,9 +36,13 @@ pub(super) fn cut_everywhere(scenario: &Scenario, firsts: &[Cut], seconds: &[Cut
         }
     }
     let Campaign { runs, problems, .. } = campaign;
-    println!("{}: {runs} runs; calls uncut: {:?}", scenario.name, count(&uncut.calls));
+    let name = match scenario.outage {
+        None => scenario.name.to_owned(),
+        Some(outage) => format!("{}, {outage}", scenario.name),
+    };
+    println!("{name}: {runs} runs; calls uncut: {:?}", count(&uncut.calls));
     let shown = problems.iter().take(PROBLEMS_SHOWN).cloned().collect::<Vec<_>>().join("\n\n");
-    assert!(problems.is_empty(), "{} of {runs} runs went wrong:\n{shown}", problems.len());
+    assert!(problems.is_empty(), "{name}: {} of {runs} runs went wrong:\n{shown}", problems.len());
 }
 
 /// The runs of one scenario.
@@ -63,14 +69,17 @@ impl Campaign<'_> {
         self.runs += 1;
         let (calls, wrong) = match self.core.run(self.scenario, cuts) {
             Ok(run) => {
-                let wrong = judge(self.uncut, &run, cuts);
+                let wrong = match self.scenario.outage {
+                    None => judge::judge(self.uncut, &run, cuts),
+                    Some(_) => judge_effects(self.scenario, self.uncut, &run, cuts),
+                };
                 (Some(run.calls), wrong)
             }
             Err(panic) => (None, vec![panic]),
         };
         if !wrong.is_empty() {
             let calls = calls.as_ref().unwrap_or(&self.uncut.calls);
-            let cuts: Vec<_> = cuts.iter().map(|at| name(calls, *at)).collect();
+            let cuts: Vec<_> = cuts.iter().map(|at| judge::name(calls, *at)).collect();
             self.problems.push(format!("{}:\n{}", cuts.join(", then "), wrong.join("\n")));
         }
         calls.map(|calls| calls.len())
@@ -102,7 +111,12 @@ impl Core {
             (site, run)
         };
         let work = AssertUnwindSafe(Box::pin(work)).catch_unwind();
-        let (site, run) = self.runtime.block_on(work).map_err(|_| "it panicked".to_owned())?;
+        let panics = panics::count();
+        let (site, mut run) = self.runtime.block_on(work).map_err(|_| "it panicked".to_owned())?;
+        // A handler catches the panic of a single message.
+        if panics::count() > panics {
+            run.wrong.push("a handler panicked".to_owned());
+        }
         // What went wrong may have left something behind, and so does a kill: messages that were received.
         let is_clean = run.wrong.is_empty() && !scenario.on_disk;
         self.site = is_clean.then_some(site);

@@ -30,11 +30,15 @@ pub(super) fn judge_uncut(scenario: &Scenario, run: &Run) -> Vec<String> {
             wrong.push(what);
         }
     };
-    let ids: Vec<_> = run.tasks.keys().collect();
-    expect(ids == scenario.tasks, format!("tasks: {ids:?}"));
+    let mut effects: BTreeMap<_, _> =
+        scenario.tasks.iter().map(|id| ((*id).to_owned(), ending.effects)).collect();
+    effects.extend(scenario.children().map(|(id, child)| (id, child.effects)));
+    let same = run.tasks.keys().eq(effects.keys());
+    expect(same, format!("tasks: {:?}", run.tasks.keys()));
     for (id, task) in &run.tasks {
         expect(task["process_state"] == ending.state.to_string(), format!("{id} is {task:#}"));
-        let wanted: Vec<_> = ending.effects.iter().map(|effect| format!("{id}/{effect}")).collect();
+        let wanted = effects.get(id).copied().unwrap_or_default().iter();
+        let wanted: Vec<_> = wanted.map(|effect| format!("{id}/{effect}")).collect();
         let ledger = run.ledgers.get(id).into_iter().flatten();
         let ledger: Vec<_> = ledger.map(|(key, _)| key.clone()).collect();
         expect(ledger == wanted, format!("the ledger of {id} says {ledger:?}"));
@@ -55,20 +59,12 @@ pub(super) fn judge_uncut(scenario: &Scenario, run: &Run) -> Vec<String> {
 /// Everything that is wrong with a run with cuts: it must end as the uncut one did, and in the same
 /// time, unless [`may_wait`] excuses it.
 pub(super) fn judge(uncut: &Run, run: &Run, cuts: &[CutAt]) -> Vec<String> {
-    let mut wrong = run.wrong.clone();
+    let mut wrong = judge_start(uncut, run, cuts);
     let mut expect = |holds: bool, what: String| {
         if !holds {
             wrong.push(what);
         }
     };
-    let struck = cuts.iter().all(|at| at.call < run.calls.len());
-    expect(struck, "a cut did not strike".to_owned());
-    let before = cuts.iter().map(|at| at.call + 1).min().unwrap_or_default();
-    let repeats = run.calls.iter().zip(&uncut.calls).take(before).all(|(a, b)| a == b);
-    let differs = run.calls.iter().zip(&uncut.calls).position(|(a, b)| a != b).unwrap_or_default();
-    let calls = (run.calls.get(differs), uncut.calls.get(differs));
-    expect(repeats, format!("it does not begin as the uncut run: call {differs} is {calls:?}"));
-
     let agents =
         cuts.iter().any(|at| run.calls.get(at.call).is_some_and(|c| c.role == Role::Agent));
     let (mut tasks, mut ledgers) = (run.tasks.clone(), run.ledgers.clone());
@@ -96,6 +92,24 @@ pub(super) fn judge(uncut: &Run, run: &Run, cuts: &[CutAt]) -> Vec<String> {
     let cuts = u32::try_from(cuts.len()).unwrap_or(u32::MAX);
     let latest = uncut.settled_after + excused + PICKUP_WITHIN * cuts;
     expect(run.settled_after <= latest, format!("it settled after {:?}", run.settled_after));
+    wrong
+}
+
+/// What the run reports itself, and whether it is the uncut run up to its first cut.
+pub(super) fn judge_start(uncut: &Run, run: &Run, cuts: &[CutAt]) -> Vec<String> {
+    let mut wrong = run.wrong.clone();
+    let mut expect = |holds: bool, what: String| {
+        if !holds {
+            wrong.push(what);
+        }
+    };
+    let struck = cuts.iter().all(|at| at.call < run.calls.len());
+    expect(struck, "a cut did not strike".to_owned());
+    let before = cuts.iter().map(|at| at.call + 1).min().unwrap_or_default();
+    let repeats = run.calls.iter().zip(&uncut.calls).take(before).all(|(a, b)| a == b);
+    let differs = run.calls.iter().zip(&uncut.calls).position(|(a, b)| a != b).unwrap_or_default();
+    let calls = (run.calls.get(differs), uncut.calls.get(differs));
+    expect(repeats, format!("it does not begin as the uncut run: call {differs} is {calls:?}"));
     wrong
 }
 
@@ -138,7 +152,7 @@ fn may_wait(calls: &[Call], CutAt { call, cut }: CutAt) -> bool {
     at.role == Role::Supervisor
         && match cut {
             Cut::DieBefore | Cut::FailBefore => saved_before,
-            Cut::DieAfter | Cut::KillAll => saved_before || at.is_save,
+            Cut::DieAfter | Cut::KillAll | Cut::Outage => saved_before || at.is_save,
             Cut::FailAfter => at.is_save,
             Cut::RepeatAfter => false,
         }

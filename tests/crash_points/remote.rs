@@ -41,6 +41,10 @@ struct State {
     is_mended: bool,
     /// Keys that came again with other content.
     mixed_up: Vec<String>,
+    /// Keys whose request has a `null` in its body.
+    with_null: Vec<String>,
+    /// How often it was called, with or without effect.
+    calls: usize,
 }
 
 impl Remote {
@@ -62,6 +66,23 @@ impl Remote {
         self.state.lock().unwrap().mixed_up.clone()
     }
 
+    /// Keys whose request has a `null` where a document's value belongs.
+    pub(super) fn with_null(&self) -> Vec<String> {
+        self.state.lock().unwrap().with_null.clone()
+    }
+
+    pub(super) fn calls(&self) -> usize {
+        self.state.lock().unwrap().calls
+    }
+
+    fn count(&self, request: &StepRequest) {
+        let mut state = self.state.lock().unwrap();
+        state.calls += 1;
+        if request.body.as_ref().is_some_and(|body| has_null(&body.value())) {
+            state.with_null.push(request.idempotency_key.clone());
+        }
+    }
+
     fn take_effect(&self, request: &StepRequest) -> Value {
         let mut state = self.state.lock().unwrap();
         let body = request.body.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -78,6 +99,7 @@ impl Remote {
 
 impl RemoteService for Remote {
     async fn call(&self, request: &StepRequest, _: Option<&str>) -> Result<Value, Fault> {
+        self.count(request);
         let manner = self.manners.get(&(request.step.step.as_str(), request.action));
         let is_mended = self.state.lock().unwrap().is_mended;
         match manner {
@@ -92,5 +114,14 @@ impl RemoteService for Remote {
             Some(Manner::Silent) => pending().await,
             Some(Manner::SilentAtFirst) | None => Ok(self.take_effect(request)),
         }
+    }
+}
+
+fn has_null(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(values) => values.iter().any(has_null),
+        Value::Object(fields) => fields.values().any(has_null),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }

@@ -4,13 +4,19 @@
 use serde_json::{Value, json};
 use steward_core::{command::Order, messages::Action, task::ProcessState, workflow::Workflow};
 
-use super::{remote::Manner, world::ComesBack};
+use super::{outage::Outage, remote::Manner, world::ComesBack};
+
+mod expiring;
+
+pub(super) use expiring::{child_completed, child_undone, overdue_and_undone};
 
 /// A story with one ending.
 #[derive(Debug, Clone)]
 pub(super) struct Scenario {
     pub(super) name: &'static str,
     pub(super) workflow: Workflow,
+    /// What runs as the task of one of its steps.
+    pub(super) child: Option<Child>,
     /// The tasks, all submitted at once and all with the same ending.
     pub(super) tasks: &'static [&'static str],
     pub(super) manners: Vec<(&'static str, Action, Manner)>,
@@ -19,6 +25,8 @@ pub(super) struct Scenario {
     pub(super) comes_back: ComesBack,
     /// Whether tables and queues are in files.
     pub(super) on_disk: bool,
+    /// What happens at a [`Cut::Outage`](crate::support::Cut::Outage), if the scenario is made for one.
+    pub(super) outage: Option<Outage>,
     pub(super) ending: Ending,
 }
 
@@ -32,6 +40,23 @@ impl Scenario {
     pub(super) fn on_disk(self) -> Self {
         Self { on_disk: true, ..self }
     }
+
+    /// The ids of the child tasks.
+    pub(super) fn children(&self) -> impl Iterator<Item = (String, &Child)> {
+        let of_task =
+            |task| self.child.iter().map(move |child| (format!("{task}{}", child.id), child));
+        self.tasks.iter().flat_map(of_task)
+    }
+}
+
+/// A child task, whose process state ends as its parent's does.
+#[derive(Debug, Clone)]
+pub(super) struct Child {
+    /// What its id has after its parent's: `:step`.
+    pub(super) id: &'static str,
+    pub(super) workflow: Workflow,
+    /// What takes effect at the service, in order.
+    pub(super) effects: &'static [&'static str],
 }
 
 /// How each task of a scenario ends.
@@ -55,11 +80,13 @@ pub(super) fn completed() -> Scenario {
     Scenario {
         name: "completed",
         workflow: line("alert"),
+        child: None,
         tasks: &["t"],
         manners: vec![],
         operator: None,
         comes_back: ComesBack::Last,
         on_disk: false,
+        outage: None,
         ending: Ending {
             state: ProcessState::Processed,
             effects: &[STEP_1, STEP_2],

@@ -6,7 +6,9 @@ use std::{collections::BTreeMap, num::NonZeroU32, time::Duration};
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use aws_sdk_sqs::{
     Client,
-    types::{DeleteMessageBatchRequestEntry, Message, MessageSystemAttributeName},
+    types::{
+        DeleteMessageBatchRequestEntry, Message, MessageSystemAttributeName, QueueAttributeName,
+    },
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -25,8 +27,14 @@ use crate::support::{Deployment, TestPorts};
 /// The client's own queue.
 pub(super) const CLIENT_QUEUE: &str = "client-shop";
 
+/// The queue of agent `a`.
+pub(super) const AGENT_QUEUE: &str = "steward-agent-a";
+
 /// Longer than any run: whatever comes back is given back by the test.
 const VISIBILITY_SECONDS: i32 = 12 * 3600;
+
+/// 14 days, SQS's longest.
+const MESSAGES_KEPT_SECONDS: &str = "1209600";
 
 /// Messages in a batch.
 const BATCH_SIZE: i32 = 10;
@@ -51,6 +59,9 @@ impl Site {
             .as_ref()
             .map_or_else(EmbeddedAws::in_memory, |dir| EmbeddedAws::on_disk(dir.path()));
         let mut deployment = Deployment::over(aws.unwrap(), &scenario.workflow).await;
+        if let Some(child) = &scenario.child {
+            deployment.ports("publisher").definitions().publish(&child.workflow).await.unwrap();
+        }
         // Or the calls of a sweep would depend on the names of its tasks.
         deployment.config.shards = NonZeroU32::MIN;
         let sdk = deployment.aws.sdk_config();
@@ -60,7 +71,20 @@ impl Site {
         deployment.clock.advance_by(SignedDuration::from_nanos(-i64::from(spare)));
         let (sqs, ports) = (Client::new(&sdk), deployment.ports("test"));
         let opened = (Instant::now(), Timestamp::now());
-        Self { scenario: scenario.clone(), deployment, sqs, ports, runs: 0, files, opened }
+        let scenario = scenario.clone();
+        let site = Self { scenario, deployment, sqs, ports, runs: 0, files, opened };
+        site.keep_messages().await;
+        site
+    }
+
+    /// Has all messages kept for as long as dead letters are.
+    async fn keep_messages(&self) {
+        let queues = [resources::SUBMISSIONS_QUEUE, resources::SCHEDULER_QUEUE, AGENT_QUEUE];
+        for queue in queues {
+            let request = self.sqs.set_queue_attributes().queue_url(self.queue(queue));
+            let name = QueueAttributeName::MessageRetentionPeriod;
+            request.attributes(name, MESSAGES_KEPT_SECONDS).send().await.unwrap();
+        }
     }
 
     /// Everything dies, and starts again from the files as they are at this moment: nothing that is still in
@@ -108,7 +132,11 @@ impl Site {
     }
 
     pub(super) async fn send(&self, queue: &str, body: String) {
-        let request = self.sqs.send_message().queue_url(self.queue(queue)).message_body(body);
+        self.send_to(&self.queue(queue), body).await;
+    }
+
+    pub(super) async fn send_to(&self, queue_url: &str, body: String) {
+        let request = self.sqs.send_message().queue_url(queue_url).message_body(body);
         request.send().await.unwrap();
     }
 

@@ -202,7 +202,7 @@ impl Connected {
         match cut {
             Cut::DieBefore => process.die().await,
             Cut::FailBefore => Err(broken()),
-            Cut::DieAfter | Cut::KillAll => {
+            Cut::DieAfter | Cut::KillAll | Cut::Outage => {
                 self.beyond.call(request).await?;
                 process.die().await
             }

@@ -11,7 +11,11 @@
 //! What a handler did not do, or did not live to acknowledge, comes back as SQS would bring it after
 //! the visibility timeout: at once, or when everything else that was under way has arrived.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use agent::Agent;
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
@@ -30,13 +34,12 @@ use steward_local::resources;
 
 use super::{
     remote::Remote,
-    site::{CLIENT_QUEUE, Site, acknowledge, event, receives},
+    site::{AGENT_QUEUE, CLIENT_QUEUE, Site, acknowledge, event, receives},
     wire::{Call, CutAt, Journal, Process, Role, Wire},
 };
 use crate::support::{Cut, TestPorts};
 
-/// The queue of agent `a`.
-const AGENT_QUEUE: &str = "steward-agent-a";
+mod outage;
 
 /// More than any scenario needs; a run that goes on for longer goes round in circles.
 const ROUNDS_MAX: usize = 100;
@@ -45,7 +48,7 @@ const ROUNDS_MAX: usize = 100;
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) calls: Vec<Call>,
-    /// The tasks as they ended, without what differs from run to run.
+    /// The tasks as they were seen last, without what differs from run to run.
     pub(super) tasks: BTreeMap<String, Value>,
     /// How long it took until the last task ended.
     pub(super) ended_after: Duration,
@@ -91,6 +94,12 @@ struct World<'s> {
     receives_max: usize,
     /// Batches that come back last, with their queues.
     held_back: Vec<(String, Vec<Message>)>,
+    /// The tasks as they were seen last: a task that has ended may be deleted.
+    seen: BTreeMap<TaskId, Task>,
+    /// Every message that was delivered, with its queue.
+    delivered: BTreeSet<(String, String)>,
+    /// Everything that must not be.
+    wrong: Vec<String>,
 }
 
 /// Runs the site's scenario to its end, with these cuts.
@@ -103,14 +112,26 @@ pub(super) async fn run(site: &mut Site, cuts: &[CutAt]) -> Run {
         remote: Remote::new(&site.scenario.manners),
         told: BTreeMap::new(),
         has_commanded: false,
-        receives_max: cuts.len() + 1,
+        receives_max: match site.scenario.outage {
+            None => cuts.len() + 1,
+            // What is about a task that has expired comes back until it is a dead letter.
+            Some(_) => usize::MAX,
+        },
         held_back: Vec::new(),
+        seen: BTreeMap::new(),
+        delivered: BTreeSet::new(),
+        wrong: Vec::new(),
         is_killed_whole: cuts.iter().any(|at| at.cut == Cut::KillAll),
         site,
         suffix,
     };
-    let wrong = world.turn().await.err();
-    world.close(wrong.into_iter().collect()).await
+    let mut turned = world.turn().await;
+    let calls = world.journal.calls();
+    if turned.is_ok() && world.site.scenario.outage.is_some() {
+        turned = world.pass_months().await;
+    }
+    world.wrong.extend(turned.err());
+    world.close(calls).await
 }
 
 impl World<'_> {
@@ -189,6 +210,8 @@ impl World<'_> {
             return Ok(false);
         }
         self.is_due_back(&queue, &messages)?;
+        let bodies = messages.iter().filter_map(|message| message.body.clone());
+        self.delivered.extend(bodies.map(|body| (queue.clone(), body)));
         let instance = self.instance(role);
         let work = async {
             let answer = self.handle(role, &instance.ports, event(&messages)).await;
@@ -217,6 +240,9 @@ impl World<'_> {
         if self.is_killed_whole {
             self.instances.clear();
             self.site.kill().await;
+        }
+        if let Some(outage) = self.site.scenario.outage {
+            self.pass_outage(outage).await;
         }
     }
 
@@ -293,12 +319,20 @@ impl World<'_> {
 
     async fn tasks(&self) -> BTreeMap<TaskId, Task> {
         let mut tasks = BTreeMap::new();
-        for id in self.ids() {
+        let child = self.site.scenario.child.as_ref();
+        let children = self.ids().filter_map(|id| format!("{id}{}", child?.id).parse().ok());
+        for id in self.ids().chain(children) {
             if let Some(task) = self.site.task(&id).await {
                 tasks.insert(id, task);
             }
         }
         tasks
+    }
+
+    /// Notes the tasks as they are.
+    async fn observe(&mut self) {
+        let tasks = self.tasks().await;
+        self.seen.extend(tasks);
     }
 
     /// Moves the clock to `due`, unless it is past it, and lets the supervisor run.
@@ -317,12 +351,16 @@ impl World<'_> {
         }
     }
 
-    async fn close(self, mut wrong: Vec<String>) -> Run {
+    async fn close(mut self, calls: Vec<Call>) -> Run {
+        self.observe().await;
+        let mut wrong = self.wrong.clone();
         let due = self.site.due().await;
         wrong.extend(due.iter().map(|id| format!("task {id} is due still")));
         let mixed_up = self.remote.mixed_up();
         wrong.extend(mixed_up.iter().map(|key| format!("{key} came with two contents")));
-        let tasks = self.tasks().await;
+        let with_null = self.remote.with_null();
+        wrong.extend(with_null.iter().map(|key| format!("{key} came with a null")));
+        let tasks = self.seen.clone();
         let ended_at = tasks.values().filter_map(|task| task.ended_at).max();
         let ended_after = ended_at.map_or(Duration::MAX, |at| since(self.started_at, at));
         let tasks = tasks.into_iter().map(|(id, task)| {
@@ -334,7 +372,7 @@ impl World<'_> {
             (self.plain(id.as_str()), entries.iter().map(plain).collect())
         });
         Run {
-            calls: self.journal.calls(),
+            calls,
             tasks: tasks.collect(),
             ended_after,
             settled_after: self.elapsed(),
