@@ -43,7 +43,11 @@ struct World {
 
 impl World {
     fn new(workflows: &[Value]) -> Self {
-        let timing = Timing { pickup_within: Duration::from_secs(60), clock_skew: Duration::ZERO };
+        let timing = Timing {
+            pickup_within: Duration::from_secs(60),
+            clock_skew: Duration::ZERO,
+            retention: Timing::RETENTION,
+        };
         let ports = MemoryPorts::new(timing, std::num::NonZeroU32::MIN);
         ports.clock().advance(365 * DAY);
         for workflow in workflows {

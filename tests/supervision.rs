@@ -65,6 +65,7 @@ fn task(number: usize, due: Timestamp) -> Task {
     let timing = steward_core::ports::Timing {
         pickup_within: std::time::Duration::ZERO,
         clock_skew: std::time::Duration::ZERO,
+        retention: steward_core::ports::Timing::RETENTION,
     };
     let submitted_at = due - SignedDuration::from_hours(1);
     let (task, _) = accept(&submission, &line(1), None, submitted_at, timing);

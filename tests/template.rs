@@ -403,7 +403,6 @@ async fn the_tables_are_those_of_the_local_host() {
         assert_eq!(said["SSESpecification"]["SSEEnabled"], true);
         let expires = table != resources::WORKFLOWS_TABLE;
         assert_eq!(said["TimeToLiveSpecification"]["Enabled"].as_bool(), expires.then_some(true));
-        assert_eq!(template["Resources"][resource]["DeletionPolicy"], "Retain");
     }
 }
 

@@ -66,7 +66,11 @@ impl World for Memory {
     type Ports = MemoryPorts;
 
     async fn open() -> Self {
-        let timing = Timing { pickup_within: Duration::from_secs(60), clock_skew: Duration::ZERO };
+        let timing = Timing {
+            pickup_within: Duration::from_secs(60),
+            clock_skew: Duration::ZERO,
+            retention: Timing::RETENTION,
+        };
         let ports = MemoryPorts::new(timing, NonZeroU32::new(4).unwrap());
         ports.channel().delete_queue(&Queue::Client("gone".to_owned()));
         // As the other worlds have it.

@@ -155,7 +155,11 @@ fn fan_out_of_numbers() -> u64 {
     let numbers: Vec<_> = (0..60_000).map(|n| n % 10).collect();
     let workflow: Arc<Workflow> = Arc::new(serde_json::from_value(definition).unwrap());
     let submission = core_submission::parse(r#"{ "task_id": "t", "workflow": "large" }"#).unwrap();
-    let timing = Timing { pickup_within: Duration::from_secs(60), clock_skew: Duration::ZERO };
+    let timing = Timing {
+        pickup_within: Duration::from_secs(60),
+        clock_skew: Duration::ZERO,
+        retention: Timing::RETENTION,
+    };
     let (pending, _) =
         core_submission::accept(&submission, &workflow, None, Timestamp::UNIX_EPOCH, timing);
     let ports = Canned {

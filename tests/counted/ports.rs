@@ -188,7 +188,11 @@ impl Ports for Canned {
         self
     }
     fn timing(&self) -> Timing {
-        Timing { pickup_within: Duration::from_secs(60), clock_skew: Duration::ZERO }
+        Timing {
+            pickup_within: Duration::from_secs(60),
+            clock_skew: Duration::ZERO,
+            retention: Timing::RETENTION,
+        }
     }
     fn instance(&self) -> &'static str {
         "canned"

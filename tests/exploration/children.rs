@@ -12,12 +12,11 @@ use serde_json::json;
 use steward_core::{
     messages::{Action, ChildOutcome, Submission},
     names::Part,
-    ports::Kept,
     task::later,
     transition::Event,
 };
 
-use super::expiry::{RETENTION, days_until};
+use super::expiry::{RETENTION, days_until, expires_at};
 
 /// Where the task of a step stands.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,8 +47,8 @@ pub(super) struct Asked {
     /// Whether the parent knows that the task has begun.
     pub(super) has_begun: bool,
     pub(super) attempt: u32,
-    /// Until when the task is there for sure, if it has begun.
-    pub(super) kept_surely: Timestamp,
+    /// Until when the task is there, if it has begun.
+    pub(super) kept_until: Timestamp,
 }
 
 impl Asked {
@@ -58,7 +57,7 @@ impl Asked {
             action: if submission.undo { Action::Undo } else { Action::Do },
             has_begun: submission.has_begun,
             attempt: submission.attempt.unwrap_or_default(),
-            kept_surely: submission.keep.map_or(Timestamp::MAX, Kept::surely_until),
+            kept_until: submission.keep.map_or(Timestamp::MAX, expires_at),
         }
     }
 }
@@ -119,8 +118,8 @@ impl Child {
         let days = |at: Timestamp| days_until(now, at);
         (self.stands, &self.content, &self.said, self.kept.map(days)).hash(to);
         self.is_too_late(now).hash(to);
-        for Asked { action, has_begun, attempt, kept_surely } in &self.submitted {
-            (action, has_begun, Some(*attempt) == newest, days(*kept_surely)).hash(to);
+        for Asked { action, has_begun, attempt, kept_until } in &self.submitted {
+            (action, has_begun, Some(*attempt) == newest, days(*kept_until)).hash(to);
         }
         self.refused.iter().for_each(|attempt| (Some(*attempt) == newest).hash(to));
     }
@@ -188,8 +187,8 @@ impl Child {
             ChildMove::Hears(Asked { action: Action::Do, attempt, .. }) => {
                 self.hears(attempt, now);
             }
-            ChildMove::Hears(Asked { has_begun, kept_surely, .. }) => {
-                self.hears_undo(has_begun || kept_surely <= now);
+            ChildMove::Hears(Asked { has_begun, kept_until, .. }) => {
+                self.hears_undo(has_begun || kept_until <= now);
             }
         }
         if self.stands != stood && self.is_recorded() {
@@ -247,7 +246,7 @@ impl Child {
             | Stands::Undone
             | Stands::Stuck => None,
             // Nothing is known of it, or that it is gone.
-            Stands::Gone if asked.has_begun || asked.kept_surely <= now => {
+            Stands::Gone if asked.has_begun || asked.kept_until <= now => {
                 return (moves, Stands::Stuck);
             }
             Stands::Gone => return (moves, Stands::Undone),

@@ -9,20 +9,19 @@ use std::{
 
 use jiff::Timestamp;
 use steward_core::{
-    limits,
     names::Part,
-    ports::{Document, DocumentKey, Kept},
+    ports::{Document, DocumentKey, Kept, Timing},
     task::{Task, later},
 };
 
 use super::{states::is_final, world::World};
 
 /// How long a task is kept once it has ended.
-pub(super) const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
+pub(super) const RETENTION: Duration = Timing::RETENTION;
 
 /// When what is kept so long may go.
 pub(super) fn expires_at(kept: Kept) -> Timestamp {
-    later(later(kept.from, RETENTION), limits::KEPT_MARGIN)
+    kept.expires_at(RETENTION)
 }
 
 /// Whole days, none of what is past.

@@ -117,7 +117,7 @@ fn setting(name: &'static str, steps: Value, budget: Budget, endings: &[Ending])
     let workflow: Workflow = serde_json::from_value(definition).unwrap();
     assert_eq!(workflow.problems(), []);
     let ten = Duration::from_secs(10);
-    let timing = Timing { pickup_within: 2 * ten, clock_skew: ten };
+    let timing = Timing { pickup_within: 2 * ten, clock_skew: ten, retention: Timing::RETENTION };
     let endings = endings.to_vec();
     let (orders, input) = (Vec::new(), json!({ "n": 1, "m": 1 }));
     let (outputs, is_child) = (Vec::new(), false);

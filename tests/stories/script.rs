@@ -29,8 +29,11 @@ pub(super) fn read(name: &str) -> Result<Story, String> {
 }
 
 fn parse(text: &str) -> Result<Story, String> {
-    let mut timing =
-        Timing { pickup_within: Duration::from_secs(30), clock_skew: Duration::from_secs(2) };
+    let mut timing = Timing {
+        pickup_within: Duration::from_secs(30),
+        clock_skew: Duration::from_secs(2),
+        retention: Timing::RETENTION,
+    };
     let (mut about, mut steps, mut lines) = (BTreeMap::new(), Map::new(), Vec::new());
     for (number, line) in whole_lines(text) {
         let wrong = |what: String| format!("{number}: {what}");
@@ -92,7 +95,11 @@ fn read_timing(said: &str) -> Result<Timing, String> {
             .try_into()
             .map_err(|_| format!("{name} is negative"))
     };
-    Ok(Timing { pickup_within: time("pickup within")?, clock_skew: time("clock skew")? })
+    Ok(Timing {
+        pickup_within: time("pickup within")?,
+        clock_skew: time("clock skew")?,
+        retention: Timing::RETENTION,
+    })
 }
 
 /// What doing a step and undoing it have in common.

@@ -60,7 +60,11 @@ impl Config {
     /// The deployment's times.
     #[must_use]
     pub fn timing(&self) -> Timing {
-        Timing { pickup_within: self.pickup_within.0, clock_skew: self.clock_skew.0 }
+        Timing {
+            pickup_within: self.pickup_within.0,
+            clock_skew: self.clock_skew.0,
+            retention: self.retention.0,
+        }
     }
 }
 

@@ -7,7 +7,6 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use jiff::Timestamp;
 use serde_aux::serde_introspection::serde_introspect;
 use steward_core::{
-    limits::KEPT_MARGIN,
     messages::AttemptTimes,
     ports::{Document, DocumentKey, Kept, Owner, PortError, StoredKey, ended_parts, shard_of},
     task::{ProcessState, Task, later},
@@ -93,7 +92,7 @@ impl Items {
     /// When a document that is kept so long may go.
     #[must_use]
     pub fn expires_at(&self, kept: Kept) -> Timestamp {
-        later(later(kept.from, self.retention(kept.retention_s)), KEPT_MARGIN)
+        kept.expires_at(self.retention)
     }
 
     /// When a task that has ended may go: the retention time after its end, and not before the documents of

@@ -122,7 +122,11 @@ mod tests {
             serde_json::from_value(workflow).unwrap(),
             serde_json::from_value(submission).unwrap(),
         );
-        let timing = Timing { pickup_within: Duration::ZERO, clock_skew: Duration::ZERO };
+        let timing = Timing {
+            pickup_within: Duration::ZERO,
+            clock_skew: Duration::ZERO,
+            retention: Timing::RETENTION,
+        };
         accept(&submission, &workflow, None, jiff::Timestamp::UNIX_EPOCH, timing).0
     }
 

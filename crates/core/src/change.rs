@@ -663,11 +663,10 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Has what the task refers to kept for as long as it may live now. If that comes so late that some of it may have
-    /// expired, no task of a step can be taken for one that never began any more.
+    /// Has what the task refers to kept for as long as it may live now. If that comes so late that it may have expired, no task of a step can be taken for one that never began any more.
     fn keep_long_enough(&mut self) {
         let now = self.context.now;
-        if Kept::with(&self.task).surely_until() <= now {
+        if Kept::with(&self.task).expires_at(self.context.timing.retention) <= now {
             let records = self.task.steps.values_mut().flat_map(StepRecord::parts_mut);
             let asked = records.map(|record| &mut record.run).filter(|run| run.state.attempt() > 0);
             asked.for_each(|run| run.child_revision = run.child_revision.or(Some(0)));
@@ -873,7 +872,11 @@ mod tests {
         }))
         .unwrap();
         let submission = parse(r#"{ "task_id": "t", "workflow": "w" }"#).unwrap();
-        let timing = Timing { pickup_within: Duration::ZERO, clock_skew: Duration::ZERO };
+        let timing = Timing {
+            pickup_within: Duration::ZERO,
+            clock_skew: Duration::ZERO,
+            retention: Timing::RETENTION,
+        };
         let (mut task, submitted) =
             accept(&submission, &workflow, None, Timestamp::UNIX_EPOCH, timing);
         let (at_hand, mut made) = (Documents::from([(submitted.key, submitted.body)]), Vec::new());

@@ -588,7 +588,11 @@ mod tests {
 
     /// Decides, and stores what was decided.
     fn play(workflow: &Workflow, task: &mut Task, documents: &mut Documents, event: &Event) {
-        let timing = Timing { pickup_within: Duration::ZERO, clock_skew: Duration::ZERO };
+        let timing = Timing {
+            pickup_within: Duration::ZERO,
+            clock_skew: Duration::ZERO,
+            retention: Timing::RETENTION,
+        };
         let now = jiff::Timestamp::UNIX_EPOCH;
         let context = Context { now, actor: "test", redelivered: false, timing };
         match transition(workflow, task, documents, event, context).unwrap() {
@@ -608,7 +612,11 @@ mod tests {
         }))
         .unwrap();
         let submission = parse(r#"{ "task_id": "t", "workflow": "w", "input": {} }"#).unwrap();
-        let timing = Timing { pickup_within: Duration::ZERO, clock_skew: Duration::ZERO };
+        let timing = Timing {
+            pickup_within: Duration::ZERO,
+            clock_skew: Duration::ZERO,
+            retention: Timing::RETENTION,
+        };
         let now = jiff::Timestamp::UNIX_EPOCH;
         let (mut task, document) = accept(&submission, &workflow, None, now, timing);
         let mut documents = Documents::from([(document.key, document.body)]);
@@ -649,7 +657,11 @@ mod tests {
         }))
         .unwrap();
         let submission = parse(r#"{ "task_id": "t", "workflow": "w" }"#).unwrap();
-        let timing = Timing { pickup_within: Duration::ZERO, clock_skew: Duration::ZERO };
+        let timing = Timing {
+            pickup_within: Duration::ZERO,
+            clock_skew: Duration::ZERO,
+            retention: Timing::RETENTION,
+        };
         let at = |second| Timestamp::from_second(second).unwrap();
         let (mut task, document) = accept(&submission, &workflow, None, at(0), timing);
         let mut documents = Documents::from([(document.key, document.body)]);
@@ -687,7 +699,11 @@ mod tests {
         .unwrap();
         let submission =
             parse(r#"{ "task_id": "t", "workflow": "w", "input": { "n": 1 } }"#).unwrap();
-        let timing = Timing { pickup_within: Duration::ZERO, clock_skew: Duration::ZERO };
+        let timing = Timing {
+            pickup_within: Duration::ZERO,
+            clock_skew: Duration::ZERO,
+            retention: Timing::RETENTION,
+        };
         let now = jiff::Timestamp::UNIX_EPOCH;
         let (mut task, document) = accept(&submission, &workflow, None, now, timing);
         let mut documents = Documents::from([(document.key, document.body)]);

@@ -274,10 +274,10 @@ impl Kept {
         })
     }
 
-    /// Until when it is there for sure, whatever the retention of the deployment.
+    /// When a document that is kept so long may go, where this is the retention of the deployment.
     #[must_use]
-    pub fn surely_until(self) -> Timestamp {
-        let retention = Duration::from_secs(self.retention_s.unwrap_or_default());
+    pub fn expires_at(self, retention: Duration) -> Timestamp {
+        let retention = self.retention_s.map_or(retention, Duration::from_secs);
         later(later(self.from, retention), KEPT_MARGIN)
     }
 
@@ -615,6 +615,13 @@ pub struct Timing {
     pub pickup_within: Duration,
     /// How far clocks may disagree: the supervisor waits this much longer than complete-by.
     pub clock_skew: Duration,
+    /// How long a task is kept after its end, if its workflow does not say.
+    pub retention: Duration,
+}
+
+impl Timing {
+    /// How long a task is kept by default.
+    pub const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 }
 
 /// All ports of one function instance.

@@ -34,8 +34,11 @@ pub fn preview(
     command: &Command,
     now: Timestamp,
 ) -> Preview {
-    let timing =
-        Timing { pickup_within: std::time::Duration::ZERO, clock_skew: std::time::Duration::ZERO };
+    let timing = Timing {
+        pickup_within: std::time::Duration::ZERO,
+        clock_skew: std::time::Duration::ZERO,
+        retention: Timing::RETENTION,
+    };
     let context = Context { now, actor: "preview", redelivered: false, timing };
     let event = Event::Commanded(command.clone());
     let decided = loop {
@@ -230,7 +233,7 @@ mod tests {
         let text =
             r#"{ "task_id": "t", "workflow": "order", "input": { "amount": 1 }, "reply_to": "q" }"#;
         let zero = std::time::Duration::ZERO;
-        let timing = Timing { pickup_within: zero, clock_skew: zero };
+        let timing = Timing { pickup_within: zero, clock_skew: zero, retention: Timing::RETENTION };
         let now = Timestamp::UNIX_EPOCH;
         let (mut task, submitted) = accept(&parse(text).unwrap(), &workflow, None, now, timing);
         let mut documents = Documents::from([(submitted.key, submitted.body)]);

@@ -246,7 +246,11 @@ mod tests {
         assert_ne!(id(&all[0], &step, None), all[0]);
     }
 
-    const TIMING: Timing = Timing { pickup_within: Duration::ZERO, clock_skew: Duration::ZERO };
+    const TIMING: Timing = Timing {
+        pickup_within: Duration::ZERO,
+        clock_skew: Duration::ZERO,
+        retention: Timing::RETENTION,
+    };
 
     fn submitted(workflow: &Workflow, input: &Value) -> (Task, Documents) {
         let submission = json!({ "task_id": "t", "workflow": "w", "input": input }).to_string();

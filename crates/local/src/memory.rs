@@ -54,7 +54,7 @@ impl MemoryPorts {
     pub fn new(timing: Timing, shards: NonZeroU32) -> Self {
         let clock = ManualClock::default();
         Self {
-            store: MemoryStore::new(shards, clock.clone()),
+            store: MemoryStore::new(shards, timing.retention, clock.clone()),
             definitions: MemoryDefinitions::default(),
             channel: MemoryChannel::default(),
             bus: MemoryBus::default(),
@@ -274,7 +274,11 @@ mod tests {
     use steward_core::ports::{Created, Document, DocumentKey, Kept, Owner, Put, StateStore};
 
     fn ports() -> MemoryPorts {
-        let timing = Timing { pickup_within: Duration::from_secs(60), clock_skew: Duration::ZERO };
+        let timing = Timing {
+            pickup_within: Duration::from_secs(60),
+            clock_skew: Duration::ZERO,
+            retention: Timing::RETENTION,
+        };
         MemoryPorts::new(timing, NonZeroU32::MIN)
     }
 

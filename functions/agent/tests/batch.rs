@@ -72,7 +72,8 @@ fn outcomes(ports: &MemoryPorts) -> Vec<Outcome> {
 
 #[tokio::test(start_paused = true)]
 async fn what_the_breaker_defers_is_answered_and_acknowledged() {
-    let timing = Timing { pickup_within: 60 * SECOND, clock_skew: 2 * SECOND };
+    let timing =
+        Timing { pickup_within: 60 * SECOND, clock_skew: 2 * SECOND, retention: Timing::RETENTION };
     let ports = MemoryPorts::new(timing, NonZeroU32::MIN);
     let agent = Agent::new("a".parse().unwrap(), Gone::default(), Settings::default());
     let deadline = Timestamp::UNIX_EPOCH + 120 * SECOND;

@@ -12,7 +12,6 @@ use std::panic::AssertUnwindSafe;
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use futures_util::{FutureExt, StreamExt, stream};
-use jiff::Timestamp;
 use steward_aws::batch::{received, response};
 use steward_core::{
     effects::{Effect, Send, carry_out, kept},
@@ -297,7 +296,7 @@ async fn to_be_undone<P: Ports>(
     let task_id = submission.task_id.clone();
     let there = match ports.store().load(&task_id).await? {
         Some(there) => there,
-        None if submission.has_begun || may_have_expired(submission, ports.clock().now()) => {
+        None if submission.has_begun || may_have_expired(ports, submission) => {
             let reason =
                 format!("task `{task_id}` has expired or was deleted: it cannot be undone");
             return Ok(undo_refused(parent, &task_id, reason, traceparent));
@@ -329,8 +328,9 @@ async fn to_be_undone<P: Ports>(
 }
 
 /// Whether the task that is asked for may have begun, ended and expired since the message was sent.
-fn may_have_expired(submission: &Submission, now: Timestamp) -> bool {
-    submission.keep.is_some_and(|keep| keep.surely_until() <= now)
+fn may_have_expired<P: Ports>(ports: &P, submission: &Submission) -> bool {
+    let (now, retention) = (ports.clock().now(), ports.timing().retention);
+    submission.keep.is_some_and(|keep| keep.expires_at(retention) <= now)
 }
 
 /// The undo of a step fails: its task cannot be undone.

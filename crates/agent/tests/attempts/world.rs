@@ -52,7 +52,11 @@ pub(crate) struct Instance {
 impl Instance {
     /// The first instance of a world, whose service answers as told.
     pub(crate) fn new(first: impl IntoIterator<Item = Answer>, then: Answer) -> Self {
-        let timing = Timing { pickup_within: 60 * SECOND, clock_skew: 2 * SECOND };
+        let timing = Timing {
+            pickup_within: 60 * SECOND,
+            clock_skew: 2 * SECOND,
+            retention: Timing::RETENTION,
+        };
         let memory = MemoryPorts::new(timing, NonZeroU32::MIN).with_instance("one");
         let start = Instant::now();
         let ports = TestPorts {

@@ -16,8 +16,11 @@ use steward_core::{
     workflow::Workflow,
 };
 
-const TIMING: Timing =
-    Timing { pickup_within: Duration::from_secs(60), clock_skew: Duration::from_secs(1) };
+const TIMING: Timing = Timing {
+    pickup_within: Duration::from_secs(60),
+    clock_skew: Duration::from_secs(1),
+    retention: Timing::RETENTION,
+};
 
 /// A saga of `steps` steps in a row, each with an undo: it reads the input, and the output of the step
 /// before it.

@@ -362,7 +362,11 @@ mod tests {
         let (workflow, task) = near_the_limit();
         let before = task_bytes(&task);
         assert!((300_000..limits::TASK_ITEM_BYTES_MAX).contains(&before), "{before}");
-        let timing = Timing { pickup_within: Duration::from_secs(60), clock_skew: Duration::ZERO };
+        let timing = Timing {
+            pickup_within: Duration::from_secs(60),
+            clock_skew: Duration::ZERO,
+            retention: Timing::RETENTION,
+        };
         let now = Timestamp::from_second(1_800_000_000).unwrap();
         let context = Context { now, actor: "supervisor", redelivered: false, timing };
         let nothing = Documents::new();

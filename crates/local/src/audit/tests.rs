@@ -11,8 +11,11 @@ use crate::scenario::Shipped;
 fn task(shipped: Shipped, state: ProcessState) -> Task {
     let scenario = shipped.scenario();
     let text = json!({ "task_id": scenario.task_id(1), "workflow": scenario.name() });
-    let timing =
-        Timing { pickup_within: std::time::Duration::ZERO, clock_skew: std::time::Duration::ZERO };
+    let timing = Timing {
+        pickup_within: std::time::Duration::ZERO,
+        clock_skew: std::time::Duration::ZERO,
+        retention: Timing::RETENTION,
+    };
     let now = jiff::Timestamp::UNIX_EPOCH;
     let submission = submission::parse(&text.to_string()).unwrap();
     let workflow = scenario.workflow().unwrap();

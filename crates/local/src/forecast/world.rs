@@ -109,8 +109,11 @@ pub(super) struct State {
 }
 
 /// The deployment's times, as `template.yaml` says them.
-pub(super) const TIMING: Timing =
-    Timing { pickup_within: Duration::from_secs(60), clock_skew: Duration::from_secs(2) };
+pub(super) const TIMING: Timing = Timing {
+    pickup_within: Duration::from_secs(60),
+    clock_skew: Duration::from_secs(2),
+    retention: Timing::RETENTION,
+};
 
 /// The shards and the retention, as `template.yaml` says them: both are part of items' sizes.
 const SHARDS: NonZeroU32 = NonZeroU32::MIN.saturating_add(7);

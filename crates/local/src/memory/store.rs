@@ -26,9 +26,6 @@ use super::{ManualClock, corrupt, lock, stored};
 /// Tasks in a page of the due index, as on AWS.
 const DUE_PAGE: NonZeroUsize = NonZeroUsize::MIN.saturating_add(99);
 
-/// How long a task is kept after its end, unless its workflow says: the deployment's default.
-const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
-
 /// The state store in memory.
 #[derive(Debug, Clone)]
 pub struct MemoryStore {
@@ -40,8 +37,8 @@ pub struct MemoryStore {
 
 impl MemoryStore {
     /// Empty tables, whose items expire by `clock`.
-    pub(super) fn new(shards: NonZeroU32, clock: ManualClock) -> Self {
-        let items = Items { shards, retention: RETENTION };
+    pub(super) fn new(shards: NonZeroU32, retention: Duration, clock: ManualClock) -> Self {
+        let items = Items { shards, retention };
         Self { tables: Arc::default(), items, due_page: DUE_PAGE, clock }
     }
 

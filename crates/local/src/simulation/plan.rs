@@ -195,6 +195,7 @@ impl Plan {
         let timing = Timing {
             pickup_within: Duration::from_millis(dice.within(10..=60) * SECOND),
             clock_skew: Duration::from_millis(skew),
+            retention: Timing::RETENTION,
         };
         let storm_until = dice.within(1..=60) * MINUTE;
         let mut blueprints = blueprints(dice)?;
