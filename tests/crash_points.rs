@@ -5,7 +5,8 @@
 //! Whatever is cut, a run ends as the uncut one did: the same states, every effect at the remote
 //! service once and in the same order, the same told to clients and operators at least once, nothing
 //! left in queues, dead letters or the due index; and at the same time by the test's clock, for a
-//! message that comes again brings its effects along. The one exception is in `judge::may_wait`.
+//! message that comes again brings its effects along. The one exception is in `judge::may_wait`. After an outage
+//! (`outages`) only side effects are judged.
 //!
 //! The long run: `cargo test -p steward-tests crash_points -- --ignored --nocapture`
 

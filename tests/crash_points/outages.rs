@@ -39,13 +39,13 @@ fn undone_task_survives_an_outage_in_which_its_documents_expire() {
 }
 
 #[test]
-fn undone_task_keeps_its_documents_if_the_supervisor_sweeps_once_in_an_outage() {
+fn overdue_task_keeps_its_documents_if_the_supervisor_sweeps_once_in_an_outage() {
     let outage = Outage {
         lasts: Lasts::FiveDaysTwice,
         deletes: Deletes::Everything,
         resumes: Resumes::Supervisor,
     };
-    cut_by(&scenarios::undone(), [outage]);
+    cut_by(&scenarios::overdue_and_undone(), [outage]);
 }
 
 #[test]

@@ -126,6 +126,7 @@ pub(super) async fn run(site: &mut Site, cuts: &[CutAt]) -> Run {
         suffix,
     };
     let mut turned = world.turn().await;
+    world.observe().await;
     let calls = world.journal.calls();
     if turned.is_ok() && world.site.scenario.outage.is_some() {
         turned = world.pass_months().await;
@@ -351,8 +352,7 @@ impl World<'_> {
         }
     }
 
-    async fn close(mut self, calls: Vec<Call>) -> Run {
-        self.observe().await;
+    async fn close(self, calls: Vec<Call>) -> Run {
         let mut wrong = self.wrong.clone();
         let due = self.site.due().await;
         wrong.extend(due.iter().map(|id| format!("task {id} is due still")));
