@@ -260,15 +260,13 @@ fn every_alarm_watches_a_metric_that_is_counted_and_says_what_to_do() {
     let mut watched = BTreeSet::new();
     for template in [parsed(include_str!("../infra/operations.yaml")), agent_template()] {
         for (name, alarm) in all(&template, "AWS::CloudWatch::Alarm") {
-            for metric in metrics_of(alarm) {
-                let watches = metric["MetricName"].as_str().unwrap();
-                if metric["Namespace"] == "Steward" {
-                    assert!(metrics.contains(&format!("= \"{watches}\";")), "{name}: {watches}");
-                    let deployment = json!({ "Name": "deployment", "Value": "Steward" });
-                    assert_eq!(metric["Dimensions"][0], deployment, "{name}");
-                }
-                watched.insert(watches.to_owned());
+            let metric = alarm["MetricName"].as_str().unwrap();
+            if alarm["Namespace"] == "Steward" {
+                assert!(metrics.contains(&format!("= \"{metric}\";")), "{name}: {metric}");
+                let deployment = json!({ "Name": "deployment", "Value": "Steward" });
+                assert_eq!(alarm["Dimensions"][0], deployment, "{name}");
             }
+            watched.insert(metric.to_owned());
             let (_, section) =
                 alarm["AlarmDescription"].as_str().unwrap().split_once("#alarm-").unwrap();
             let heading = format!("\n### Alarm: {}\n", section.replace('-', " "));
@@ -296,24 +294,11 @@ fn every_alarm_watches_a_metric_that_is_counted_and_says_what_to_do() {
     }
 }
 
-/// What an alarm watches: one metric, or those of an expression.
-fn metrics_of(alarm: &Value) -> Vec<&Value> {
-    match alarm["Metrics"].as_array() {
-        None => vec![alarm],
-        Some(all) => all
-            .iter()
-            .map(|each| &each["MetricStat"]["Metric"])
-            .filter(|it| it.is_object())
-            .collect(),
-    }
-}
-
 #[test]
 fn throttling_of_each_index_is_an_alarm() {
     let template = parsed(include_str!("../infra/operations.yaml"));
-    let watched: BTreeSet<_> = metrics_of(properties(&template, "IndexesThrottled"))
-        .into_iter()
-        .map(|metric| (metric["Dimensions"][1]["Value"].as_str(), metric["MetricName"].as_str()))
+    let watched: BTreeSet<_> = all(&template, "AWS::CloudWatch::Alarm")
+        .map(|(_, alarm)| (alarm["Dimensions"][1]["Value"].as_str(), alarm["MetricName"].as_str()))
         .collect();
     let tables = self::template();
     let indexes = properties(&tables, "TasksTable")["GlobalSecondaryIndexes"].as_array().unwrap();
