@@ -72,6 +72,11 @@ impl MemoryStore {
         }
     }
 
+    /// The size of a task's item as DynamoDB counts it.
+    pub(crate) fn task_bytes(&self, id: &TaskId) -> Option<usize> {
+        lock(&self.tables).tasks.get(id).map(|kept| kept.bytes)
+    }
+
     fn now(&self) -> Timestamp {
         self.clock.now()
     }

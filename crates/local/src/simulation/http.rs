@@ -10,6 +10,8 @@ use steward_core::{
     responses::{ResponseMeaning, Responses},
 };
 
+use super::large;
+
 /// What comes back from a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Response {
@@ -53,15 +55,14 @@ pub(super) fn answer(
     responses: &Responses,
     output: Option<Value>,
     retry_after: Option<Duration>,
-    long_text: bool,
+    reason_chars: usize,
 ) -> Result<Value, Fault> {
     let transient = |may_have_run, retry_after| {
         Err(Fault::Transient { reason: response.to_string(), retry_after, may_have_run })
     };
     let reason = || {
         // Titles of problems are as long as a service makes them, and in any language.
-        let title =
-            if long_text { "：在庫がありません".repeat(300) } else { String::new() };
+        let title = large::words(reason_chars);
         limits::shorten(&format!("{response}{title}"), limits::REASON_CHARS_MAX)
     };
     let permanent = |may_have_run| Err(Fault::Permanent { reason: reason(), may_have_run });

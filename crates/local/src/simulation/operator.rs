@@ -8,7 +8,7 @@ use steward_core::{
 };
 
 use super::{
-    edits,
+    edits, large,
     ledger::Ledger,
     oracle::{Oracle, is_final},
     plan::{MINUTE, random_order},
@@ -20,7 +20,8 @@ impl World {
     pub(super) fn plan_commands(&self) {
         for (n, planned) in self.plan.commands.iter().enumerate() {
             let order = planned.order.clone();
-            if let Some(command) = command(&planned.task_id, format!("planned-{n}"), order) {
+            if let Some(command) = self.command_of(&planned.task_id, format!("planned-{n}"), order)
+            {
                 self.at(planned.at, Happening::Command(command, planned.copies));
             }
         }
@@ -36,7 +37,7 @@ impl World {
         };
         for task in paused {
             let id = format!("resume-{now}");
-            if let Some(command) = command(&task.task_id, id, Order::Resume) {
+            if let Some(command) = self.command_of(&task.task_id, id, Order::Resume) {
                 self.at(now, Happening::Command(command, 1));
             }
         }
@@ -59,7 +60,7 @@ impl World {
                 | ProcessState::Undone => None,
             };
             let id = format!("attended-{round}");
-            let command = order.and_then(|order| command(&task.task_id, id, order));
+            let command = order.and_then(|order| self.command_of(&task.task_id, id, order));
             if let Some(command) = command {
                 self.at(at, Happening::Command(command, 1));
                 attended = true;
@@ -71,6 +72,16 @@ impl World {
             }
         }
         attended
+    }
+
+    fn command_of(&self, task_id: &TaskId, id: String, order: Order) -> Option<Command> {
+        let (id, by, why) = if self.plan.is_large {
+            large::texts_of_command(&id)
+        } else {
+            (id, "simulation".to_owned(), "to see what comes of it".to_owned())
+        };
+        let (command_id, task_id) = (id.parse().ok()?, task_id.clone());
+        Some(Command { command_id, task_id, by, why, order, issued_at: None })
     }
 
     /// What may help a task in Error: what the operator says did not run, did not.
@@ -112,10 +123,4 @@ pub(super) fn did_not_run(oracle: &Oracle, ledger: &Ledger, task: &Task, part: &
         && oracle
             .children(&task.task_id, part)
             .all(|child| child.process_state == ProcessState::Undone)
-}
-
-fn command(task_id: &TaskId, id: String, order: Order) -> Option<Command> {
-    let command_id = id.parse().ok()?;
-    let (by, why) = ("simulation".to_owned(), "to see what comes of it".to_owned());
-    Some(Command { command_id, task_id: task_id.clone(), by, why, order, issued_at: None })
 }

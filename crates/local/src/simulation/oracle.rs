@@ -13,7 +13,7 @@ use std::{
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use steward_core::{
-    events::{BusEvent, Happened},
+    events::{BusEvent, Happened, TaskTrouble},
     messages::{Action, NoticeStatus, SchedulerMessage, StatusNotice, StepRequest},
     names::{CallbackToken, CommandId, Incarnation, Part, StepName, TaskId, WorkflowName},
     ports::{Document, Outgoing, Queue},
@@ -36,6 +36,8 @@ pub(super) struct Alert {
     pub(super) at: Timestamp,
     pub(super) undo_failed: bool,
     pub(super) steps: Vec<Part>,
+    /// How many more it says there are.
+    pub(super) more_steps: usize,
 }
 
 /// An attempt at a part, of a task.
@@ -426,7 +428,8 @@ impl Oracle {
             | Happened::OperatorRedrive { .. }
             | Happened::TaskEnded { .. } => return,
         };
-        let alert = Alert { at, undo_failed, steps: trouble.steps.clone() };
+        let TaskTrouble { steps, more_steps, .. } = trouble.clone();
+        let alert = Alert { at, undo_failed, steps, more_steps };
         self.alerts.entry(trouble.task_id.clone()).or_default().push(alert);
     }
 }

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use steward_core::{
     command::Order,
+    limits,
     names::{AgentName, Part, StepName, TaskId},
     ports::Timing,
     workflow::Workflow,
@@ -17,7 +18,7 @@ use super::{
     bend::{bend, is_sound},
     blueprint::{Blueprint, StepPlan, WorkPlan, millis},
     dice::Dice,
-    edits,
+    edits, large,
     late::LatePlan,
     workflows::{Scope, blueprint, span},
 };
@@ -111,6 +112,8 @@ pub(super) struct Temper {
     pub(super) refuse_undo: f64,
     /// When it is down.
     pub(super) down: Vec<Range<Millis>>,
+    /// Characters that are added to the reason of a refusal.
+    pub(super) reason_chars: usize,
     /// What is awkward about it, in worlds that have such services.
     pub(super) awkward: Option<Awkward>,
 }
@@ -185,6 +188,8 @@ pub(super) struct Plan {
     pub(super) late: LatePlan,
     /// Whether operators edit lists.
     pub(super) edits: bool,
+    /// Whether its tasks are near the limits of size.
+    pub(super) is_large: bool,
 }
 
 impl Plan {
@@ -215,13 +220,16 @@ impl Plan {
             .map(|name| {
                 let mut temper = temper(storm_until, dice);
                 temper.awkward = is_awkward.then(|| awkward(dice));
+                if is_awkward {
+                    temper.reason_chars = limits::REASON_CHARS_MAX;
+                }
                 if edits {
                     edits::soften(&mut temper);
                 }
                 (name.clone(), temper)
             })
             .collect();
-        Ok(Self {
+        let plan = Self {
             timing,
             shards: dice.pick(1, &[2, 4]) as u32,
             storm_until,
@@ -244,7 +252,9 @@ impl Plan {
             }),
             late,
             edits,
-        })
+            is_large: false,
+        };
+        large::enlarge(seed, plan)
     }
 }
 

@@ -235,9 +235,11 @@ impl StateStore for Seam {
         let id = &task.task_id;
         let act = async {
             let earlier = self.world.present(id);
-            let created = self.memory().store().create(task, submitted).await?;
+            let created = self.memory().store().create(task, submitted).await;
+            let created = created.map_err(|error| self.world.judge_refusal(id, error))?;
             self.note(|| format!("creates {id}: {created:?}"));
             if created == Created::Created {
+                self.world.judge_size(None, task);
                 let now = self.world.now();
                 let state = &mut *self.world.state();
                 if state.oracle.forgets(task, earlier.as_ref()) {
@@ -255,12 +257,14 @@ impl StateStore for Seam {
         let act = async {
             let store = self.memory().store();
             let before = store.load(id).await?;
-            let saved = store.save(task).await?;
+            let saved = store.save(task).await;
+            let saved = saved.map_err(|error| self.world.judge_refusal(id, error))?;
             if saved == Saved::Saved {
                 self.note(|| format!("saves {}", summary(task)));
                 let keys: Vec<_> = outputs(task).into_iter().chain(reason_keys(task)).collect();
                 let documents = store.documents(&Owner::of(task), &keys).await?;
                 let now = self.world.time();
+                self.world.judge_size(before.as_ref(), task);
                 if let Some(before) = before {
                     let state = &mut *self.world.state();
                     state.oracle.saved(&before, task, &documents, &state.ledger, now);
@@ -280,7 +284,10 @@ impl StateStore for Seam {
         document: &Document,
     ) -> Result<Put, PortError> {
         let operation = || format!("write {} {}", owner.task_id, document.key);
-        let act = self.memory().store().put_document(owner, kept, document);
+        let act = async {
+            let put = self.memory().store().put_document(owner, kept, document).await;
+            put.map_err(|error| self.world.judge_refusal(&owner.task_id, error))
+        };
         self.pass(operation, act).await
     }
 

@@ -199,7 +199,7 @@ impl RemoteService for SimService {
         world.state().oracle.traced(request, &traceparent);
         if course.response == Response::NoConnection {
             world.fault(&format!("service-{}", self.agent), || "is not reached".to_owned());
-            return http::answer(course.response, &request.responses, None, None, false);
+            return http::answer(course.response, &request.responses, None, None, 0);
         }
         let (commits_after, response) = (course.commits_after, course.response);
         let responds_after = course.responds_after;
@@ -231,11 +231,11 @@ impl RemoteService for SimService {
                 format!("{key} {does}, and is answered: {response}")
             });
         }
-        let text =
-            world.plan.services.get(&self.agent).is_some_and(|temper| temper.awkward.is_some());
+        let temper = world.plan.services.get(&self.agent);
+        let reason_chars = temper.map_or(0, |temper| temper.reason_chars);
         let patience = world.state().dice.pick(None, &[Some(SECOND), Some(20 * SECOND)]);
         let patience = patience.map(Duration::from_millis);
-        http::answer(response, &request.responses, call.output.take(), patience, text)
+        http::answer(response, &request.responses, call.output.take(), patience, reason_chars)
     }
 }
 

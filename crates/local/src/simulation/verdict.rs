@@ -180,8 +180,10 @@ impl Case<'_> {
             return Some(format!("in Error, alerted as undo_failed: {}", alert.undo_failed));
         }
         let parts = self.0.all_parts();
-        let left = parts.iter().find(|part| self.0.is_left(part) && !alert.steps.contains(part));
-        let left = left.filter(|_| backward)?;
+        let mut left =
+            parts.iter().filter(|part| self.0.is_left(part) && !alert.steps.contains(part));
+        // Of very many it names the first, and says how many more there are.
+        let left = left.nth(alert.more_steps).filter(|_| backward)?;
         Some(format!("undo failed; step {left} is left to undo, and the alert does not name it"))
     }
 }
