@@ -29,6 +29,7 @@ mod step_kinds;
 mod supervision;
 mod support;
 mod template;
+mod throttling;
 mod triggers;
 mod versions;
 mod writes;
