@@ -156,6 +156,7 @@ stories! {
     nothing_to_undo_for_another
     nothing_to_undo_for_the_operator
     nothing_to_undo_is_undone_at_once
+    only_the_task_of_a_step_says_that_it_did_not_run
     operator_cancels_a_task
     operator_completes_a_step_by_hand
     operator_ends_a_task_at_once

@@ -75,7 +75,7 @@ pub(crate) struct ListArgs {
     /// Only tasks of this workflow.
     #[arg(long)]
     workflow: Option<String>,
-    /// How many at most.
+    /// How many at most. If there are more, it is not determined which.
     #[arg(long, default_value_t = 100)]
     limit: usize,
     /// As a JSON array.
@@ -109,12 +109,16 @@ impl State {
 }
 
 /// Prints tasks, newest first.
+#[expect(clippy::print_stderr, reason = "standard output is the list's alone")]
 pub(crate) async fn list(args: ListArgs) -> Result<()> {
     let wanted = |task: &Task| {
         args.state.is_none_or(|state| state.process_state() == task.process_state)
             && args.workflow.as_ref().is_none_or(|name| name == task.workflow.as_str())
     };
     let mut tasks = args.deployment.store().await.scan_tasks(args.limit, wanted).await?;
+    if tasks.len() == args.limit {
+        eprintln!("there may be more than {0} such tasks, and newer ones: --limit", args.limit);
+    }
     tasks.sort_by_key(|task| std::cmp::Reverse(task.submitted_at));
     let views: Vec<_> = tasks.iter().map(TaskView::of).collect();
     if args.json {

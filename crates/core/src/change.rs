@@ -165,6 +165,7 @@ impl<'a> Change<'a> {
                 self.complete(attempt, &Value::Null);
             }
             ChildOutcome::Undone { reason } => {
+                self.child_is_undone(&attempt.step, revision);
                 self.fail(attempt, &format!("its task was undone: {reason}"), false);
             }
             ChildOutcome::Refused { reason, id_taken } => {
@@ -175,6 +176,14 @@ impl<'a> Change<'a> {
             }
         }
         self.advance();
+    }
+
+    /// The task of a step says that nothing of it stands. All attempts since the last edit have asked for that one task.
+    pub(crate) fn child_is_undone(&mut self, part: &Part, revision: Option<u64>) {
+        if let Some(progress) = self.task.progress_mut(part, Action::Do) {
+            progress.may_have_run = false;
+            progress.child_revision = revision.max(progress.child_revision);
+        }
     }
 
     /// An attempt took effect, or may have, that had been settled as one that did not: there was another

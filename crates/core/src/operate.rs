@@ -13,7 +13,7 @@ use crate::{
     messages::Action,
     names::{Part, StepName},
     ports::{Attempt, Document, DocumentKey},
-    request::too_large,
+    request::{child_id, too_large},
     task::{ProcessState, Progress, StepState, Task, earlier, later},
     undo::{self, PointOfNoReturn},
     values::NoValue,
@@ -214,6 +214,22 @@ impl Operator<'_, '_> {
         ))
     }
 
+    /// An operator cannot know that a task which runs for a step did not: it may run now, or begin later. That is for the
+    /// task itself to say, once it is undone.
+    fn can_be_known(&self, part: &Part, action: Action) -> Result<(), Refused> {
+        let step = self.change.workflow.steps.get(&part.step);
+        let runs_task = step.is_some_and(|step| matches!(step.work(), Some(Work::Child(_))));
+        let progress = self.change.task.progress(part, Action::Do);
+        let may_stand = progress.is_some_and(|progress| progress.may_have_run);
+        if !runs_task || !may_stand || action == Action::Undo {
+            return Ok(());
+        }
+        let child = child_id(&self.change.task, part)?;
+        Err(format!(
+            "step {part} runs task `{child}`, which may run or stand: undo it, or this task as a whole"
+        ))
+    }
+
     fn try_again(
         &mut self,
         step: &Part,
@@ -225,6 +241,9 @@ impl Operator<'_, '_> {
             self.change.workflow.steps.get(&step.step).is_none_or(|step| step.idempotent);
         let now = self.change.context.now;
         let until = self.deferred_call_until(step, action);
+        if did_not_run {
+            self.can_be_known(step, action)?;
+        }
         let Some(progress) = self.change.task.progress_mut(step, action) else { return Ok(()) };
         if did_not_run {
             is_over(step, progress, until, now)?;
@@ -348,6 +367,9 @@ impl Operator<'_, '_> {
         let (step, direction) = self.by_hand(step)?;
         let now = self.change.context.now;
         let until = self.deferred_call_until(&step, direction);
+        if did_not_run {
+            self.can_be_known(&step, direction)?;
+        }
         let progress = begun(&mut self.change.task, &step, direction, now);
         let progress = progress.ok_or_else(|| not_begun(&step))?;
         if did_not_run {

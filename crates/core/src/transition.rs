@@ -759,6 +759,15 @@ impl<'a> Case<'a, '_> {
                 change.has_run_after_all(step, None);
                 Decision::Change(change)
             }
+            StepState::Failed { .. } | StepState::Skipped { .. }
+                if action == Action::Do
+                    && progress.may_have_run
+                    && matches!(outcome, ChildOutcome::Undone { .. }) =>
+            {
+                let mut change = self.change();
+                change.child_is_undone(step, revision);
+                Decision::Change(change)
+            }
             StepState::HandedOut { .. }
             | StepState::Each
             | StepState::Completed { .. }

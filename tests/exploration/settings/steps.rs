@@ -308,6 +308,8 @@ fn child_commanded() -> Setting {
     let steps = json!({ "k": runs(&[], 1, "alert"), "b": undoable(&["k"], 1, "alert") });
     let orders = vec![
         resubmit(None),
+        Order::Resubmit { step: None, input: None, did_not_run: true },
+        Order::Skip { step: None, did_not_run: true },
         skip(None),
         complete(None),
         Order::Undo,
