@@ -53,7 +53,7 @@ pub(crate) enum CallbackCommand {
 /// The token, and where to answer.
 #[derive(Debug, Args)]
 pub(crate) struct Target {
-    /// What the step's request handed out, as `order-7/approve/i0mfvx3k5z`.
+    /// The callback token from the step's request, as `order-7/approve/i0mfvx3k5z`.
     token: CallbackToken,
     /// How long to wait until the answer is on record.
     #[arg(long, default_value = "30s", value_parser = humantime::parse_duration)]

@@ -221,8 +221,8 @@ impl<'a> Change<'a> {
         step.callback.as_ref().filter(|_| attempt.action == Action::Do)
     }
 
-    /// The call has begun the step, and someone else is to answer. Of a task that is being undone
-    /// nobody's answer is waited for, but for the point of no return.
+    /// The call has begun the step, and its callback is awaited. While a task is being undone no callback is
+    /// awaited, except that of the point of no return.
     fn hand_out(&mut self, attempt: Attempt, callback: &Callback) {
         let definition = self.workflow.steps.get(&attempt.step.step);
         let returns = definition.is_none_or(|step| !step.point_of_no_return);
@@ -479,9 +479,9 @@ impl<'a> Change<'a> {
     }
 
     /// Nothing more is tried forward. An agent at work is waited for, and so is one that may still act
-    /// on an attempt that was deferred; a task that runs for a step is undone where it stands, and
-    /// nobody's answer is waited for, but for the point of no return. While that runs, it may yet call
-    /// off the undo, and a wait goes on.
+    /// on an attempt that was deferred; a task that runs for a step is undone where it stands. No callback is
+    /// awaited, except that of the point of no return. As long as that step runs it can still cancel the undo, so
+    /// waits go on.
     fn give_up_forward(&mut self) {
         let (workflow, now) = (self.workflow, self.context.now);
         let mut past_deferrals = Vec::new();

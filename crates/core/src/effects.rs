@@ -247,7 +247,7 @@ impl Requested {
     }
 }
 
-/// Nobody received these requests, and nobody would before their complete-by, so the steps fail at once:
+/// These requests could not be sent, as their queues do not exist, so the steps fail at once:
 /// each is answered on the scheduler's queue, as its agent would answer it, and alerted.
 async fn answer_for_missing_agents<P: Ports>(
     ports: &P,

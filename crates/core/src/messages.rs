@@ -53,8 +53,8 @@ pub struct Submission {
     /// scheduler only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
-    /// Whether the task is known to have begun: if it is to be undone and is gone, nobody can tell what it
-    /// left. Written by the scheduler only.
+    /// Whether the task has begun, or may have begun and expired. If it is to be undone and there is no record of it,
+    /// its undo fails, since its effects are unknown. Written by the scheduler only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_begun: bool,
     /// How long the task that it runs for may need it; written by the scheduler only.

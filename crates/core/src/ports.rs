@@ -34,7 +34,7 @@ pub struct PortError {
     pub source: Box<dyn Error + Send + Sync>,
 }
 
-/// The cause of a send to a queue that does not exist: nobody received the message.
+/// Why a message was not sent: the queue does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("there is no such queue")]
 pub struct NoSuchQueue;
