@@ -54,8 +54,8 @@ impl Door {
         let ports = deployment.ports("publisher");
         ports.definitions().publish(&strict(1, 10)).await.unwrap();
         let sdk = deployment.aws.sdk_config();
-        let client = resources::create_queue(&sdk, "client-shop", false).await.unwrap();
-        let stranger = resources::create_queue(&sdk, "stranger", false).await.unwrap();
+        let client = resources::create_queue(&sdk, "client-shop", None).await.unwrap();
+        let stranger = resources::create_queue(&sdk, "stranger", None).await.unwrap();
         Self { deployment, client, stranger }
     }
 
@@ -547,7 +547,7 @@ async fn over_http_the_refused_hears_why_and_nothing_is_kept_or_alerted() {
     let (host, tasks) = host().await;
     assert_eq!(post(&tasks, order_of("taken")).await.status(), StatusCode::ACCEPTED);
     let client =
-        resources::create_queue(&host.aws.sdk_config(), "client-shop", false).await.unwrap();
+        resources::create_queue(&host.aws.sdk_config(), "client-shop", None).await.unwrap();
     for bad in all_kinds(&client, "https://stranger") {
         let (status, title) = match bad.reason.as_str() {
             reason if reason.starts_with("not a submission") => (400, "Malformed submission"),

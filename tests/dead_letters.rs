@@ -19,7 +19,11 @@ use steward_core::{
     events::BusEvent,
     ports::{EventBus, PortError},
 };
-use steward_local::{embedded::EmbeddedAws, memory::MemoryBus, resources::create_queue};
+use steward_local::{
+    embedded::EmbeddedAws,
+    memory::MemoryBus,
+    resources::{SCHEDULER, create_queue},
+};
 
 const DEAD: &str = "shop-dead-letters";
 
@@ -27,7 +31,7 @@ const DEAD: &str = "shop-dead-letters";
 async fn world(messages: usize) -> (EmbeddedAws, Client, DeadLetterQueue) {
     let aws = EmbeddedAws::in_memory().unwrap();
     let sqs = Client::new(&aws.sdk_config());
-    create_queue(&aws.sdk_config(), "shop", true).await.unwrap();
+    create_queue(&aws.sdk_config(), "shop", Some(SCHEDULER)).await.unwrap();
     let dead = DeadLetterQueue::find(&sqs, DEAD).await.unwrap();
     for n in 0..messages {
         let request = sqs.send_message().queue_url(dead.url()).message_body(format!("message {n}"));

@@ -98,7 +98,7 @@ async fn a_task_over_http_is_processed_traced_logged_and_told() {
     });
     let host = host.await.unwrap();
     let reply_to =
-        resources::create_queue(&host.aws.sdk_config(), "client-test", false).await.unwrap();
+        resources::create_queue(&host.aws.sdk_config(), "client-test", None).await.unwrap();
 
     let submission = json!({
         "task_id": TASK, "workflow": "pay", "reply_to": reply_to, "input": { "card": "never-to-be-logged" },

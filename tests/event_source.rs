@@ -11,18 +11,25 @@ use std::{
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use aws_sdk_sqs::Client;
-use steward_aws::batch::response;
-use steward_local::{embedded::EmbeddedAws, event_source::EventSource, resources::create_queue};
-use tokio::task::JoinSet;
+use steward_aws::{AwsPorts, batch::response};
+use steward_core::ports::{Ports, Queue};
+use steward_local::{
+    embedded::EmbeddedAws,
+    event_source::EventSource,
+    resources::{self, Redelivery, create_queue},
+};
+use tokio::{task::JoinSet, time::Instant};
 
 /// How long the queue's clock goes on, at most.
 const PATIENCE: Duration = Duration::from_secs(3_600);
+
+const REDELIVERY: Redelivery = Redelivery { visibility_seconds: 180, receives_max: 5 };
 
 /// A queue with three messages, one of them bad, and its dead letters.
 async fn queue_with_a_bad_message() -> (EmbeddedAws, String) {
     let aws = EmbeddedAws::in_memory().unwrap();
     let sdk = aws.sdk_config();
-    let queue = create_queue(&sdk, "work", true).await.unwrap();
+    let queue = create_queue(&sdk, "work", Some(REDELIVERY)).await.unwrap();
     let client = Client::new(&sdk);
     for body in ["good", "bad", "good"] {
         client.send_message().queue_url(&queue).message_body(body).send().await.unwrap();
@@ -46,7 +53,7 @@ where
     source.spawn(aws, handler, &mut tasks);
     let client = Client::new(&aws.sdk_config());
     let mut dead = Vec::new();
-    let begun = tokio::time::Instant::now();
+    let begun = Instant::now();
     while !is_over(&dead) {
         assert!(begun.elapsed() < PATIENCE, "dead letters so far: {dead:?}");
         let letters = client.receive_message().queue_url(format!("{queue}-dead-letters"));
@@ -101,4 +108,36 @@ async fn a_handler_that_panics_loses_its_answer_and_no_message() {
         |dead: &[String]| dead.len() + done.load(Ordering::SeqCst) as usize == 3;
     let dead = run_until(&aws, &queue, handler, all_accounted_for).await;
     assert!(dead.contains(&"bad".to_owned()), "{dead:?}");
+}
+
+/// On AWS too: a step has seconds, and the visibility timeout is six times what the function has.
+#[tokio::test(start_paused = true)]
+async fn what_a_function_could_not_do_comes_back_within_seconds() {
+    let aws = EmbeddedAws::in_memory().unwrap();
+    let config = resources::create(&aws, &[]).await.unwrap();
+    let sdk = aws.sdk_config();
+    let ports = Arc::new(AwsPorts::new(&sdk, &config, "scheduler"));
+    let queue = config.scheduler_queue_url;
+    Client::new(&sdk).send_message().queue_url(&queue).message_body("bad").send().await.unwrap();
+    let (delivered, mut deliveries) = tokio::sync::mpsc::unbounded_channel();
+    let handler = move |event| {
+        let (ports, delivered) = (ports.clone(), delivered.clone());
+        let fail = move |event: SqsEvent| {
+            delivered.send(Instant::now()).unwrap();
+            let failed = event.records.into_iter().filter_map(|message| message.message_id);
+            std::future::ready(response(failed))
+        };
+        async move { ports.channel().handled(&Queue::Scheduler, event, fail).await }
+    };
+    let mut tasks = JoinSet::new();
+    EventSource { queue_url: queue, concurrency: 1 }.spawn(&aws, handler, &mut tasks);
+    let mut last = deliveries.recv().await.unwrap();
+    for longest in [2, 4, 8, 16] {
+        let next = deliveries.recv().await.unwrap();
+        let seconds = (next - last).as_secs_f64();
+        // A poll takes a while, too.
+        let (shortest, longest) = (f64::from(longest) / 2.0, f64::from(longest) + 1.0);
+        assert!((shortest..longest).contains(&seconds), "{seconds} s, not {shortest} to {longest}");
+        last = next;
+    }
 }

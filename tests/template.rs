@@ -118,16 +118,17 @@ fn functions_are_for_arm_and_traced() {
 }
 
 #[test]
-fn every_queue_has_dead_letters_and_patience() {
-    for (template, function, queue) in [
-        (template(), "SubmissionFunction", "SubmissionsQueue"),
-        (template(), "SchedulerFunction", "SchedulerQueue"),
-        (agent_template(), "AgentFunction", "AgentQueue"),
+fn every_queue_delivers_again_as_the_local_ones_do() {
+    for (template, function, queue, local) in [
+        (template(), "SubmissionFunction", "SubmissionsQueue", resources::SUBMISSIONS),
+        (template(), "SchedulerFunction", "SchedulerQueue", resources::SCHEDULER),
+        (agent_template(), "AgentFunction", "AgentQueue", resources::AGENT),
     ] {
         let timeout = properties(&template, function)["Timeout"].as_u64().unwrap();
         let queue = properties(&template, queue);
-        assert!(queue["VisibilityTimeout"].as_u64().unwrap() >= 6 * timeout, "{function}");
-        assert!(queue["RedrivePolicy"]["maxReceiveCount"].is_u64(), "{function}");
+        assert!(u64::from(local.visibility_seconds) >= 6 * timeout, "{function}");
+        assert_eq!(queue["VisibilityTimeout"], local.visibility_seconds, "{function}");
+        assert_eq!(queue["RedrivePolicy"]["maxReceiveCount"], local.receives_max, "{function}");
         let events = properties(&template, function)["Events"].as_object().unwrap();
         for event in events.values() {
             let source = &event["Properties"];

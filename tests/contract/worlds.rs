@@ -154,7 +154,7 @@ impl World for Embedded {
         let events = Mutex::new(aws.subscribe_events());
         let config = resources::create(&aws, &["a".parse().unwrap()]).await.unwrap();
         let sdk = aws.sdk_config();
-        let client_queue_url = resources::create_queue(&sdk, "client-x", false).await.unwrap();
+        let client_queue_url = resources::create_queue(&sdk, "client-x", None).await.unwrap();
         let meter = Meter::default();
         let interceptors =
             vec![SharedInterceptor::new(meter.clone()), SharedInterceptor::new(BatchLimits)];

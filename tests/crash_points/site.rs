@@ -65,7 +65,7 @@ impl Site {
         // Or the calls of a sweep would depend on the names of its tasks.
         deployment.config.shards = NonZeroU32::MIN;
         let sdk = deployment.aws.sdk_config();
-        resources::create_queue(&sdk, CLIENT_QUEUE, false).await.unwrap();
+        resources::create_queue(&sdk, CLIENT_QUEUE, None).await.unwrap();
         // Whole milliseconds, as the state store keeps them.
         let spare = deployment.clock.now().subsec_nanosecond() % 1_000_000;
         deployment.clock.advance_by(SignedDuration::from_nanos(-i64::from(spare)));
@@ -109,7 +109,7 @@ impl Site {
         let agent = "a".parse().unwrap();
         let config = resources::create(&aws, &[agent]).await.unwrap();
         let sdk = aws.sdk_config();
-        resources::create_queue(&sdk, CLIENT_QUEUE, false).await.unwrap();
+        resources::create_queue(&sdk, CLIENT_QUEUE, None).await.unwrap();
         self.deployment.aws = aws;
         self.deployment.config = config;
         self.deployment.config.shards = NonZeroU32::MIN;

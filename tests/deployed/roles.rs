@@ -25,8 +25,14 @@ const STATEMENTS: [(&str, &str); 4] = [
     ("PartiQLSelect", "SELECT a FROM \"TABLE\" WHERE b=1"),
 ];
 
-const QUEUE_OPERATIONS: [&str; 5] =
-    ["SendMessage", "ReceiveMessage", "DeleteMessage", "GetQueueAttributes", "PurgeQueue"];
+const QUEUE_OPERATIONS: [&str; 6] = [
+    "SendMessage",
+    "ReceiveMessage",
+    "DeleteMessage",
+    "ChangeMessageVisibility",
+    "GetQueueAttributes",
+    "PurgeQueue",
+];
 
 const QUEUES: [&str; 7] = [
     "submissions",
@@ -57,6 +63,7 @@ const MAY: [(&str, &[&str]); 6] = [
             "PutEvents",
             "ReceiveMessage submissions",
             "DeleteMessage submissions",
+            "ChangeMessageVisibility submissions",
             "GetQueueAttributes submissions",
         ],
     ),
@@ -95,6 +102,7 @@ const MAY: [(&str, &[&str]); 6] = [
             "PutEvents",
             "ReceiveMessage scheduler",
             "DeleteMessage scheduler",
+            "ChangeMessageVisibility scheduler",
             "GetQueueAttributes scheduler",
         ],
     ),
@@ -110,6 +118,7 @@ const MAY: [(&str, &[&str]); 6] = [
             "GetSecretValue own",
             "ReceiveMessage agent-payment-requests",
             "DeleteMessage agent-payment-requests",
+            "ChangeMessageVisibility agent-payment-requests",
             "GetQueueAttributes agent-payment-requests",
         ],
     ),
@@ -164,7 +173,9 @@ const MAY: [(&str, &[&str]); 6] = [
             "ReceiveMessage agent-payment-dead-letters",
             "ReceiveMessage submissions-dead-letters",
             "DeleteMessage agent-payment-dead-letters",
+            "ChangeMessageVisibility agent-payment-dead-letters",
             "DeleteMessage submissions-dead-letters",
+            "ChangeMessageVisibility submissions-dead-letters",
         ],
     ),
 ];

@@ -51,8 +51,7 @@ impl Received {
     /// Reads one record of an event.
     #[must_use]
     pub fn new(message: SqsMessage) -> Self {
-        let receives = message.attributes.get("ApproximateReceiveCount");
-        let receives: u32 = receives.and_then(|count| count.parse().ok()).unwrap_or(1);
+        let receives = receives(&message);
         let traceparent = message.message_attributes.get("traceparent");
         let sent = message.attributes.get("SentTimestamp").and_then(|millis| millis.parse().ok());
         Self {
@@ -80,6 +79,12 @@ impl Received {
         let (message_id, first_delivery) = (self.message_id.clone(), self.first_delivery);
         Corrupt { message_id, first_delivery, reason }
     }
+}
+
+/// How often its queue has delivered a message, this time included.
+pub(crate) fn receives(message: &SqsMessage) -> u32 {
+    let receives = message.attributes.get("ApproximateReceiveCount");
+    receives.and_then(|count| count.parse().ok()).unwrap_or(1)
 }
 
 /// The messages of an event.

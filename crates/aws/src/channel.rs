@@ -20,6 +20,7 @@ use crate::{
 };
 
 mod depths;
+pub mod redelivery;
 
 pub use depths::Depth;
 

@@ -237,8 +237,7 @@ impl Heard {
 
 impl Client {
     async fn start(scenario: &'static dyn Scenario, host: &Host, in_flight: usize) -> Result<Self> {
-        let reply_to =
-            resources::create_queue(&host.aws.sdk_config(), "client-demo", false).await?;
+        let reply_to = resources::create_queue(&host.aws.sdk_config(), "client-demo", None).await?;
         let inner = HeardInner {
             under_way: HashMap::new(),
             latencies: Histogram::new_with_max(LATENCY_MAX_US, 3)?,

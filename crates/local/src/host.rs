@@ -32,7 +32,7 @@ use steward_core::{
     breaker::Settings,
     limits,
     names::AgentName,
-    ports::{Clock, Ports},
+    ports::{Clock, Ports, Queue},
     task::later,
     workflow::Workflow,
 };
@@ -238,7 +238,8 @@ impl Host {
             let handler = move |event| {
                 let (ports, reply_queues) = (ports.clone(), reply_queues.clone());
                 charged(Account::Submission, async move {
-                    submission::handle(&*ports, &reply_queues, event).await
+                    let handle = |event| submission::handle(&*ports, &reply_queues, event);
+                    ports.channel().handled(&Queue::Submissions, event, handle).await
                 })
             };
             let queue_url = queue_url.clone();
@@ -251,7 +252,10 @@ impl Host {
         self.start_instance("scheduler", move |ports, running| {
             let handler = move |event| {
                 let ports = ports.clone();
-                charged(Account::Scheduler, async move { scheduler::handle(&*ports, event).await })
+                charged(Account::Scheduler, async move {
+                    let handle = |event| scheduler::handle(&*ports, event);
+                    ports.channel().handled(&Queue::Scheduler, event, handle).await
+                })
             };
             let queue_url = queue_url.clone();
             EventSource { queue_url, concurrency: CONCURRENCY }.spawn(&aws, handler, running);
@@ -266,7 +270,9 @@ impl Host {
                 let (ports, agent) = (ports.clone(), agent.clone());
                 let deadline = later(now(&ports), INVOCATION);
                 charged(Account::Agent, async move {
-                    agent::handle(&*ports, &agent, event, deadline).await
+                    let queue = Queue::Agent(agent.name.clone());
+                    let handle = |event| agent::handle(&*ports, &agent, event, deadline);
+                    ports.channel().handled(&queue, event, handle).await
                 })
             };
             let queue_url = queue_url.clone();

@@ -47,15 +47,21 @@ pub const CLIENT_QUEUES: &str = "client-";
 /// Shards of the due index.
 pub const SHARDS: NonZeroU32 = NonZeroU32::MIN.saturating_add(3);
 
-/// The longest visibility timeout would make a failed message wait for minutes; a local run waits
-/// for seconds. Six times what its handlers take, nonetheless.
-const VISIBILITY_SECONDS: u32 = 30;
+/// How a queue delivers a message again, as in `template.yaml`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Redelivery {
+    /// After how many seconds, if whoever received it neither deletes it nor says otherwise.
+    pub visibility_seconds: u32,
+    /// How often it is received before it is a dead letter.
+    pub receives_max: u32,
+}
 
-/// An agent may hold a request for as long as its function runs, and nobody else is to have it meanwhile.
-const AGENT_VISIBILITY_SECONDS: u32 = 130;
-
-/// Receives before a message is a dead letter.
-const RECEIVES_MAX: u32 = 5;
+/// Of submissions: there is no task yet that the supervisor could find.
+pub const SUBMISSIONS: Redelivery = Redelivery { visibility_seconds: 180, receives_max: 30 };
+/// Of the scheduler's messages.
+pub const SCHEDULER: Redelivery = Redelivery { visibility_seconds: 180, receives_max: 16 };
+/// Of requests to agents: an agent may hold one for as long as its function runs.
+pub const AGENT: Redelivery = Redelivery { visibility_seconds: 720, receives_max: 16 };
 
 /// Makes the tables, and the queues for `agents`; returns the configuration that names them.
 ///
@@ -67,15 +73,12 @@ pub async fn create(aws: &EmbeddedAws, agents: &[AgentName]) -> Result<Config> {
     let agent_queues: Vec<_> =
         agents.iter().map(|agent| AGENT_QUEUE.replace("{agent}", agent.as_str())).collect();
     for queue in &agent_queues {
-        let url = create_queue(&sdk, queue, true).await?;
-        let seconds = AGENT_VISIBILITY_SECONDS.to_string();
-        let set = aws_sdk_sqs::Client::new(&sdk).set_queue_attributes().queue_url(&url);
-        set.attributes(QueueAttributeName::VisibilityTimeout, seconds).send().await?;
+        create_queue(&sdk, queue, Some(AGENT)).await?;
     }
-    let submissions_queue_url = create_queue(&sdk, SUBMISSIONS_QUEUE, true).await?;
-    let scheduler_queue_url = create_queue(&sdk, SCHEDULER_QUEUE, true).await?;
-    let rejected_queue_url = create_queue(&sdk, REJECTED_QUEUE, false).await?;
-    let alerts = create_queue(&sdk, ALERTS_QUEUE, false).await?;
+    let submissions_queue_url = create_queue(&sdk, SUBMISSIONS_QUEUE, Some(SUBMISSIONS)).await?;
+    let scheduler_queue_url = create_queue(&sdk, SCHEDULER_QUEUE, Some(SCHEDULER)).await?;
+    let rejected_queue_url = create_queue(&sdk, REJECTED_QUEUE, None).await?;
+    let alerts = create_queue(&sdk, ALERTS_QUEUE, None).await?;
     aws.add_rule(EventRule {
         bus: EVENT_BUS.to_owned(),
         source: None,
@@ -108,29 +111,35 @@ pub async fn create(aws: &EmbeddedAws, agents: &[AgentName]) -> Result<Config> {
     })
 }
 
-/// Makes a queue, with dead letters or without; returns its URL.
+/// Makes a queue, with dead letters if it is said when a message is one; returns its URL.
 ///
 /// # Errors
 /// What the embedded AWS refuses.
-pub async fn create_queue(sdk: &SdkConfig, name: &str, dead_letters: bool) -> Result<String> {
+pub async fn create_queue(
+    sdk: &SdkConfig,
+    name: &str,
+    redelivery: Option<Redelivery>,
+) -> Result<String> {
     let client = aws_sdk_sqs::Client::new(sdk);
-    let mut attributes =
-        HashMap::from([(QueueAttributeName::VisibilityTimeout, VISIBILITY_SECONDS.to_string())]);
-    if dead_letters {
+    let mut attributes = HashMap::new();
+    if let Some(Redelivery { visibility_seconds, receives_max }) = redelivery {
         let dead = format!("{name}{DEAD_LETTERS}");
         client.create_queue().queue_name(&dead).send().await?;
         let arn =
             format!("arn:aws:sqs:{}:{}:{dead}", crate::embedded::REGION, crate::embedded::ACCOUNT);
         let policy =
-            serde_json::json!({ "deadLetterTargetArn": arn, "maxReceiveCount": RECEIVES_MAX });
+            serde_json::json!({ "deadLetterTargetArn": arn, "maxReceiveCount": receives_max });
         attributes.insert(QueueAttributeName::RedrivePolicy, policy.to_string());
+        attributes.insert(QueueAttributeName::VisibilityTimeout, visibility_seconds.to_string());
     }
     // Set apart: a queue that a data directory has kept may have had other attributes.
     let answer = client.create_queue().queue_name(name).send().await;
     let answer = answer.with_context(|| format!("create queue {name}"))?;
     let url = answer.queue_url.with_context(|| format!("create queue {name}: no URL"))?;
-    let set = client.set_queue_attributes().queue_url(&url).set_attributes(Some(attributes));
-    set.send().await.with_context(|| format!("set the attributes of queue {name}"))?;
+    if !attributes.is_empty() {
+        let set = client.set_queue_attributes().queue_url(&url).set_attributes(Some(attributes));
+        set.send().await.with_context(|| format!("set the attributes of queue {name}"))?;
+    }
     Ok(url)
 }
 

@@ -4,7 +4,7 @@ use agent::{Agent, AgentConfig, handle, http::HttpService, secret::Secret};
 use aws_lambda_events::sqs::SqsEvent;
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
 use steward_aws::{AwsPorts, Config, function, telemetry};
-use steward_core::ports::{Clock, Ports};
+use steward_core::ports::{Clock, Ports, Queue};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -20,6 +20,7 @@ async fn main() -> Result<(), Error> {
     let secret = &secret.await.inspect_err(|error| {
         tracing::error!(%error, "the function cannot start");
     })?;
+    let queue = &Queue::Agent(agent.name.clone());
     let agent = &Agent::new(agent.name, service, breaker);
     run(service_fn(|event: LambdaEvent<SqsEvent>| async move {
         let deadline = function::deadline(&event.context);
@@ -27,7 +28,8 @@ async fn main() -> Result<(), Error> {
             if let Some(secret) = secret {
                 secret.refresh(ports.clock().now()).await;
             }
-            handle(ports, agent, event.payload, deadline).await
+            let handle = |event| handle(ports, agent, event, deadline);
+            ports.channel().handled(queue, event.payload, handle).await
         };
         Ok::<_, Error>(telemetry::observed(answer).await)
     }))

@@ -4,6 +4,7 @@ use aws_lambda_events::sqs::SqsEvent;
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
 use scheduler::handle;
 use steward_aws::{AwsPorts, Config, function, telemetry};
+use steward_core::ports::{Ports, Queue};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -11,7 +12,14 @@ async fn main() -> Result<(), Error> {
     let config: Config = function::configuration()?;
     let ports = &AwsPorts::new(&function::sdk_config(), &config, "scheduler");
     run(service_fn(|event: LambdaEvent<SqsEvent>| async move {
-        Ok::<_, Error>(telemetry::observed(handle(ports, event.payload)).await)
+        Ok::<_, Error>(
+            telemetry::observed(ports.channel().handled(
+                &Queue::Scheduler,
+                event.payload,
+                |event| handle(ports, event),
+            ))
+            .await,
+        )
     }))
     .await
 }

@@ -60,7 +60,7 @@ impl Client {
     /// A client with room for so many tasks under way.
     pub(super) async fn new(host: &Host, workflow: &'static str, room: usize) -> Result<Self> {
         let sdk = host.aws.sdk_config();
-        let reply_to = resources::create_queue(&sdk, "client-bench", false).await?;
+        let reply_to = resources::create_queue(&sdk, "client-bench", None).await?;
         let address = host.address.context("the host does not listen")?;
         let under_way = UnderWay { since: HashMap::new(), latencies: latencies()? };
         let heard = Heard { room: Semaphore::new(room), under_way: Mutex::new(under_way) };

@@ -5,7 +5,7 @@ use aws_sdk_sqs::{
     types::{MessageAttributeValue, QueueAttributeName},
 };
 use serde_json::json;
-use steward_local::resources::{ALERTS_QUEUE, create_queue};
+use steward_local::resources::{ALERTS_QUEUE, SCHEDULER, create_queue};
 
 use crate::world::World;
 
@@ -50,7 +50,7 @@ async fn a_dead_letter_is_listed_shown_without_its_body_and_sent_back_with_its_a
     let world = World::start().await;
     let sqs = world.host.sqs();
     let (queue, dead) = ("steward-agent-other", "steward-agent-other-dead-letters");
-    let url = create_queue(&world.host.aws.sdk_config(), queue, true).await.unwrap();
+    let url = create_queue(&world.host.aws.sdk_config(), queue, Some(SCHEDULER)).await.unwrap();
     send(&sqs, &url, "no JSON at all").await;
     until_dead(&sqs, &url).await;
 
@@ -150,7 +150,7 @@ async fn what_cannot_be_sent_back_is_kept() {
     let world = World::start().await;
     let sqs = world.host.sqs();
     let (queue, dead) = ("steward-small", "steward-small-dead-letters");
-    let url = create_queue(&world.host.aws.sdk_config(), queue, true).await.unwrap();
+    let url = create_queue(&world.host.aws.sdk_config(), queue, Some(SCHEDULER)).await.unwrap();
     let size = (QueueAttributeName::MaximumMessageSize, "1024");
     let request = sqs.set_queue_attributes().queue_url(&url).attributes(size.0, size.1);
     request.send().await.unwrap();
@@ -172,7 +172,7 @@ async fn no_more_are_sent_back_than_asked_for() {
     let world = World::start().await;
     let sqs = world.host.sqs();
     let (queue, dead) = ("steward-other", "steward-other-dead-letters");
-    let url = create_queue(&world.host.aws.sdk_config(), queue, true).await.unwrap();
+    let url = create_queue(&world.host.aws.sdk_config(), queue, Some(SCHEDULER)).await.unwrap();
     for n in 0..5 {
         send(&sqs, &world.host.queue_url(dead), &format!("message {n}")).await;
     }

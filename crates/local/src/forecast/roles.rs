@@ -38,7 +38,7 @@ pub(super) async fn handle(
         Role::Agent(name) => {
             let (service, guard) = (Service(world.clone()), world.guard(name));
             let agent = agent::Agent { name: name.clone(), service, guard };
-            let deadline = deadline(world, role.limits().0);
+            let deadline = deadline(world, role.time_limit());
             Box::pin(agent::handle(&ports, &agent, event, deadline)).await
         }
     };

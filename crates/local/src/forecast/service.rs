@@ -14,6 +14,7 @@ use super::{
     plan::{StepKey, Temper},
     world::{Role, World},
 };
+use crate::resources;
 
 /// How widely latencies spread: the standard deviation of their logarithm. One call in a hundred
 /// takes almost three times the mean.
@@ -145,12 +146,21 @@ pub(super) fn child_fate(
 }
 
 impl Role {
-    /// What a function's time limit and its queue's visibility timeout are in `template.yaml`.
-    pub(super) fn limits(&self) -> (Duration, Duration) {
-        let (limit, hidden) = match self {
-            Self::Submission | Self::Scheduler => (30, 180),
-            Self::Agent(_) => (120, 720),
+    /// How long the function may run, by `template.yaml`.
+    pub(super) fn time_limit(&self) -> Duration {
+        Duration::from_secs(match self {
+            Self::Submission | Self::Scheduler => 30,
+            Self::Agent(_) => 120,
+        })
+    }
+
+    /// How often its queue delivers a message before it is a dead letter.
+    pub(super) fn receives_max(&self) -> u32 {
+        let redelivery = match self {
+            Self::Submission => resources::SUBMISSIONS,
+            Self::Scheduler => resources::SCHEDULER,
+            Self::Agent(_) => resources::AGENT,
         };
-        (Duration::from_secs(limit), Duration::from_secs(hidden))
+        redelivery.receives_max
     }
 }

@@ -14,7 +14,7 @@ use std::{
 use futures_util::{FutureExt, future::BoxFuture};
 use jiff::Timestamp;
 use steward_agent::Guard;
-use steward_aws::items::Items;
+use steward_aws::{channel::redelivery, items::Items};
 use steward_core::{
     breaker::Settings as Breaker,
     messages::{Action, ChildEnded, ChildOutcome, Parent, SchedulerMessage, Submission},
@@ -40,9 +40,6 @@ use crate::memory::MemoryPorts;
 
 /// How long a message is in its queue before a function has it.
 pub const DELIVERY_TAKES: Duration = Duration::from_millis(20);
-
-/// How often a message is received before it is a dead letter, as in `template.yaml`.
-const RECEIVES_MAX: u32 = 5;
 
 /// Which function a message is for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -256,10 +253,9 @@ impl World {
         let hop = self.state().visits.sent(&role, delay);
         let delivered = async move {
             tokio::time::sleep(delay + DELIVERY_TAKES).await;
-            let (_, hidden) = role.limits();
             let subject = Subject::of(&world, &message);
             let account = Account { function: role.function(), subject };
-            for receives in 1..=RECEIVES_MAX {
+            for receives in 1..=role.receives_max() {
                 let begun = Instant::now();
                 world.state().meter.received(&account, &message, &world.plan);
                 let handled = roles::handle(&world, &role, &account, &message, receives);
@@ -268,7 +264,8 @@ impl World {
                 if done {
                     return;
                 }
-                tokio::time::sleep(hidden.saturating_sub(begun.elapsed())).await;
+                let random = world.state().draw.f64();
+                tokio::time::sleep(redelivery::delay(receives, random)).await;
             }
         };
         // The receiver is there for as long as the world is.

@@ -9,7 +9,7 @@ use steward_core::{
     task::Task,
 };
 use steward_local::resources::{
-    ALERTS_QUEUE, DEAD_LETTERS, SCHEDULER_QUEUE, SUBMISSIONS_QUEUE, create_queue,
+    ALERTS_QUEUE, DEAD_LETTERS, SCHEDULER, SCHEDULER_QUEUE, SUBMISSIONS_QUEUE, create_queue,
 };
 
 use crate::world::World;
@@ -170,7 +170,7 @@ async fn messages_are_sent_back_by_name_and_with_a_reason() {
 #[tokio::test]
 async fn a_queue_that_is_not_watched_is_not_looked_into() {
     let world = World::new().await;
-    create_queue(&world.aws.sdk_config(), "private", true).await.unwrap();
+    create_queue(&world.aws.sdk_config(), "private", Some(SCHEDULER)).await.unwrap();
     for name in [SCHEDULER_QUEUE, "private-dead-letters", "nowhere"] {
         let address = format!("/console/dead-letters/{name}");
         assert_eq!(world.get(&address).await.status, StatusCode::NOT_FOUND);

@@ -1,0 +1,137 @@
+//! When a message that could not be handled is delivered again. SQS would wait for its queue's visibility timeout, which is
+//! six times as long as the function may run: minutes, while a step has seconds.
+
+use std::time::Duration;
+
+use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
+use aws_sdk_sqs::types::ChangeMessageVisibilityBatchRequestEntry;
+use futures_util::future::join_all;
+use steward_core::ports::{Queue, chain};
+
+use super::{BATCH_MESSAGES_MAX, SqsChannel};
+use crate::{batch::receives, errors::failed};
+
+/// The longest that a message waits for its next delivery.
+const LONGEST: Duration = Duration::from_secs(180);
+
+/// How long SQS may take to be told. The answer to Lambda is more important: without it the whole batch comes back.
+const WITHIN: Duration = Duration::from_secs(2);
+
+/// How long a message waits that could not be handled when it was received for the `receives`th time: twice as long each
+/// time, of which a random half, so that those that failed together do not come back together. `random` is in 0..1.
+///
+/// This is "equal jitter" of <https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/>.
+#[must_use]
+pub fn delay(receives: u32, random: f64) -> Duration {
+    let longest = Duration::from_secs(2_u64.saturating_pow(receives)).min(LONGEST);
+    longest.mul_f64(0.5 + random / 2.0)
+}
+
+impl SqsChannel {
+    /// Has a batch from `queue` handled, and what could not be handled delivered again after a [`delay`]. If SQS cannot be
+    /// told, the message comes back after the queue's visibility timeout.
+    pub async fn handled<F>(
+        &self,
+        queue: &Queue,
+        event: SqsEvent,
+        handle: impl FnOnce(SqsEvent) -> F,
+    ) -> SqsBatchResponse
+    where
+        F: Future<Output = SqsBatchResponse>,
+    {
+        let deliveries: Vec<_> = event.records.iter().map(Delivery::of).collect();
+        let response = handle(event).await;
+        let is_failed = |delivery: &Delivery| {
+            let mut failures = response.batch_item_failures.iter();
+            failures.any(|failure| failure.item_identifier == delivery.message_id)
+        };
+        let failures: Vec<_> = deliveries.into_iter().filter(is_failed).collect();
+        let url = self.url(queue);
+        let batches = failures.chunks(BATCH_MESSAGES_MAX);
+        join_all(batches.map(|batch| self.deliver_later(&url, batch))).await;
+        response
+    }
+
+    async fn deliver_later(&self, url: &str, batch: &[Delivery]) {
+        let entries = batch.iter().enumerate().map(|(place, delivery)| delivery.entry(place));
+        let entries = match entries.collect::<Result<Vec<_>, _>>() {
+            Ok(entries) => entries,
+            Err(error) => return tracing::warn!(%error, "{UNTOLD}"),
+        };
+        let request = self.client.change_message_visibility_batch().queue_url(url);
+        let request = request.set_entries(Some(entries)).send();
+        match tokio::time::timeout(WITHIN, request).await {
+            Ok(Ok(answer)) => {
+                for failed in answer.failed() {
+                    tracing::warn!(code = failed.code(), "{UNTOLD}");
+                }
+            }
+            Ok(Err(error)) => {
+                let error = failed(format!("change visibility in {url}"))(error);
+                tracing::warn!(error = chain(&error), "{UNTOLD}");
+            }
+            Err(_) => tracing::warn!("{UNTOLD}: no answer"),
+        }
+    }
+}
+
+const UNTOLD: &str = "a failed message comes back only after its queue's visibility timeout";
+
+/// One delivery of a message.
+struct Delivery {
+    message_id: String,
+    receipt: String,
+    receives: u32,
+}
+
+impl Delivery {
+    fn of(message: &SqsMessage) -> Self {
+        Self {
+            message_id: message.message_id.clone().unwrap_or_default(),
+            receipt: message.receipt_handle.clone().unwrap_or_default(),
+            receives: receives(message),
+        }
+    }
+
+    fn entry(
+        &self,
+        place: usize,
+    ) -> Result<ChangeMessageVisibilityBatchRequestEntry, aws_sdk_sqs::error::BuildError> {
+        let seconds = delay(self.receives, fastrand::f64()).as_secs_f64().round();
+        ChangeMessageVisibilityBatchRequestEntry::builder()
+            .id(place.to_string())
+            .receipt_handle(&self.receipt)
+            .visibility_timeout(seconds as i32)
+            .build()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Between receives: how long until a message that is never handled is a dead letter.
+    fn patience(receives_max: u32, random: f64) -> Duration {
+        (1..=receives_max).map(|receives| delay(receives, random)).sum()
+    }
+
+    #[test]
+    fn the_delay_doubles_up_to_three_minutes() {
+        let seconds = |receives| delay(receives, 1.0).as_secs();
+        let all: Vec<_> = [1, 2, 3, 7, 8, 9, 1_000].into_iter().map(seconds).collect();
+        assert_eq!(all, [2, 4, 8, 128, 180, 180, 180]);
+    }
+
+    #[test]
+    fn half_of_the_delay_is_random() {
+        assert_eq!(delay(3, 0.0), Duration::from_secs(4));
+        assert_eq!(delay(3, 0.5), Duration::from_secs(6));
+    }
+
+    /// `maxReceiveCount` in `template.yaml`: 16 of the scheduler's and the agents' messages, 30 of submissions.
+    #[test]
+    fn an_outage_of_a_quarter_of_an_hour_makes_no_dead_letters() {
+        assert!(patience(16, 0.0) > Duration::from_secs(15 * 60), "{:?}", patience(16, 0.0));
+        assert!(patience(30, 0.0) > Duration::from_secs(30 * 60), "{:?}", patience(30, 0.0));
+    }
+}
