@@ -194,7 +194,12 @@ pub(super) fn event(messages: &[Message]) -> SqsEvent {
             let attributes = message.attributes.iter().flatten();
             let attributes: BTreeMap<_, _> =
                 attributes.map(|(name, value)| (name.as_str(), value)).collect();
-            json!({ "messageId": message.message_id, "body": message.body, "attributes": attributes })
+            json!({
+                "messageId": message.message_id,
+                "receiptHandle": message.receipt_handle,
+                "body": message.body,
+                "attributes": attributes,
+            })
         })
         .collect();
     serde_json::from_value(json!({ "Records": records })).unwrap()

@@ -26,8 +26,8 @@ use steward_core::{
     breaker::Settings,
     command::Command,
     messages::SchedulerMessage,
-    names::TaskId,
-    ports::Clock,
+    names::{AgentName, TaskId},
+    ports::{Clock, Ports, Queue},
     task::{StepRecord, Task},
 };
 use steward_local::resources;
@@ -257,16 +257,23 @@ impl World<'_> {
     }
 
     async fn handle(&self, role: Role, ports: &TestPorts, event: SqsEvent) -> SqsBatchResponse {
+        let channel = ports.channel();
         match role {
             Role::Submission => {
                 let reply_queues = &self.site.deployment.config.reply_queues;
-                submission::handle(ports, reply_queues, event).await
+                let handle = |event| submission::handle(ports, reply_queues, event);
+                channel.handled(&Queue::Submissions, event, handle).await
             }
-            Role::Scheduler => scheduler::handle(ports, event).await,
+            Role::Scheduler => {
+                let handle = |event| scheduler::handle(ports, event);
+                channel.handled(&Queue::Scheduler, event, handle).await
+            }
             Role::Agent => {
-                let name = "a".parse().unwrap();
-                let agent = Agent::new(name, self.remote.clone(), Settings::default());
-                agent::handle(ports, &agent, event, Timestamp::MAX).await
+                let name: AgentName = "a".parse().unwrap();
+                let agent =
+                    Agent::new(name.clone(), self.remote.clone(), Settings::default());
+                let handle = |event| agent::handle(ports, &agent, event, Timestamp::MAX);
+                channel.handled(&Queue::Agent(name), event, handle).await
             }
             Role::Supervisor => unreachable!("no queue is the supervisor's"),
         }
