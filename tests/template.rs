@@ -235,10 +235,10 @@ fn every_agent_of_the_shipped_workflows_is_nested_and_its_dead_letters_are_watch
     assert_eq!(names.collect::<BTreeSet<_>>(), said);
 
     // Joined: a separator, and what it separates.
-    let watched = &agents["Outputs"]["DeadLetterQueueUrls"]["Value"][1];
+    let watched = &agents["Outputs"]["DeadLetterQueueNames"]["Value"][1];
     for (name, agent) in all(&agents, "AWS::Serverless::Application") {
         assert_eq!(agent["Location"], "agent.yaml");
-        let output = json!(format!("{name}.Outputs.DeadLetterQueueUrl"));
+        let output = json!(format!("{name}.Outputs.DeadLetterQueueName"));
         assert!(watched.as_array().unwrap().contains(&output), "{name}");
         let url = format!("${{ServicesUrl}}/{}", agent["Parameters"]["Name"].as_str().unwrap());
         assert_eq!(agent["Parameters"]["BaseUrl"], json!(url));
@@ -248,7 +248,7 @@ fn every_agent_of_the_shipped_workflows_is_nested_and_its_dead_letters_are_watch
     let watched = &supervisor["STEWARD_DEAD_LETTER_QUEUES"];
     let own = all(&template, "AWS::SQS::Queue").filter(|(name, _)| name.ends_with("DeadLetters"));
     for queue in
-        own.map(|(name, _)| name.as_str()).chain(["ExampleAgents.Outputs.DeadLetterQueueUrls"])
+        own.map(|(name, _)| name.as_str()).chain(["ExampleAgents.Outputs.DeadLetterQueueNames"])
     {
         assert!(watched.contains(queue), "{queue}");
     }

@@ -2,7 +2,7 @@
 
 use aws_lambda_events::sqs::SqsBatchResponse;
 use jiff::Timestamp;
-use steward_aws::config::QueueUrls;
+use steward_aws::config::QueueNames;
 use steward_core::drive::TASKS_AT_ONCE;
 use steward_local::resources;
 use supervisor::{supervise, sweep};
@@ -54,7 +54,7 @@ async fn dead_letters_of_many_queues_are_counted_told_and_recorded_side_by_side(
         client.send_message().queue_url(&url).message_body("{").send().await.unwrap();
         urls.push(url);
     }
-    deployment.config.dead_letter_queues = QueueUrls(urls);
+    deployment.config.dead_letter_queues = QueueNames(urls);
     deployment.config.shards = std::num::NonZeroU32::MIN;
     let slow = Slow::new(&deployment, "supervisor");
 

@@ -270,8 +270,7 @@ impl World<'_> {
             }
             Role::Agent => {
                 let name: AgentName = "a".parse().unwrap();
-                let agent =
-                    Agent::new(name.clone(), self.remote.clone(), Settings::default());
+                let agent = Agent::new(name.clone(), self.remote.clone(), Settings::default());
                 let handle = |event| agent::handle(ports, &agent, event, Timestamp::MAX);
                 channel.handled(&Queue::Agent(name), event, handle).await
             }

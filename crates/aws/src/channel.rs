@@ -14,7 +14,7 @@ use steward_core::{
 };
 
 use crate::{
-    config::{AgentQueueUrl, QueueUrls},
+    config::AgentQueueUrl,
     dead_letters::{DeadLetterQueue, DeadLettersError},
     errors::{corrupt, failed, for_each},
 };
@@ -39,7 +39,8 @@ const BATCHES_AT_ONCE: usize = 16;
 pub struct SqsChannel {
     client: Client,
     queues: Queues,
-    dead_letters: QueueUrls,
+    /// URLs.
+    dead_letters: Vec<String>,
 }
 
 /// Their URLs.
@@ -56,9 +57,9 @@ pub struct Queues {
 }
 
 impl SqsChannel {
-    /// A channel over these queues.
+    /// A channel over these queues, of which those with these URLs hold dead letters.
     #[must_use]
-    pub fn new(client: Client, queues: Queues, dead_letters: QueueUrls) -> Self {
+    pub fn new(client: Client, queues: Queues, dead_letters: Vec<String>) -> Self {
         Self { client, queues, dead_letters }
     }
 
@@ -77,7 +78,7 @@ impl SqsChannel {
     /// # Errors
     /// One of them is not there, or is none; SQS failed.
     pub async fn dead_letter_queues(&self) -> Result<Vec<DeadLetterQueue>, DeadLettersError> {
-        let urls = self.dead_letters.0.iter();
+        let urls = self.dead_letters.iter();
         let queues: Vec<_> = urls.map(|url| DeadLetterQueue::find(&self.client, url)).collect();
         stream::iter(queues).buffered(BATCHES_AT_ONCE).try_collect().await
     }
@@ -87,7 +88,7 @@ impl SqsChannel {
     /// # Errors
     /// There is none of this name; SQS failed.
     pub async fn dead_letter_queue(&self, name: &str) -> Result<DeadLetterQueue, DeadLettersError> {
-        let url = self.dead_letters.0.iter().find(|url| name_of(url) == name);
+        let url = self.dead_letters.iter().find(|url| name_of(url) == name);
         let url = url.ok_or_else(|| DeadLettersError::NoQueue(name.to_owned()))?;
         DeadLetterQueue::find(&self.client, url).await
     }
@@ -191,8 +192,7 @@ impl Channel for SqsChannel {
     }
 
     async fn dead_letters(&self) -> Result<Vec<(String, u64)>, PortError> {
-        let counts: Vec<_> =
-            self.dead_letters.0.iter().map(|url| self.count_messages(url)).collect();
+        let counts: Vec<_> = self.dead_letters.iter().map(|url| self.count_messages(url)).collect();
         stream::iter(counts).buffered(BATCHES_AT_ONCE).try_collect().await
     }
 }

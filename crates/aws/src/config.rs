@@ -32,9 +32,9 @@ pub struct Config {
     /// The agents' queues: a URL in which `{agent}` stands for the logical agent's name.
     #[envconfig(from = "STEWARD_AGENT_QUEUE_URL")]
     pub agent_queue_url: AgentQueueUrl,
-    /// The queues of dead letters that the supervisor keeps an eye on: URLs, separated by commas.
+    /// The queues of dead letters that the supervisor keeps an eye on, by name or URL, separated by commas.
     #[envconfig(from = "STEWARD_DEAD_LETTER_QUEUES", default = "")]
-    pub dead_letter_queues: QueueUrls,
+    pub dead_letter_queues: QueueNames,
     /// The queues that clients may name for notices: URLs, separated by commas, each exact or with a
     /// `*` at its end. Empty: none.
     #[envconfig(from = "STEWARD_REPLY_QUEUES", default = "")]
@@ -80,16 +80,27 @@ impl FromStr for HumanDuration {
     }
 }
 
-/// URLs of queues, separated by commas.
+/// Names or URLs of queues, separated by commas.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct QueueUrls(pub Vec<String>);
+pub struct QueueNames(pub Vec<String>);
 
-impl FromStr for QueueUrls {
+impl QueueNames {
+    /// Their URLs. Who has only a name is in the same account and region as the queue with the URL `beside`.
+    pub(crate) fn urls(&self, beside: &str) -> Vec<String> {
+        let base = beside.rsplit_once('/').map_or("", |(base, _)| base);
+        let url = |name: &String| {
+            if name.contains("://") { name.clone() } else { format!("{base}/{name}") }
+        };
+        self.0.iter().map(url).collect()
+    }
+}
+
+impl FromStr for QueueNames {
     type Err = std::convert::Infallible;
 
     fn from_str(list: &str) -> Result<Self, Self::Err> {
-        let urls = list.split(',').map(str::trim).filter(|url| !url.is_empty());
-        Ok(Self(urls.map(str::to_owned).collect()))
+        let names = list.split(',').map(str::trim).filter(|name| !name.is_empty());
+        Ok(Self(names.map(str::to_owned).collect()))
     }
 }
 
@@ -164,6 +175,13 @@ mod tests {
             config.agent_queue_url.of(&"payment".parse().unwrap()),
             "https://q/agent-payment"
         );
+    }
+
+    #[test]
+    fn a_queue_is_given_by_name_or_url() {
+        let names: QueueNames = "dead-letters, https://other/dead-letters,".parse().unwrap();
+        let urls = names.urls("https://q/scheduler");
+        assert_eq!(urls, ["https://q/dead-letters", "https://other/dead-letters"]);
     }
 
     #[test]

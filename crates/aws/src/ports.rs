@@ -61,8 +61,9 @@ impl AwsPorts {
             rejected: config.rejected_queue_url.clone(),
             agents: config.agent_queue_url.clone(),
         };
+        let dead_letters = config.dead_letter_queues.urls(&config.scheduler_queue_url);
         let sqs = aws_sdk_sqs::Client::from_conf(sqs.build());
-        let channel = SqsChannel::new(sqs, queues, config.dead_letter_queues.clone());
+        let channel = SqsChannel::new(sqs, queues, dead_letters);
         let eventbridge = aws_sdk_eventbridge::Client::from_conf(eventbridge.build());
         Self {
             store,

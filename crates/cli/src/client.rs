@@ -10,7 +10,7 @@ use steward_aws::{
     AwsPorts, Config,
     bus::EventBridgeBus,
     channel,
-    config::{HumanDuration, QueueUrls},
+    config::{HumanDuration, QueueNames},
     definitions::DynamoDefinitions,
     publisher::Publisher,
     rules::TriggerRules,
@@ -53,9 +53,9 @@ pub(crate) struct Deployment {
     /// Shards of the due index: as many as the deployment has, or more.
     #[arg(long, env = "STEWARD_SHARDS", default_value_t = resources::SHARDS)]
     shards: NonZeroU32,
-    /// The queues of dead letters: URLs, separated by commas; those of the deployment's queues if absent.
+    /// The queues of dead letters, by name or URL, separated by commas; those of the deployment's queues if absent.
     #[arg(long, env = "STEWARD_DEAD_LETTER_QUEUES")]
-    dead_letter_queues: Option<QueueUrls>,
+    dead_letter_queues: Option<QueueNames>,
 }
 
 impl Deployment {
@@ -148,12 +148,12 @@ pub(crate) async fn event_bus(name: &str) -> EventBridgeBus {
 }
 
 /// The queues of dead letters that are called as `steward local` calls them.
-async fn dead_letter_queues(client: &Client) -> Result<QueueUrls> {
+async fn dead_letter_queues(client: &Client) -> Result<QueueNames> {
     let found = client.list_queues().queue_name_prefix("steward-").max_results(1_000);
     let urls = found.into_paginator().items().send().try_collect().await;
     let urls: Vec<String> = urls.context("list queues")?;
     let are_dead_letters = |url: &String| url.ends_with(resources::DEAD_LETTERS);
-    Ok(QueueUrls(urls.into_iter().filter(are_dead_letters).collect()))
+    Ok(QueueNames(urls.into_iter().filter(are_dead_letters).collect()))
 }
 
 /// The URL of a queue, given by name or URL.

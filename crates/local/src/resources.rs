@@ -15,7 +15,7 @@ use aws_sdk_dynamodb::{
 use aws_sdk_sqs::types::QueueAttributeName;
 use steward_aws::{
     Config,
-    config::{HumanDuration, QueueUrls},
+    config::{HumanDuration, QueueNames},
 };
 use steward_core::{names::AgentName, submission::ReplyQueues};
 
@@ -91,14 +91,14 @@ pub async fn create(aws: &EmbeddedAws, agents: &[AgentName]) -> Result<Config> {
     let watched = agent_queues.iter().map(String::as_str);
     let dead_letters = watched
         .chain([SUBMISSIONS_QUEUE, SCHEDULER_QUEUE])
-        .map(|queue| format!("{base}{queue}{DEAD_LETTERS}"))
+        .map(|queue| format!("{queue}{DEAD_LETTERS}"))
         .collect();
     Ok(Config {
         tasks_table: TASKS_TABLE.to_owned(),
         documents_table: DOCUMENTS_TABLE.to_owned(),
         workflows_table: WORKFLOWS_TABLE.to_owned(),
         agent_queue_url: format!("{base}{AGENT_QUEUE}").parse()?,
-        dead_letter_queues: QueueUrls(dead_letters),
+        dead_letter_queues: QueueNames(dead_letters),
         reply_queues: ReplyQueues::parse(&format!("{base}{CLIENT_QUEUES}*")),
         event_bus: EVENT_BUS.to_owned(),
         shards: SHARDS,

@@ -38,7 +38,7 @@ impl SqsChannel {
 
     fn agents(&self) -> impl Iterator<Item = AgentName> {
         let prefix = self.queues.agents.name_prefix();
-        let names = self.dead_letters.0.iter().map(|url| name_of(url));
+        let names = self.dead_letters.iter().map(|url| name_of(url));
         names.filter_map(move |name| name.strip_prefix(prefix)?.strip_suffix(SUFFIX)?.parse().ok())
     }
 
