@@ -386,7 +386,9 @@ async fn the_tables_are_those_of_the_local_host() {
         }
         assert_eq!(said["BillingMode"], "PAY_PER_REQUEST");
         assert_eq!(said["PointInTimeRecoverySpecification"]["PointInTimeRecoveryEnabled"], true);
-        assert_eq!(said["SSESpecification"]["SSEEnabled"], true);
+        // Without a key of the customer's it is the one that DynamoDB owns: no request to KMS is billed.
+        let key = json!({ "SSEEnabled": true, "SSEType": "KMS", "KMSMasterKeyId": "TableKeyArn" });
+        assert_eq!(said["SSESpecification"], json!(["HasTableKey", key, "AWS::NoValue"]));
         let expires = table != resources::WORKFLOWS_TABLE;
         assert_eq!(said["TimeToLiveSpecification"]["Enabled"].as_bool(), expires.then_some(true));
     }

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use aws_sdk_eventbridge::{Client as EventBridge, types::PutEventsRequestEntry};
 use axum::{Json, Router, routing::post};
 use serde_json::{Value, json};
-use steward_aws::publisher::Publisher;
+use steward_aws::{definitions::PublishError, publisher::Publisher};
 use steward_core::{
-    ports::{DocumentKey, Owner, Ports, StateStore},
+    ports::{Definitions, DocumentKey, Owner, Ports, StateStore, chain},
     task::Task,
     workflow::Workflow,
 };
@@ -283,6 +283,39 @@ async fn the_rule_follows_the_newest_published_version() {
     }
     put(&bus.client, "Order Placed", json!({})).await;
     assert_eq!(bus.arrived().await, [""; 0]);
+}
+
+/// EventBridge allows 300 rules on a bus, unless the account's quota was raised.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_definition_for_whose_rule_the_bus_has_no_room_is_not_published() {
+    let bus = Bus::open().await;
+    let order = workflow("order", 1, placed("a-${ event.id }"));
+    for n in 0..300 {
+        let rule = bus.client.put_rule().name(format!("other-{n}"));
+        let rule = rule.event_bus_name(resources::EVENT_BUS).event_pattern(r#"{"source":["x"]}"#);
+        rule.send().await.unwrap();
+    }
+    let error = bus.publisher.publish(&order).await.unwrap_err();
+    let PublishError::Port(error) = error else { panic!("{error}") };
+    assert!(chain(&error).contains("as many rules as the account's quota allows"), "{error:?}");
+    let name = "order".parse().unwrap();
+    assert_eq!(bus.publisher.definitions.published(&name, None).await.unwrap(), None);
+
+    let delete = bus.client.delete_rule().name("other-0").event_bus_name(resources::EVENT_BUS);
+    delete.send().await.unwrap();
+    bus.publish(&order).await;
+    put(&bus.client, "Order Placed", json!({})).await;
+    assert_eq!(bus.arrived().await.len(), 1);
+}
+
+/// The rule comes first, and goes again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_definition_that_is_not_published_leaves_no_rule() {
+    let bus = Bus::open().await;
+    bus.publish(&workflow("order", 1, Value::Null)).await;
+    let other = workflow("order", 1, placed("a-${ event.id }"));
+    bus.publisher.publish(&other).await.unwrap_err();
+    assert_eq!(rules(&bus.client).await, [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,7 +1,8 @@
 //! Publication of definitions as a whole: the table, and the rule that brings a trigger's events.
 //!
-//! The table comes first: it decides, and the rule follows what it says. Whoever dies between the two
-//! does the same again.
+//! The table decides, and the rule follows what it says. Whoever dies between the two does the same again. But a bus
+//! has a limited number of rules: a workflow's first rule is made before the table is written, disabled, so that a
+//! definition whose events could not be brought is not published.
 
 use steward_core::{
     names::{TaskId, WorkflowName},
@@ -10,7 +11,7 @@ use steward_core::{
 };
 
 use crate::{
-    definitions::{DynamoDefinitions, PublishError, Stored},
+    definitions::{DynamoDefinitions, PublishError, Stored, definition_text},
     rules::TriggerRules,
     store::DynamoStore,
 };
@@ -64,10 +65,28 @@ impl Publisher {
     /// Publishes a definition, and makes or removes its rule. Again is harmless.
     ///
     /// # Errors
-    /// The definition cannot be published; or AWS failed, and the same again completes it.
+    /// The definition cannot be published, also because its bus has no room for its rule; or AWS failed, and the same
+    /// again completes it.
     pub async fn publish(&self, workflow: &Workflow) -> Result<(), PublishError> {
-        self.definitions.publish(workflow).await?;
-        Ok(self.follow(&workflow.name).await?)
+        definition_text(workflow)?;
+        let reserved = self.reserve(workflow).await?;
+        let published = self.definitions.publish(workflow).await;
+        if published.is_ok() || reserved {
+            self.follow(&workflow.name, reserved).await?;
+        }
+        published
+    }
+
+    /// Makes the rule of a workflow that has none yet and needs one; whether it did.
+    async fn reserve(&self, workflow: &Workflow) -> Result<bool, PortError> {
+        let Some(trigger) = &workflow.trigger else { return Ok(false) };
+        let versions = self.definitions.versions(&workflow.name).await?;
+        let newest = versions.iter().rfind(|stored| stored.is_published);
+        if newest.is_some_and(|stored| stored.workflow.trigger.is_some()) {
+            return Ok(false);
+        }
+        self.rules.reserve(&workflow.name, trigger).await?;
+        Ok(true)
     }
 
     /// Ends the publication of a version: no new task takes it. Tasks that have may still be undone.
@@ -90,7 +109,7 @@ impl Publisher {
         if !self.definitions.unpublish(name, version).await? {
             return Err(unknown());
         }
-        Ok(self.follow(name).await?)
+        Ok(self.follow(name, false).await?)
     }
 
     /// Makes every workflow's rule what its newest published version says.
@@ -101,20 +120,20 @@ impl Publisher {
         let mut names: Vec<_> = self.definitions.all().await?;
         names.dedup_by(|a, b| a.workflow.name == b.workflow.name);
         for stored in names {
-            self.follow(&stored.workflow.name).await?;
+            self.follow(&stored.workflow.name, false).await?;
         }
         Ok(())
     }
 
-    /// Makes a workflow's rule what its newest published version says. One that never had a trigger
-    /// has no rule, so nothing is asked of EventBridge.
-    async fn follow(&self, name: &WorkflowName) -> Result<(), PortError> {
+    /// Makes a workflow's rule what its newest published version says. One that never had a trigger, and for which none
+    /// was reserved, has no rule, so nothing is asked of EventBridge.
+    async fn follow(&self, name: &WorkflowName, reserved: bool) -> Result<(), PortError> {
         let versions = self.definitions.versions(name).await?;
         let newest = versions.iter().rfind(|stored| stored.is_published);
         let had = |stored: &Stored| stored.workflow.trigger.is_some();
         match newest.and_then(|stored| stored.workflow.trigger.as_ref()) {
             Some(trigger) => self.rules.put(name, trigger).await,
-            None if versions.iter().any(had) => self.rules.remove(name).await,
+            None if reserved || versions.iter().any(had) => self.rules.remove(name).await,
             None => Ok(()),
         }
     }

@@ -8,7 +8,8 @@
 
 use aws_sdk_eventbridge::{
     error::ProvideErrorMetadata,
-    types::{DeadLetterConfig, Target},
+    operation::put_rule::builders::PutRuleFluentBuilder,
+    types::{DeadLetterConfig, RuleState, Target},
 };
 use aws_sdk_sqs::types::QueueAttributeName;
 use serde_json::{Value, json};
@@ -24,6 +25,9 @@ const TARGET: &str = "submissions";
 
 /// What EventBridge says of a rule that is not there.
 const NOT_FOUND: &str = "ResourceNotFoundException";
+
+/// What EventBridge says when a bus has as many rules as it may.
+const LIMIT_EXCEEDED: &str = "LimitExceededException";
 
 /// The rules of one deployment.
 #[derive(Debug, Clone)]
@@ -46,6 +50,30 @@ impl TriggerRules {
         Self { events, sqs, bus, submissions }
     }
 
+    /// Makes a workflow's rule, disabled: it brings no events before [`put`](Self::put).
+    ///
+    /// # Errors
+    /// What AWS refuses: that the bus has no room for another rule, above all.
+    pub async fn reserve(
+        &self,
+        workflow: &WorkflowName,
+        trigger: &Trigger,
+    ) -> Result<(), PortError> {
+        let operation = format!("make the rule of workflow {workflow}");
+        match self.rule(workflow, trigger).state(RuleState::Disabled).send().await {
+            Ok(_) => Ok(()),
+            Err(error) if error.code() == Some(LIMIT_EXCEEDED) => {
+                let source = format!(
+                    "event bus `{}` has as many rules as the account's quota allows (300 unless it was raised): \
+                     give the trigger up, or have the quota \"rules per event bus\" raised",
+                    self.bus
+                );
+                Err(PortError { operation, retryable: false, source: source.into() })
+            }
+            Err(error) => Err(failed(operation)(error)),
+        }
+    }
+
     /// Makes a workflow's rule, or changes it to this trigger.
     ///
     /// # Errors
@@ -54,14 +82,7 @@ impl TriggerRules {
         let (name, operation) =
             (rule(workflow), || format!("make the rule of workflow {workflow}"));
         let (queue, dead_letters) = self.queue().await?;
-        let pattern = json!({ "source": [trigger.source], "detail-type": [trigger.detail_type] });
-        let put = self
-            .events
-            .put_rule()
-            .name(&name)
-            .event_bus_name(&self.bus)
-            .description(format!("Submits tasks of workflow {workflow}"))
-            .event_pattern(pattern.to_string());
+        let put = self.rule(workflow, trigger).state(RuleState::Enabled);
         put.send().await.map_err(failed(operation()))?;
         let dead_letters = dead_letters.map(|arn| DeadLetterConfig::builder().arn(arn).build());
         let target = Target::builder().id(TARGET).arn(queue).set_dead_letter_config(dead_letters);
@@ -75,6 +96,16 @@ impl TriggerRules {
                 Err(PortError { operation: operation(), retryable: true, source: code.into() })
             }
         }
+    }
+
+    fn rule(&self, workflow: &WorkflowName, trigger: &Trigger) -> PutRuleFluentBuilder {
+        let pattern = json!({ "source": [trigger.source], "detail-type": [trigger.detail_type] });
+        self.events
+            .put_rule()
+            .name(rule(workflow))
+            .event_bus_name(&self.bus)
+            .description(format!("Submits tasks of workflow {workflow}"))
+            .event_pattern(pattern.to_string())
     }
 
     /// Removes a workflow's rule, if there is one.

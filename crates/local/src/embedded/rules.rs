@@ -17,6 +17,9 @@ use super::{ACCOUNT, REGION};
 /// Targets of one rule; AWS's limit.
 const TARGETS_MAX: usize = 5;
 
+/// Rules of one bus, unless the account's quota was raised.
+const RULES_MAX: usize = 300;
+
 /// The rules of all buses, by bus and name.
 #[derive(Debug, Default)]
 pub(super) struct Rules(BTreeMap<(String, String), Rule>);
@@ -130,6 +133,11 @@ impl Rules {
         let bus = bus(request.event_bus_name);
         let arn = arn(&bus, &request.name);
         let targets = BTreeMap::new();
+        let is_new = !self.0.contains_key(&(bus.clone(), request.name.clone()));
+        if is_new && self.0.keys().filter(|(of, _)| *of == bus).count() >= RULES_MAX {
+            let message = "The requested resource exceeds the maximum number allowed.";
+            return Err(Answer::refused(400, "LimitExceededException", message));
+        }
         let rule = self.0.entry((bus, request.name)).or_insert_with(|| Rule {
             pattern: String::new(),
             matches: Pattern { source: None, detail_type: None },
