@@ -12,7 +12,13 @@
 use std::{io::Write, sync::OnceLock};
 
 use metrics_cloudwatch_embedded::{Builder, Collector};
-use tracing_subscriber::{EnvFilter, fmt};
+use tracing_subscriber::{
+    EnvFilter,
+    fmt::{self, MakeWriter},
+    layer::SubscriberExt,
+    registry::LookupSpan,
+    util::SubscriberInitExt,
+};
 
 pub mod traces;
 
@@ -48,17 +54,20 @@ fn variable(name: &str) -> Option<String> {
 /// Starts logging, and logs panics as one line.
 fn log() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    fmt()
-        .json()
-        .flatten_event(true)
-        .with_current_span(false)
-        .with_span_list(false)
-        .with_env_filter(filter)
-        .init();
+    lines(std::io::stdout).with(filter).init();
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map(ToString::to_string).unwrap_or_default();
         tracing::error!(place, "panicked");
     }));
+}
+
+/// A line of JSON for each event, with the span of Lambda's runtime around it: that has the request id, by which the
+/// lines of one invocation are found.
+fn lines(
+    to: impl for<'w> MakeWriter<'w> + Send + Sync + 'static,
+) -> impl tracing::Subscriber + for<'s> LookupSpan<'s> {
+    let json = fmt::layer().json().flatten_event(true).with_span_list(false).with_writer(to);
+    tracing_subscriber::registry().with(json)
 }
 
 /// Runs an invocation to its answer, and then lets its counts and spans out. Nothing of this can fail
@@ -94,7 +103,7 @@ fn print(collector: &Collector, mut to: impl Write) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+    use std::{sync::Arc, time::Duration};
 
     use serde_json::{Value, json};
     use steward_core::{
@@ -105,6 +114,19 @@ mod tests {
         task::{ProcessState, StepRecord, StepState, Task},
         transition::Ignored,
     };
+
+    #[test]
+    fn a_log_line_says_of_which_request_it_is() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        tracing::subscriber::with_default(super::lines(Arc::new(writer)), || {
+            // As `lambda_runtime` has it.
+            tracing::info_span!("Lambda runtime invoke", requestId = "r-1")
+                .in_scope(|| tracing::info!(task_id = "t-1", "driven"));
+        });
+        let line: Value = serde_json::from_reader(reader).unwrap();
+        assert_eq!(line["span"]["requestId"], "r-1", "{line}");
+        assert_eq!(line["task_id"], "t-1", "{line}");
+    }
 
     fn lines(collector: &Collector) -> Vec<Value> {
         let mut text = Vec::new();
