@@ -10,6 +10,7 @@
 
 mod agents;
 mod attacks;
+mod aws_limits;
 mod bad_input;
 mod batching;
 mod contract;

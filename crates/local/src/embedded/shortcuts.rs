@@ -33,7 +33,13 @@ mod tests;
 const REQUEST_BYTES_MAX: usize = 350_000;
 
 /// Bytes of an answer beyond which dynoxide divides it.
-const ANSWER_BYTES_MAX: usize = 4_000_000;
+const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Bytes that a batch reads of one partition; what is beyond them is left out. dynoxide does not know that.
+const PARTITION_BYTES_MAX: usize = 1024 * 1024;
+
+/// Keys of a batch, and writes of a transaction.
+const BATCH_MAX: usize = 100;
 
 /// Levels of an item's values that are surely within DynamoDB's limit.
 const DEPTH_MAX: usize = 20;
@@ -94,9 +100,9 @@ struct BatchGet {
 #[serde(rename_all = "PascalCase", deny_unknown_fields)]
 struct Keys {
     keys: Vec<Item>,
-    /// There is but one copy.
-    #[serde(default, rename = "ConsistentRead")]
-    _consistent: Option<IgnoredAny>,
+    /// There is but one copy; what is left out is asked for as it was.
+    #[serde(default)]
+    consistent_read: bool,
 }
 
 #[derive(Deserialize)]
@@ -173,6 +179,9 @@ impl Shortcuts {
             "PutItem" => self.put(vec![serde_json::from_slice(body).ok()?], Together::Atomic).await,
             "TransactWriteItems" => {
                 let Transact { transact_items, .. } = serde_json::from_slice(body).ok()?;
+                if transact_items.len() > BATCH_MAX {
+                    return None;
+                }
                 let puts = transact_items.into_iter().map(|item| item.put);
                 self.put(puts.collect(), Together::Atomic).await
             }
@@ -205,8 +214,11 @@ impl Shortcuts {
     }
 
     fn batch_get(&self, get: &BatchGet) -> Option<Answered> {
+        if get.request_items.values().map(|keys| keys.keys.len()).sum::<usize>() > BATCH_MAX {
+            return None;
+        }
         let mut open = lock(&self.connection);
-        let mut tables = Vec::new();
+        let (mut tables, mut left_out) = (Vec::new(), serde_json::Map::new());
         for (table, keys) in &get.request_items {
             let layout = open.layout(table)?;
             let wanted: Vec<_> =
@@ -215,13 +227,26 @@ impl Shortcuts {
             if different.len() < wanted.len() {
                 return None;
             }
-            let mut found = Vec::new();
-            for key in &wanted {
-                found.extend(layout.get(&open.connection, key).ok()?);
+            let (mut found, mut left) = (Vec::new(), Vec::new());
+            let mut bytes: HashMap<&str, usize> = HashMap::new();
+            for (whole, key) in wanted.iter().zip(&keys.keys) {
+                let Some(item) = layout.get(&open.connection, whole).ok()? else { continue };
+                let of_partition = bytes.entry(&whole[0]).or_default();
+                if *of_partition + item.len() > PARTITION_BYTES_MAX {
+                    left.push(key);
+                    continue;
+                }
+                *of_partition += item.len();
+                found.push(item);
             }
             tables.push(format!("{}:[{}]", serde_json::to_string(table).ok()?, found.join(",")));
+            if !left.is_empty() {
+                let left = json!({ "Keys": left, "ConsistentRead": keys.consistent_read });
+                left_out.insert(table.clone(), left);
+            }
         }
-        let answer = format!(r#"{{"Responses":{{{}}},"UnprocessedKeys":{{}}}}"#, tables.join(","));
+        let (tables, left_out) = (tables.join(","), Value::from(left_out));
+        let answer = format!(r#"{{"Responses":{{{tables}}},"UnprocessedKeys":{left_out}}}"#);
         (answer.len() <= ANSWER_BYTES_MAX).then_some(Ok(answer))
     }
 

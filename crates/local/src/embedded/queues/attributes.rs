@@ -9,8 +9,8 @@ use super::refusal::Refusal;
 use super::time::{Micros, SECOND};
 use crate::embedded::{ACCOUNT, REGION};
 
-/// The largest message, in bytes: SQS's limit until August 2025 and still that of EventBridge's targets.
-pub(super) const MESSAGE_BYTES_MAX: usize = 256 * 1024;
+/// The largest message, and the largest batch, in bytes.
+pub(super) const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 
 /// How long a message may be hidden, in seconds.
 pub(super) const VISIBILITY_SECONDS_MAX: u32 = 43_200;

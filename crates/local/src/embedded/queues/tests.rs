@@ -428,7 +428,7 @@ async fn numbers_beyond_the_limits_are_refused() {
     for (name, value) in [
         (QueueAttributeName::VisibilityTimeout, "43201"),
         (QueueAttributeName::DelaySeconds, "-1"),
-        (QueueAttributeName::MaximumMessageSize, "262145"),
+        (QueueAttributeName::MaximumMessageSize, "1048577"),
         (QueueAttributeName::MessageRetentionPeriod, "59"),
     ] {
         assert_eq!(set(&client, &url, name, value).await.unwrap_err(), "InvalidAttributeValue");
@@ -448,8 +448,8 @@ async fn messages_that_sqs_would_not_take_are_refused() {
     };
     assert_eq!(refused("").await, "MissingParameter");
     assert_eq!(refused("bell \u{7}").await, "InvalidMessageContents");
-    assert_eq!(refused(&"x".repeat(256 * 1024 + 1)).await, "InvalidParameterValue");
-    send(&client, &url, &"x".repeat(256 * 1024)).await;
+    assert_eq!(refused(&"x".repeat(1024 * 1024 + 1)).await, "InvalidParameterValue");
+    send(&client, &url, &"x".repeat(1024 * 1024)).await;
     send(&client, &url, "tab\t, line\n, 😀").await;
 
     let entry = |id: &str, body: &str| {
@@ -459,7 +459,7 @@ async fn messages_that_sqs_would_not_take_are_refused() {
         let sent = client.send_message_batch().queue_url(&url).set_entries(Some(entries));
         sent.send().await.map_err(|error| code(&error.into_service_error()))
     };
-    let half = "x".repeat(128 * 1024 + 1);
+    let half = "x".repeat(512 * 1024 + 1);
     for (entries, refusal) in [
         (vec![], "EmptyBatchRequest"),
         ((0..11).map(|n| entry(&n.to_string(), "m")).collect(), "TooManyEntriesInBatchRequest"),
