@@ -23,12 +23,14 @@ mod wire;
 mod world;
 
 use campaign::cut_everywhere;
-
-use crate::support::Cut;
+use wire::Cut;
 
 /// Every way to cut a call.
 const ALL: &[Cut] =
     &[Cut::DieBefore, Cut::DieAfter, Cut::FailBefore, Cut::FailAfter, Cut::RepeatAfter];
+
+/// The ways in which AWS refuses for now.
+const THROTTLES: &[Cut] = &[Cut::Throttle, Cut::ThrottlePart, Cut::ThrottleLong];
 
 /// The ways that differ most: to die before a call is much the same as to die after the one before.
 const WORST: &[Cut] = &[Cut::DieAfter, Cut::FailAfter];
@@ -96,6 +98,36 @@ fn task_with_branches_survives_any_cut() {
 #[test]
 fn two_tasks_in_a_batch_survive_any_cut() {
     cut_everywhere(&scenarios::two_tasks(), ALL, &[]);
+}
+
+#[test]
+fn completed_task_survives_throttling() {
+    cut_everywhere(&scenarios::completed(), THROTTLES, &[]);
+}
+
+#[test]
+fn undone_task_survives_throttling() {
+    cut_everywhere(&scenarios::undone(), THROTTLES, &[]);
+}
+
+#[test]
+fn refused_task_survives_throttling() {
+    cut_everywhere(&scenarios::refused(), THROTTLES, &[]);
+}
+
+#[test]
+fn task_that_is_late_survives_throttling() {
+    cut_everywhere(&scenarios::overdue(), THROTTLES, &[]);
+}
+
+#[test]
+fn task_with_branches_survives_throttling() {
+    cut_everywhere(&scenarios::side_by_side(), THROTTLES, &[]);
+}
+
+#[test]
+fn two_tasks_in_a_batch_survive_throttling() {
+    cut_everywhere(&scenarios::two_tasks(), THROTTLES, &[]);
 }
 
 #[test]

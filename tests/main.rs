@@ -13,6 +13,7 @@ mod attacks;
 mod aws_limits;
 mod bad_input;
 mod batching;
+mod busy;
 mod contract;
 mod cost;
 mod crash_points;

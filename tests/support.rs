@@ -268,12 +268,6 @@ pub(crate) enum Cut {
     DieBefore,
     /// The process dies after the call took effect, before its answer is there.
     DieAfter,
-    /// The same, and with it die all other functions, the tables and the queues, which start again from their
-    /// files: `steward local` is killed. Of the crash points only.
-    KillAll,
-    /// The same as `DieAfter`, and then nothing runs for ten days, in which items expire and are deleted. Of the crash
-    /// points only.
-    Outage,
     /// The call fails without effect.
     FailBefore,
     /// The call takes effect, its answer is lost, and so is the process's patience.
@@ -314,7 +308,7 @@ impl Sabotage {
 
     fn strike(&self) -> Result<(), BoxError> {
         match self.cut {
-            Cut::DieBefore | Cut::DieAfter | Cut::KillAll | Cut::Outage => {
+            Cut::DieBefore | Cut::DieAfter => {
                 panic!("sabotage: the process dies at {}", self.operation)
             }
             Cut::FailBefore | Cut::FailAfter | Cut::RepeatAfter => {
@@ -370,7 +364,7 @@ impl Intercept for Sabotage {
         }
         match self.cut {
             Cut::DieBefore | Cut::FailBefore => self.strike(),
-            Cut::DieAfter | Cut::KillAll | Cut::Outage | Cut::FailAfter | Cut::RepeatAfter => {
+            Cut::DieAfter | Cut::FailAfter | Cut::RepeatAfter => {
                 bag.interceptor_state().store_put(Aimed);
                 Ok(())
             }

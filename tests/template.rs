@@ -102,6 +102,77 @@ fn every_function_gets_the_variables_that_it_reads() {
     agent::AgentConfig::init_from_hashmap(&agent).unwrap();
 }
 
+/// What stands for a reference or a part of a text, longer than most: AWS says what it is.
+const STACK: &str = "steward-production";
+const AGENT: &str = "payments-by-card";
+
+/// A text of the template with everything filled in.
+fn filled_in(text: &str) -> String {
+    let known = [
+        ("${AWS::StackName}", STACK),
+        ("${Steward}", STACK),
+        ("${Name}", AGENT),
+        ("${AWS::Region}", "ap-southeast-2"),
+        ("${AWS::URLSuffix}", "amazonaws.com"),
+        ("${AWS::AccountId}", "123456789012"),
+    ];
+    known.into_iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
+}
+
+/// How long a variable is: a reference is to a queue's URL or to something shorter.
+fn length_of(value: &str) -> usize {
+    const LONGEST: &str =
+        "https://sqs.ap-southeast-2.amazonaws.com/123456789012/steward-production-";
+    filled_in(value).len().max(LONGEST.len() + "agent-payments-by-card-requests".len())
+}
+
+/// Lambda refuses a function whose environment has more than 4 KB; only that of dead letters grows.
+#[test]
+fn an_environment_has_room_for_the_dead_letters_of_thirty_agents() {
+    let dead_letters = format!("{STACK}-agent-{AGENT}-dead-letters,").len();
+    for (template, function) in FUNCTIONS
+        .map(|function| (template(), function))
+        .into_iter()
+        .chain([(agent_template(), "AgentFunction")])
+    {
+        let variables = variables(&template, function);
+        let lengths = variables.iter().map(|(name, value)| match name.as_str() {
+            "STEWARD_DEAD_LETTER_QUEUES" => name.len() + 32 * dead_letters,
+            // Texts of the template's own, and short ones.
+            _ if value.len() < 8 || name.ends_with("_URL") && value.contains("${") => {
+                name.len() + filled_in(value).len()
+            }
+            _ => name.len() + length_of(value),
+        });
+        let bytes: usize = lengths.sum();
+        assert!(bytes <= 4_096, "{function}: {bytes} bytes");
+    }
+}
+
+/// Queues have 80 characters, functions, roles and rules 64.
+#[test]
+fn names_that_are_given_fit() {
+    let longest_agent = "a".repeat(40);
+    for template in [template(), agent_template(), parsed(include_str!("../infra/operations.yaml"))]
+    {
+        for (kind, name, max) in [
+            ("AWS::SQS::Queue", "QueueName", 80),
+            ("AWS::Serverless::Function", "FunctionName", 64),
+            ("AWS::Events::Rule", "Name", 64),
+            ("AWS::CloudWatch::Alarm", "AlarmName", 255),
+            ("AWS::SNS::Topic", "TopicName", 256),
+        ] {
+            for (resource, properties) in all(&template, kind) {
+                let Some(given) = properties[name].as_str() else { continue };
+                // `stack-agent-name`: whoever has longer names of agents has a shorter one of the stack.
+                let given =
+                    given.replace("${Steward}", "steward-12345").replace("${Name}", &longest_agent);
+                assert!(filled_in(&given).len() <= max, "{resource}: {}", filled_in(&given));
+            }
+        }
+    }
+}
+
 #[test]
 fn functions_are_for_arm_and_traced() {
     let (template, agent) = (template(), agent_template());

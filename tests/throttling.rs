@@ -57,11 +57,12 @@ impl Way {
     }
 
     fn is_meant(&self, request: &HttpRequest) -> bool {
-        let target = request.headers().get("x-amz-target").unwrap_or_default();
-        target.ends_with(match self.busy {
-            Busy::ReadsOne | Busy::ReadsNone => "BatchGetItem",
-            Busy::Cancels(_) => "TransactWriteItems",
-        })
+        let operation = crate::busy::operation(request);
+        operation
+            == match self.busy {
+                Busy::ReadsOne | Busy::ReadsNone => "BatchGetItem",
+                Busy::Cancels(_) => "TransactWriteItems",
+            }
     }
 }
 
@@ -92,7 +93,7 @@ impl HttpConnector for Connected {
         if left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1)).is_err() {
             return self.service.call(request);
         }
-        let wanted: Value = serde_json::from_slice(request.body().bytes().unwrap()).unwrap();
+        let wanted = crate::busy::said(&request);
         match *busy {
             Busy::ReadsNone => {
                 let body = json!({ "Responses": {}, "UnprocessedKeys": wanted["RequestItems"] });
@@ -101,11 +102,8 @@ impl HttpConnector for Connected {
             Busy::Cancels(code) => {
                 let items = wanted["TransactItems"].as_array().unwrap();
                 let reason = |place| json!({ "Code": if place == 0 { code } else { "None" } });
-                let body = json!({
-                    "__type": "com.amazonaws.dynamodb.v20120810#TransactionCanceledException",
-                    "CancellationReasons": (0..items.len()).map(reason).collect::<Vec<_>>(),
-                });
-                HttpConnectorFuture::ready(Ok(answer(400, &body)))
+                let reasons: Vec<_> = (0..items.len()).map(reason).collect();
+                HttpConnectorFuture::ready(Ok(crate::busy::cancelled(&reasons)))
             }
             Busy::ReadsOne => {
                 let (table, of_table) =

@@ -13,10 +13,9 @@ use super::{
     panics,
     scenarios::Scenario,
     site::Site,
-    wire::CutAt,
+    wire::{Cut, CutAt},
     world::{Run, run},
 };
-use crate::support::Cut;
 
 /// Problems shown in full; the rest is counted.
 const PROBLEMS_SHOWN: usize = 5;

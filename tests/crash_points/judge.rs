@@ -6,10 +6,9 @@ use serde_json::Value;
 
 use super::{
     scenarios::Scenario,
-    wire::{Call, CutAt, Role},
+    wire::{Call, Cut, CutAt, Role},
     world::Run,
 };
-use crate::support::Cut;
 
 /// How much longer an undo waits for a call of unknown outcome that may be in progress at its service: the attempt's
 /// complete-by, the skew of clocks and the longest call.
@@ -151,7 +150,11 @@ fn may_wait(calls: &[Call], CutAt { call, cut }: CutAt) -> bool {
     let saved_before = before.any(|call| call.is_save);
     at.role == Role::Supervisor
         && match cut {
-            Cut::DieBefore | Cut::FailBefore => saved_before,
+            Cut::DieBefore
+            | Cut::FailBefore
+            | Cut::Throttle
+            | Cut::ThrottlePart
+            | Cut::ThrottleLong => saved_before,
             Cut::DieAfter | Cut::KillAll | Cut::Outage => saved_before || at.is_save,
             Cut::FailAfter => at.is_save,
             Cut::RepeatAfter => false,

@@ -4,8 +4,8 @@ use super::{
     campaign::cut_everywhere,
     outage::{Deletes, Lasts, Outage, Resumes},
     scenarios::{self, Scenario},
+    wire::Cut,
 };
-use crate::support::Cut;
 
 /// Every kind of outage.
 fn every_outage() -> impl Iterator<Item = Outage> {

@@ -25,7 +25,7 @@ pub(super) struct Scenario {
     pub(super) comes_back: ComesBack,
     /// Whether tables and queues are in files.
     pub(super) on_disk: bool,
-    /// What happens at a [`Cut::Outage`](crate::support::Cut::Outage), if the scenario is made for one.
+    /// What happens at a [`Cut::Outage`](super::wire::Cut::Outage), if the scenario is made for one.
     pub(super) outage: Option<Outage>,
     pub(super) ending: Ending,
 }

@@ -35,7 +35,7 @@ use serde_json::Value;
 use steward_local::resources::TASKS_TABLE;
 use tokio::sync::Notify;
 
-use crate::support::Cut;
+use crate::busy;
 
 /// Whose instance makes a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,6 +84,32 @@ impl fmt::Display for Call {
     }
 }
 
+/// What is done to a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cut {
+    /// The process dies before the call.
+    DieBefore,
+    /// The process dies after the call took effect, before its answer is there.
+    DieAfter,
+    /// The same, and with it die all other functions, the tables and the queues, which start again from their
+    /// files: `steward local` is killed.
+    KillAll,
+    /// The same as `DieAfter`, and then nothing runs for ten days, in which items expire and are deleted.
+    Outage,
+    /// The call fails without effect.
+    FailBefore,
+    /// The call takes effect, its answer is lost, and so is the process's patience.
+    FailAfter,
+    /// The call takes effect, its answer is lost, and the SDK repeats it.
+    RepeatAfter,
+    /// AWS throttles the call.
+    Throttle,
+    /// AWS throttles the last entry of a batch, and does the others; a call without entries as a whole.
+    ThrottlePart,
+    /// AWS throttles the call and all like it that its invocation makes: whoever is patient is so in vain.
+    ThrottleLong,
+}
+
 /// Where in a run, counted in calls from 0, what is done to the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CutAt {
@@ -117,7 +143,11 @@ impl Journal {
         let mut calls = self.calls.lock().unwrap();
         let call = calls.len();
         calls.push(Call::of(role, self.invocations.load(Ordering::SeqCst), request));
-        self.cuts.iter().find(|at| at.call == call).map(|at| at.cut)
+        let strikes = |at: &&CutAt| {
+            let lasts = at.cut == Cut::ThrottleLong && at.call < call;
+            at.call == call || lasts && calls[at.call] == calls[call]
+        };
+        self.cuts.iter().find(strikes).map(|at| at.cut)
     }
 }
 
@@ -200,6 +230,10 @@ impl Connected {
             return self.beyond.call(request).await;
         };
         match cut {
+            Cut::Throttle | Cut::ThrottleLong | Cut::ThrottlePart => {
+                let all = cut != Cut::ThrottlePart;
+                busy::refuse(request, all, |part| self.beyond.call(part)).await
+            }
             Cut::DieBefore => process.die().await,
             Cut::FailBefore => Err(broken()),
             Cut::DieAfter | Cut::KillAll | Cut::Outage => {

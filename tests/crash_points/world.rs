@@ -35,9 +35,9 @@ use steward_local::resources;
 use super::{
     remote::Remote,
     site::{AGENT_QUEUE, CLIENT_QUEUE, Site, acknowledge, event, receives},
-    wire::{Call, CutAt, Journal, Process, Role, Wire},
+    wire::{Call, Cut, CutAt, Journal, Process, Role, Wire},
 };
-use crate::support::{Cut, TestPorts};
+use crate::support::TestPorts;
 
 mod outage;
 
