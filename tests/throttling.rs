@@ -22,7 +22,7 @@ use aws_smithy_types::body::SdkBody;
 use futures_util::{StreamExt, future::join_all};
 use serde_json::{Value, json};
 use steward_core::{
-    ports::{Created, Document, DocumentKey, Ports, StateStore},
+    ports::{Created, Document, DocumentKey, Ports, Saved, StateStore},
     task::Task,
 };
 
@@ -37,6 +37,8 @@ enum Busy {
     ReadsNone,
     /// It cancels the transaction; this is the reason of its first item.
     Cancels(&'static str),
+    /// It throttles a write.
+    Throttles,
 }
 
 /// The way to that DynamoDB.
@@ -62,6 +64,7 @@ impl Way {
             == match self.busy {
                 Busy::ReadsOne | Busy::ReadsNone => "BatchGetItem",
                 Busy::Cancels(_) => "TransactWriteItems",
+            Busy::Throttles => "PutItem",
             }
     }
 }
@@ -98,6 +101,12 @@ impl HttpConnector for Connected {
             Busy::ReadsNone => {
                 let body = json!({ "Responses": {}, "UnprocessedKeys": wanted["RequestItems"] });
                 HttpConnectorFuture::ready(Ok(answer(200, &body)))
+            }
+            Busy::Throttles => {
+                let beyond = self.service.clone();
+                HttpConnectorFuture::new(async move {
+                    crate::busy::refuse(request, true, |part| beyond.call(part)).await
+                })
             }
             Busy::Cancels(code) => {
                 let items = wanted["TransactItems"].as_array().unwrap();
@@ -177,6 +186,17 @@ async fn a_read_that_makes_no_progress_is_given_up() {
     let (tasks, ports, asked) = busy(3, Busy::ReadsNone, u32::MAX).await;
     assert_eq!(found(&ports, &tasks).await, 0);
     assert_eq!(asked.load(Ordering::SeqCst), 8);
+}
+
+/// The SDK asks again by itself, and soon: its pauses are those of DynamoDB.
+#[tokio::test(start_paused = true)]
+async fn a_write_that_is_throttled_is_done_within_seconds() {
+    let (tasks, ports, asked) = busy(1, Busy::Throttles, 5).await;
+    let begun = tokio::time::Instant::now();
+    let next = Task { revision: tasks[0].revision + 1, ..tasks[0].clone() };
+    assert_eq!(ports.store().save(&next).await.unwrap(), Saved::Saved);
+    assert_eq!(asked.load(Ordering::SeqCst), 6);
+    assert!(begun.elapsed() < std::time::Duration::from_secs(2), "{:?}", begun.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,8 @@
 //! All ports of one function instance, on AWS clients that are built once.
 
-use aws_config::SdkConfig;
+use std::time::Duration;
+
+use aws_config::{SdkConfig, retry::RetryConfig};
 pub use aws_smithy_runtime_api::client::interceptors::SharedInterceptor;
 use jiff::Timestamp;
 use steward_core::ports::{Clock, Ports, Timing};
@@ -12,6 +14,13 @@ use crate::{
     definitions::DynamoDefinitions,
     store::DynamoStore,
 };
+
+/// How often DynamoDB is asked at most. It throttles for milliseconds: a partition is split, a second ends.
+const ATTEMPTS_MAX: u32 = 6;
+
+/// The longest first pause before it is asked again; each may take twice as long as the one before. The SDK's own, one
+/// second, is as long as all of a step's writes.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
 /// The ports on AWS, or on whatever answers at the SDK configuration's endpoint.
 #[derive(Debug, Clone)]
@@ -40,6 +49,10 @@ impl AwsPorts {
         interceptors: Vec<SharedInterceptor>,
     ) -> Self {
         let mut dynamodb = aws_sdk_dynamodb::config::Builder::from(sdk);
+        if sdk.retry_config().is_none() {
+            let retries = RetryConfig::standard().with_max_attempts(ATTEMPTS_MAX);
+            dynamodb.set_retry_config(Some(retries.with_initial_backoff(FIRST_PAUSE)));
+        }
         let mut sqs = aws_sdk_sqs::config::Builder::from(sdk);
         let mut eventbridge = aws_sdk_eventbridge::config::Builder::from(sdk);
         for interceptor in interceptors {
