@@ -151,6 +151,10 @@ impl Host {
         let aws = open(builder).await?;
         let names: Vec<_> = options.agents.iter().map(|(name, _)| name.clone()).collect();
         let config = resources::create(&aws, &names).await?;
+        // The functions of the process that had the data directory before have ended with it.
+        for queue in resources::handled_queues(&config, &names) {
+            aws.give_back(&queue).map_err(anyhow::Error::msg)?;
+        }
         let ports = Arc::new(AwsPorts::new(&aws.sdk_config(), &config, "client"));
         let publisher = publisher(&aws, &config, &ports);
         for workflow in &options.workflows {

@@ -111,6 +111,13 @@ pub async fn create(aws: &EmbeddedAws, agents: &[AgentName]) -> Result<Config> {
     })
 }
 
+/// The URLs of the queues that functions read.
+pub(crate) fn handled_queues(config: &Config, agents: &[AgentName]) -> Vec<String> {
+    let own = [&config.submissions_queue_url, &config.scheduler_queue_url];
+    let agents = agents.iter().map(|agent| config.agent_queue_url.of(agent));
+    own.into_iter().cloned().chain(agents).collect()
+}
+
 /// Makes a queue, with dead letters if it is said when a message is one; returns its URL.
 ///
 /// # Errors

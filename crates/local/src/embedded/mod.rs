@@ -245,6 +245,11 @@ impl EmbeddedAws {
         charged(Account::Sqs, self.services.queues.poll(queue_url)).await
     }
 
+    /// Makes visible what was received from a queue and not deleted: those who received it have ended.
+    pub(crate) fn give_back(&self, queue_url: &str) -> Result<(), String> {
+        self.services.queues.give_back(queue_url)
+    }
+
     /// Deletes messages that were received, by their receipts.
     pub(crate) async fn delete(
         &self,

@@ -122,6 +122,16 @@ impl Queues {
         delete().map_err(|refusal: Refusal| refusal.message)
     }
 
+    /// Shows what was received and not deleted.
+    pub(super) fn give_back(&self, queue_url: &str) -> Result<(), String> {
+        let give_back = || {
+            let mut store = self.store();
+            let records = store.state.give_back(name_of(queue_url), self.clock.now())?;
+            store.commit(records)
+        };
+        give_back().map_err(|refusal: Refusal| refusal.message)
+    }
+
     /// Send one message, as EventBridge does for a rule's target.
     pub(super) fn send(&self, queue_url: &str, body: String) -> Result<(), String> {
         let send = operations::messages::Send::new(body);

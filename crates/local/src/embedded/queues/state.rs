@@ -167,6 +167,16 @@ impl State {
         Ok(Record::VisibilityChanged { queue, number, visible_at })
     }
 
+    /// Shows what was received and is hidden still.
+    pub(super) fn give_back(&self, name: &str, now: Micros) -> Result<Vec<Record>, Refusal> {
+        let received = self.queue(name)?.hidden(now).filter(|message| message.receives > 0);
+        let shown = |message: &Message| {
+            let (queue, number) = (name.to_owned(), message.number);
+            Record::VisibilityChanged { queue, number, visible_at: now }
+        };
+        Ok(received.map(shown).collect())
+    }
+
     /// Applies a change. What it names and is not there is left out: it was deleted.
     pub(super) fn apply(&mut self, record: Record) {
         match record {
