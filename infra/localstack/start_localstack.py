@@ -1,14 +1,15 @@
-"""Starts LocalStack with five things mended; called by `localstack`."""
+"""Starts LocalStack with seven things mended; called by `localstack`."""
 
 import threading
 
 from function_processes import ProcessRuntimeExecutor
 from localstack import config
+from localstack.aws.accounts import get_account_id_from_access_key_id
 from localstack.aws.api import CommonServiceException
 from localstack.aws.api.dynamodb import DynamodbApi
 from localstack.aws.forwarder import ForwardingFallbackDispatcher
-from localstack.aws.accounts import get_account_id_from_access_key_id
 from localstack.runtime.main import main
+from localstack.services.cloudformation.engine.v2.change_set_model_preproc import ChangeSetModelPreproc, PreprocResource
 from localstack.services.lambda_ import provider, urlrouter
 from localstack.services.lambda_.invocation import execution_environment, runtime_executor, version_manager
 from localstack.services.moto import dispatch_to_moto
@@ -85,5 +86,29 @@ def event_with_caller(api_id, request):
 
 
 urlrouter.event_for_lambda_url = event_with_caller
+
+# A stack with a parameter that is a list can be deleted: the list was split for what is deployed, not for what was.
+visit_parameter = ChangeSetModelPreproc.visit_node_parameter
+
+
+def visit_parameter_and_split(self, parameter):
+    delta = visit_parameter(self, parameter)
+    if self.visit(parameter.type_).before == "CommaDelimitedList" and isinstance(delta.before, str):
+        delta.before = [item.strip() for item in delta.before.split(",")]
+    return delta
+
+
+ChangeSetModelPreproc.visit_node_parameter = visit_parameter_and_split
+
+# What is RetainExceptOnCreate stays when its stack is deleted.
+make_resource = PreprocResource.__init__
+
+
+def make_resource_retained(self, *arguments, deletion_policy=None, **options):
+    policy = "Retain" if deletion_policy == "RetainExceptOnCreate" else deletion_policy
+    make_resource(self, *arguments, deletion_policy=policy, **options)
+
+
+PreprocResource.__init__ = make_resource_retained
 
 main()
