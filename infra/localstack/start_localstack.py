@@ -1,6 +1,8 @@
-"""Starts LocalStack with seven things mended; called by `localstack`."""
+"""Starts LocalStack with eight things mended; called by `localstack`."""
 
+import logging
 import threading
+from collections import defaultdict
 
 from function_processes import ProcessRuntimeExecutor
 from localstack import config
@@ -11,7 +13,8 @@ from localstack.aws.forwarder import ForwardingFallbackDispatcher
 from localstack.runtime.main import main
 from localstack.services.cloudformation.engine.v2.change_set_model_preproc import ChangeSetModelPreproc, PreprocResource
 from localstack.services.lambda_ import provider, urlrouter
-from localstack.services.lambda_.invocation import execution_environment, runtime_executor, version_manager
+from localstack.services.lambda_.event_source_mapping.pollers.sqs_poller import SqsPoller
+from localstack.services.lambda_.invocation import execution_environment, version_manager
 from localstack.services.moto import dispatch_to_moto
 from localstack.services.plugins import SERVICE_PLUGINS, Service
 from localstack.utils.aws.request_context import extract_access_key_id_from_auth_header
@@ -41,6 +44,28 @@ SERVICE_PLUGINS.add_service(
         DynamoDB(), dispatch_table_factory=lambda api: ForwardingFallbackDispatcher(api, one_at_a_time)
     )
 )
+
+# A queue has up to five invocations of its function at once, with which AWS begins. LocalStack waits for each.
+slots = defaultdict(lambda: threading.Semaphore(5))
+handle_messages = SqsPoller.handle_messages
+
+
+def handle_side_by_side(self, messages):
+    slot = slots[self.source_arn]
+    slot.acquire()
+
+    def handle():
+        try:
+            handle_messages(self, messages)
+        except Exception as error:
+            logging.warning("a batch of %s failed, and will be delivered again: %s", self.source_arn, error)
+        finally:
+            slot.release()
+
+    threading.Thread(target=handle, daemon=True).start()
+
+
+SqsPoller.handle_messages = handle_side_by_side
 
 # A function's log goes to the group that the template names.
 environment = execution_environment.ExecutionEnvironment
