@@ -1,8 +1,9 @@
-"""Starts LocalStack with eight things mended; called by `localstack`."""
+"""Starts LocalStack with nine things mended; called by `localstack`."""
 
 import logging
 import threading
 from collections import defaultdict
+from functools import partial
 
 from function_processes import ProcessRuntimeExecutor
 from localstack import config
@@ -18,6 +19,10 @@ from localstack.services.lambda_.invocation import execution_environment, versio
 from localstack.services.moto import dispatch_to_moto
 from localstack.services.plugins import SERVICE_PLUGINS, Service
 from localstack.utils.aws.request_context import extract_access_key_id_from_auth_header
+from twisted.internet import endpoints
+
+# Nobody but this machine is served: whatever GATEWAY_LISTEN says, LocalStack listens on all addresses.
+endpoints.TCP4ServerEndpoint = partial(endpoints.TCP4ServerEndpoint, interface="127.0.0.1")
 
 # Functions are processes of this machine, not containers.
 for module in (provider, execution_environment, version_manager):
