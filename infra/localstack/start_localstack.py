@@ -1,6 +1,9 @@
 """Starts LocalStack with nine things mended; called by `localstack`."""
 
+import atexit
 import logging
+import os
+import shutil
 import threading
 from collections import defaultdict
 from functools import partial
@@ -20,6 +23,9 @@ from localstack.services.moto import dispatch_to_moto
 from localstack.services.plugins import SERVICE_PLUGINS, Service
 from localstack.utils.aws.request_context import extract_access_key_id_from_auth_header
 from twisted.internet import endpoints
+
+# Nothing is kept.
+atexit.register(shutil.rmtree, os.environ["FILESYSTEM_ROOT"], ignore_errors=True)
 
 # Nobody but this machine is served: whatever GATEWAY_LISTEN says, LocalStack listens on all addresses.
 endpoints.TCP4ServerEndpoint = partial(endpoints.TCP4ServerEndpoint, interface="127.0.0.1")
