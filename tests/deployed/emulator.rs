@@ -15,6 +15,31 @@ use reqwest::{Method, Response, StatusCode};
 use serde_json::Value;
 use tokio::process::Command;
 
+/// Which emulator this is, as the variable `EMULATOR` says.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Emulator {
+    MiniStack,
+    LocalStack,
+}
+
+impl Emulator {
+    pub(super) fn running() -> Self {
+        match std::env::var("EMULATOR").as_deref() {
+            Ok("ministack") => Self::MiniStack,
+            Ok("localstack") => Self::LocalStack,
+            other => panic!("EMULATOR is {other:?}: ministack or localstack"),
+        }
+    }
+
+    /// Whether requests that no policy allows are refused here. If not, prints what is skipped.
+    pub(super) fn enforces_iam(self, skipped: &str) -> bool {
+        if self == Self::LocalStack {
+            eprintln!("{skipped}: skipped: LocalStack's open edition does not enforce IAM");
+        }
+        self == Self::MiniStack
+    }
+}
+
 /// How long anything may take that ends by itself: some runs of the supervisor, one a minute.
 const PATIENCE: Duration = Duration::from_secs(420);
 
