@@ -25,6 +25,7 @@ mod lifetimes;
 mod missing_agents;
 mod races;
 mod reads;
+mod refusals;
 mod step_kinds;
 mod supervision;
 mod support;
