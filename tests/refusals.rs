@@ -45,7 +45,7 @@ enum Engine {
     Itemless,
     /// The same, and the item is gone when it is read.
     Forgetful,
-    /// It answers a batch of statements with this status and code, so many times.
+    /// It answers a batch of statements with this status and code, or without any, so many times.
     Fails(u16, &'static str, u32),
     /// It refuses each of so many first statements with this code.
     RefusesStatements(&'static str, usize),
@@ -94,6 +94,12 @@ impl HttpConnector for Connected {
         match self.way.engine {
             Engine::Forgetful if is_read => ready(200, &json!({})),
             Engine::Itemless | Engine::Forgetful => without_items(self.service.call(request)),
+            Engine::Fails(status, "", times) if is_batch && before < times => {
+                HttpConnectorFuture::ready(Ok(HttpResponse::new(
+                    StatusCode::try_from(status).unwrap(),
+                    SdkBody::from("<h1>Internal Server Error</h1>"),
+                )))
+            }
             Engine::Fails(status, code, times) if is_batch && before < times => {
                 ready(status, &json!({ "__type": code, "message": "because" }))
             }
@@ -358,10 +364,15 @@ async fn throttled_batches_fail_and_are_sent_again() {
 /// An engine whose parser fails on the statements answers as one that is out of order.
 #[tokio::test(start_paused = true)]
 async fn server_errors_before_any_batch_was_answered_end_batches_after_the_third() {
-    let mut world = World::with(2, Engine::Fails(500, "InternalFailure", u32::MAX)).await;
-    for batches in [3, 6, 9, 9, 9] {
-        world.all_are_saved().await;
-        assert_eq!(world.batches(), batches, "the SDK asks three times");
+    for (code, counted) in [("InternalFailure", "InternalFailure"), ("", "HTTP 500")] {
+        let (watch, _logged, _counted) = Watch::begin();
+        let mut world = World::with(2, Engine::Fails(500, code, u32::MAX)).await;
+        for batches in [3, 6, 9, 9, 9] {
+            world.all_are_saved().await;
+            assert_eq!(world.batches(), batches, "the SDK asks three times");
+        }
+        assert_eq!((watch.logged(REFUSED), watch.logged(NO_MORE)), (1, 1));
+        assert_eq!(watch.refused(), [(counted.to_owned(), 6)]);
     }
 }
 

@@ -31,7 +31,7 @@ const PERMANENT: [&str; 3] = ["AccessDenied", "ResourceNotFound", "ValidationErr
 /// Codes that say that a condition was not met: a race was lost, or a message came twice.
 const NORMAL: [&str; 2] = ["ConditionalCheckFailed", "DuplicateItem"];
 
-/// For a refusal without a code.
+/// For a refusal that does not say why.
 const NO_CODE: &str = "none";
 
 /// What is known of the engine. One for each store, of which a function has one.
@@ -101,7 +101,6 @@ impl BatchSupport {
         E: ProvideErrorMetadata,
     {
         let state = *lock(&self.state);
-        let (code, message) = (error.code().unwrap_or(NO_CODE), error.message());
         let next = match state {
             State::Unknown { .. } | State::Supported | State::Refused if is_permanent => {
                 State::Refused
@@ -115,7 +114,7 @@ impl BatchSupport {
             }
             State::Unknown { .. } | State::Refused => State::Refused,
         };
-        self.warn(code, message.unwrap_or_default(), statements);
+        self.warn(&code_of(error), error.message().unwrap_or_default(), statements);
         self.go_to(next);
         AfterFailure::WriteAlone
     }
@@ -138,6 +137,13 @@ impl BatchSupport {
             tracing::warn!(code, message, "statements refused, their items are written alone");
         }
     }
+}
+
+/// The code of an error, or the status of an answer that has none: `HTTP 500`.
+fn code_of<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -> String {
+    let status = || error.raw_response().map(|response| format!("HTTP {}", response.status()));
+    let code = error.code().map(str::to_owned);
+    code.or_else(status).unwrap_or_else(|| NO_CODE.to_owned())
 }
 
 /// An answer of the engine itself, which is at fault. Throttling comes with 400.
