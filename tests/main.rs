@@ -19,6 +19,7 @@ mod dead_letters;
 mod deployed;
 mod end_to_end;
 mod event_source;
+mod external;
 mod faults;
 mod history;
 mod lifetimes;

@@ -1,0 +1,119 @@
+//! `--aws-endpoint`: services at an endpoint instead of in the process. The endpoint here is another embedded AWS,
+//! which has DynamoDB's tables and queues; `.ci/contract` takes emulators that others wrote.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::{Json, Router, routing::post};
+use serde_json::{Value, json};
+use steward_core::{
+    messages::{NoticeStatus, StatusNotice},
+    ports::{Ports, StateStore},
+    workflow::Workflow,
+};
+use steward_local::{
+    embedded::{EmbeddedAws, Endpoints, Service},
+    host::{Host, HostOptions},
+    resources,
+};
+use tokio::net::TcpListener;
+
+/// Serves a router on a port of its own; returns the URL.
+async fn serve(router: Router) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    url
+}
+
+/// A service that charges, and how often it was called.
+async fn charges() -> (String, Arc<AtomicU32>) {
+    let calls = Arc::<AtomicU32>::default();
+    let counted = calls.clone();
+    let charge = move || {
+        counted.fetch_add(1, Ordering::SeqCst);
+        std::future::ready(Json(json!({ "charge": 1 })))
+    };
+    (serve(Router::new().route("/charges", post(charge))).await, calls)
+}
+
+fn workflow() -> Workflow {
+    let charge = json!({ "agent": "payment", "request": { "path": "/charges", "body": {} } });
+    serde_json::from_value(json!({ "name": "pay", "version": 1, "steps": { "charge": charge } }))
+        .unwrap()
+}
+
+async fn host(dynamodb: &str, charges: &str) -> Host {
+    let variable = |name: &str| (name == Service::DynamoDb.variable()).then(|| dynamodb.to_owned());
+    let host = Host::start(HostOptions {
+        listen: Some("127.0.0.1:0".parse().unwrap()),
+        external: Some(Endpoints::from_option("env", variable).unwrap()),
+        workflows: vec![workflow()],
+        agents: vec![("payment".parse().unwrap(), charges.parse().unwrap())],
+        supervise_every: Some(Duration::from_secs(1)),
+        ..HostOptions::default()
+    });
+    host.await.unwrap()
+}
+
+/// Waits for the notice of a task's end.
+async fn end(host: &Host, queue: &str) -> StatusNotice {
+    loop {
+        let receive = host.sqs().receive_message().queue_url(queue).wait_time_seconds(20);
+        for message in receive.send().await.unwrap().messages.unwrap_or_default() {
+            let notice: StatusNotice = serde_json::from_str(message.body().unwrap()).unwrap();
+            if notice.status != NoticeStatus::Received {
+                return notice;
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_with_an_endpoint_is_there_and_the_others_are_in_the_process() {
+    let elsewhere = EmbeddedAws::in_memory().unwrap();
+    let (dynamodb, (charges, calls)) = (serve(elsewhere.router()).await, charges().await);
+    let host = host(&dynamodb, &charges).await;
+    let sdk = host.aws.sdk_config();
+    let reply_to = resources::create_queue(&sdk, "client-test", false).await.unwrap();
+    let submission =
+        json!({ "task_id": "t", "workflow": "pay", "reply_to": reply_to, "input": {} });
+    let queue = host.queue_url(resources::SUBMISSIONS_QUEUE);
+    let send = host.sqs().send_message().queue_url(queue).message_body(submission.to_string());
+    send.send().await.unwrap();
+    let notice = end(&host, &reply_to).await;
+    assert_eq!((notice.status, calls.load(Ordering::SeqCst)), (NoticeStatus::Processed, 1));
+    // The task is in the tables there, and the queues are here.
+    let there = aws_sdk_dynamodb::Client::new(&elsewhere.sdk_config());
+    let scanned = there.scan().table_name(resources::TASKS_TABLE).send().await.unwrap();
+    assert_eq!(scanned.items()[0]["task_id"].as_s().unwrap(), "t");
+    assert!(host.ports.store().load(&"t".parse().unwrap()).await.unwrap().is_some());
+    assert_eq!(elsewhere.requests()["SQS"], 0);
+    assert_eq!(host.aws.requests()["DynamoDB"], 0);
+}
+
+/// A client of the host's endpoint is told where the tables are, instead of being shown empty ones.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_hosts_own_endpoint_says_where_a_service_is_that_it_does_not_have() {
+    let elsewhere = EmbeddedAws::in_memory().unwrap();
+    let dynamodb = serve(elsewhere.router()).await;
+    let host = host(&dynamodb, "http://127.0.0.1:9").await;
+    let url = format!("http://{}/", host.address.unwrap());
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let ask = async |target: &str| {
+        let request = client.post(&url).header("x-amz-target", target).body("{}");
+        let answer = request.send().await.unwrap();
+        let status = answer.status().as_u16();
+        let body: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
+        (status, body)
+    };
+    let (status, body) = ask("DynamoDB_20120810.ListTables").await;
+    assert_eq!(status, 400);
+    assert!(body["message"].as_str().unwrap().ends_with(&format!("the service is at {dynamodb}.")));
+    assert_eq!(ask("AmazonSQS.ListQueues").await.0, 200);
+}
