@@ -1,5 +1,5 @@
-//! `--aws-endpoint`: services at an endpoint instead of in the process. The endpoint here is another embedded AWS,
-//! which has DynamoDB's tables and queues; `.ci/contract` takes emulators that others wrote.
+//! `--aws-endpoint`: services at an endpoint instead of in the process. The endpoint here is another embedded AWS;
+//! `.ci/contract` takes emulators that others wrote.
 
 use std::{
     sync::{
@@ -44,15 +44,22 @@ async fn charges() -> (String, Arc<AtomicU32>) {
 
 fn workflow() -> Workflow {
     let charge = json!({ "agent": "payment", "request": { "path": "/charges", "body": {} } });
-    serde_json::from_value(json!({ "name": "pay", "version": 1, "steps": { "charge": charge } }))
-        .unwrap()
+    serde_json::from_value(json!({
+        "name": "pay", "version": 1, "lifecycle_events": true, "steps": { "charge": charge },
+    }))
+    .unwrap()
 }
 
-async fn host(dynamodb: &str, charges: &str) -> Host {
-    let variable = |name: &str| (name == Service::DynamoDb.variable()).then(|| dynamodb.to_owned());
+/// DynamoDB at this URL, the others in the process.
+fn dynamodb_at(url: &str) -> Endpoints {
+    let variable = |name: &str| (name == Service::DynamoDb.variable()).then(|| url.to_owned());
+    Endpoints::from_option("env", variable).unwrap()
+}
+
+async fn host(endpoints: Endpoints, charges: &str) -> Host {
     let host = Host::start(HostOptions {
         listen: Some("127.0.0.1:0".parse().unwrap()),
-        external: Some(Endpoints::from_option("env", variable).unwrap()),
+        external: Some(endpoints),
         workflows: vec![workflow()],
         agents: vec![("payment".parse().unwrap(), charges.parse().unwrap())],
         supervise_every: Some(Duration::from_secs(1)),
@@ -61,24 +68,20 @@ async fn host(dynamodb: &str, charges: &str) -> Host {
     host.await.unwrap()
 }
 
-/// Waits for the notice of a task's end.
-async fn end(host: &Host, queue: &str) -> StatusNotice {
+/// The next message of a queue, deleted.
+async fn next(sqs: &aws_sdk_sqs::Client, queue: &str) -> String {
     loop {
-        let receive = host.sqs().receive_message().queue_url(queue).wait_time_seconds(20);
-        for message in receive.send().await.unwrap().messages.unwrap_or_default() {
-            let notice: StatusNotice = serde_json::from_str(message.body().unwrap()).unwrap();
-            if notice.status != NoticeStatus::Received {
-                return notice;
-            }
+        let receive = sqs.receive_message().queue_url(queue).wait_time_seconds(20);
+        if let Some(message) = receive.send().await.unwrap().messages().first() {
+            let receipt = message.receipt_handle().unwrap();
+            sqs.delete_message().queue_url(queue).receipt_handle(receipt).send().await.unwrap();
+            return message.body().unwrap().to_owned();
         }
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_service_with_an_endpoint_is_there_and_the_others_are_in_the_process() {
-    let elsewhere = EmbeddedAws::in_memory().unwrap();
-    let (dynamodb, (charges, calls)) = (serve(elsewhere.router()).await, charges().await);
-    let host = host(&dynamodb, &charges).await;
+/// Submits a task on the host's queue, and waits for the notice of its end.
+async fn run_task(host: &Host) -> NoticeStatus {
     let sdk = host.aws.sdk_config();
     let reply_to = resources::create_queue(&sdk, "client-test", false).await.unwrap();
     let submission =
@@ -86,23 +89,61 @@ async fn a_service_with_an_endpoint_is_there_and_the_others_are_in_the_process()
     let queue = host.queue_url(resources::SUBMISSIONS_QUEUE);
     let send = host.sqs().send_message().queue_url(queue).message_body(submission.to_string());
     send.send().await.unwrap();
-    let notice = end(&host, &reply_to).await;
-    assert_eq!((notice.status, calls.load(Ordering::SeqCst)), (NoticeStatus::Processed, 1));
-    // The task is in the tables there, and the queues are here.
-    let there = aws_sdk_dynamodb::Client::new(&elsewhere.sdk_config());
-    let scanned = there.scan().table_name(resources::TASKS_TABLE).send().await.unwrap();
-    assert_eq!(scanned.items()[0]["task_id"].as_s().unwrap(), "t");
+    loop {
+        let notice: StatusNotice =
+            serde_json::from_str(&next(&host.sqs(), &reply_to).await).unwrap();
+        if notice.status != NoticeStatus::Received {
+            return notice.status;
+        }
+    }
+}
+
+/// The tasks in the tables of an AWS.
+async fn tasks_of(aws: &EmbeddedAws) -> Vec<String> {
+    let client = aws_sdk_dynamodb::Client::new(&aws.sdk_config());
+    let scanned = client.scan().table_name(resources::TASKS_TABLE).send().await.unwrap();
+    scanned.items().iter().map(|item| item["task_id"].as_s().unwrap().clone()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_with_an_endpoint_is_there_and_the_others_are_in_the_process() {
+    let elsewhere = EmbeddedAws::in_memory().unwrap();
+    let (dynamodb, (charges, calls)) = (serve(elsewhere.router()).await, charges().await);
+    let host = host(dynamodb_at(&dynamodb), &charges).await;
+    assert_eq!(run_task(&host).await, NoticeStatus::Processed);
+    assert_eq!(
+        (calls.load(Ordering::SeqCst), tasks_of(&elsewhere).await),
+        (1, vec!["t".to_owned()])
+    );
     assert!(host.ports.store().load(&"t".parse().unwrap()).await.unwrap().is_some());
     assert_eq!(elsewhere.requests()["SQS"], 0);
     assert_eq!(host.aws.requests()["DynamoDB"], 0);
 }
 
-/// A client of the host's endpoint is told where the tables are, instead of being shown empty ones.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_services_may_be_at_one_endpoint() {
+    let elsewhere = EmbeddedAws::in_memory().unwrap();
+    let (url, (charges, calls)) = (serve(elsewhere.router()).await, charges().await);
+    let host = host(Endpoints::from_option(&url, |_| None).unwrap(), &charges).await;
+    assert_eq!(run_task(&host).await, NoticeStatus::Processed);
+    assert_eq!(
+        (calls.load(Ordering::SeqCst), tasks_of(&elsewhere).await),
+        (1, vec!["t".to_owned()])
+    );
+    // The rule of the bus there puts events in the queue of alerts there.
+    let sqs = aws_sdk_sqs::Client::new(&elsewhere.sdk_config());
+    let event = next(&sqs, &host.queue_url(resources::ALERTS_QUEUE)).await;
+    let event: Value = serde_json::from_str(&event).unwrap();
+    assert_eq!(event["source"], steward_aws::bus::SOURCE);
+    assert!(host.aws.requests().values().all(|&count| count == 0), "{:?}", host.aws.requests());
+}
+
+/// The host's endpoint names the place of the tables: empty ones would mislead.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_hosts_own_endpoint_says_where_a_service_is_that_it_does_not_have() {
     let elsewhere = EmbeddedAws::in_memory().unwrap();
     let dynamodb = serve(elsewhere.router()).await;
-    let host = host(&dynamodb, "http://127.0.0.1:9").await;
+    let host = host(dynamodb_at(&dynamodb), "http://127.0.0.1:9").await;
     let url = format!("http://{}/", host.address.unwrap());
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let ask = async |target: &str| {

@@ -1,5 +1,5 @@
 //! What an engine refuses, and how little it may say: a refused write is read back if the refusal came without the
-//! item, and an engine that refuses batches of statements is asked for them no more.
+//! item, and an engine that refuses batches of statements gets no more of them.
 
 use std::{
     io::Write,
@@ -51,37 +51,37 @@ enum Engine {
     RefusesStatements(&'static str, usize),
 }
 
-/// The way to that engine.
+/// An HTTP client that behaves as that engine.
 #[derive(Debug, Clone)]
-struct Way {
+struct EngineClient {
     engine: Engine,
     /// How many batches of statements came.
     batches: Arc<AtomicU32>,
     service: SharedHttpClient,
 }
 
-impl Way {
+impl EngineClient {
     fn over(sdk: &SdkConfig, engine: Engine) -> (SdkConfig, Arc<AtomicU32>) {
         let batches = Arc::<AtomicU32>::default();
-        let way = Self { engine, batches: batches.clone(), service: sdk.http_client().unwrap() };
-        (sdk.clone().into_builder().http_client(way).build(), batches)
+        let client = Self { engine, batches: batches.clone(), service: sdk.http_client().unwrap() };
+        (sdk.clone().into_builder().http_client(client).build(), batches)
     }
 }
 
-impl HttpClient for Way {
+impl HttpClient for EngineClient {
     fn http_connector(
         &self,
         settings: &HttpConnectorSettings,
         components: &RuntimeComponents,
     ) -> SharedHttpConnector {
         let service = self.service.http_connector(settings, components);
-        SharedHttpConnector::new(Connected { way: self.clone(), service })
+        SharedHttpConnector::new(Connected { client: self.clone(), service })
     }
 }
 
 #[derive(Debug)]
 struct Connected {
-    way: Way,
+    client: EngineClient,
     service: SharedHttpConnector,
 }
 
@@ -90,8 +90,8 @@ impl HttpConnector for Connected {
         let target = request.headers().get("x-amz-target").unwrap_or_default();
         let is_read = target.ends_with("GetItem");
         let is_batch = target.ends_with(STATEMENTS);
-        let before = if is_batch { self.way.batches.fetch_add(1, Ordering::SeqCst) } else { 0 };
-        match self.way.engine {
+        let before = if is_batch { self.client.batches.fetch_add(1, Ordering::SeqCst) } else { 0 };
+        match self.client.engine {
             Engine::Forgetful if is_read => ready(200, &json!({})),
             Engine::Itemless | Engine::Forgetful => without_items(self.service.call(request)),
             Engine::Fails(status, "", times) if is_batch && before < times => {
@@ -157,7 +157,7 @@ impl World {
         let ids: Vec<_> = (0..count).map(|n| format!("t-{n:03}")).collect();
         deployment.submit(&deployment.ports("submission"), &ids).await;
         let tasks = join_all(ids.iter().map(|id| deployment.task(id))).await;
-        let (sdk, batches) = Way::over(&deployment.aws.sdk_config(), engine);
+        let (sdk, batches) = EngineClient::over(&deployment.aws.sdk_config(), engine);
         let ports = deployment.ports_over("writer", &sdk);
         Self { deployment, tasks, ports, batches }
     }
@@ -254,7 +254,7 @@ async fn put(world: &World, body: &str) -> Result<Put, PortError> {
 }
 
 #[tokio::test]
-async fn a_lost_race_is_told_with_the_task_though_the_refusal_comes_without_it() {
+async fn a_lost_race_returns_the_task_although_the_refusal_does_not() {
     for count in [1, 3] {
         let mut world = World::with(count, Engine::Itemless).await;
         world.all_are_saved().await;
@@ -274,14 +274,14 @@ async fn a_save_of_a_task_that_is_not_there_is_a_conflict_with_nothing() {
 }
 
 #[tokio::test]
-async fn a_document_that_exists_is_told_though_the_refusal_comes_without_it() {
+async fn an_existing_document_is_returned_although_the_refusal_does_not_have_it() {
     let world = World::with(1, Engine::Itemless).await;
     assert_eq!(put(&world, "first").await.unwrap(), Put::Stored);
     assert_eq!(put(&world, "second").await.unwrap(), Put::Existing("first".into()));
 }
 
 #[tokio::test]
-async fn a_shared_record_that_moved_on_is_told_though_the_refusal_comes_without_it() {
+async fn a_newer_shared_record_is_returned_although_the_refusal_does_not_have_it() {
     let world = World::with(1, Engine::Itemless).await;
     let key = SharedKey { kind: SharedKind::Breaker, name: "a".to_owned() };
     let record = Shared { key, revision: 1, body: json!("first"), expires_at: None };
@@ -291,7 +291,7 @@ async fn a_shared_record_that_moved_on_is_told_though_the_refusal_comes_without_
     assert_eq!(store.save_shared(&late).await.unwrap(), SharedSaved::Conflict(Some(record)));
 }
 
-/// It expired between the two: whoever wrote tries again, and nothing is called corrupt.
+/// It expired between the two: the writer tries again, and no message is called corrupt.
 #[tokio::test]
 async fn a_document_that_is_gone_when_it_is_read_back_may_be_written_again() {
     let world = World::with(1, Engine::Forgetful).await;
@@ -301,7 +301,7 @@ async fn a_document_that_is_gone_when_it_is_read_back_may_be_written_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_engine_that_refuses_batches_for_good_is_asked_once_and_warned_about_once() {
+async fn an_engine_that_refuses_batches_for_good_gets_one_and_is_logged_once() {
     for code in ["UnknownOperationException", "ValidationException", "AccessDeniedException"] {
         let (watch, _logged, _counted) = Watch::begin();
         let mut world = World::with(3, Engine::Fails(400, code, u32::MAX)).await;
@@ -314,7 +314,7 @@ async fn an_engine_that_refuses_batches_for_good_is_asked_once_and_warned_about_
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_engine_that_refuses_every_statement_for_good_is_asked_once() {
+async fn an_engine_that_refuses_every_statement_for_good_gets_one_batch() {
     for code in ["AccessDenied", "ValidationError"] {
         let (watch, _logged, _counted) = Watch::begin();
         let mut world = World::with(3, Engine::RefusesStatements(code, 3)).await;
@@ -325,9 +325,9 @@ async fn an_engine_that_refuses_every_statement_for_good_is_asked_once() {
     }
 }
 
-/// What lies in one item, or passes, is no reason to send no more batches.
+/// Batches go on after a refusal that lies in one item, and after one that passes.
 #[tokio::test(start_paused = true)]
-async fn a_refusal_that_is_not_of_all_statements_or_passes_is_warned_about_once_and_counted() {
+async fn a_refusal_of_some_statements_or_for_now_is_logged_once_and_counted() {
     for (code, refused) in [("ValidationError", 1), ("ThrottlingError", 3)] {
         let (watch, _logged, _counted) = Watch::begin();
         let mut world = World::with(3, Engine::RefusesStatements(code, refused)).await;
@@ -339,7 +339,7 @@ async fn a_refusal_that_is_not_of_all_statements_or_passes_is_warned_about_once_
 }
 
 #[tokio::test]
-async fn a_condition_that_was_not_met_is_neither_warned_about_nor_counted() {
+async fn a_condition_that_was_not_met_is_neither_logged_nor_counted() {
     let (watch, _logged, _counted) = Watch::begin();
     let mut world = World::with(3, Engine::Fails(400, "none", 0)).await;
     world.tasks.iter_mut().for_each(|task| task.revision += 1);

@@ -4,7 +4,7 @@ use std::env;
 
 use anyhow::Result;
 use clap::Args;
-use steward_local::embedded::{EmbeddedAws, Endpoints, Service};
+use steward_local::embedded::{Endpoints, Service};
 
 /// Where AWS's services are, if not in this process.
 #[derive(Debug, Args)]
@@ -17,7 +17,8 @@ pub(crate) struct EndpointArgs {
     /// is where the other commands find what this one serves. Tables, queues and the bus are created there if need be.
     #[arg(long, value_name = "URL|env")]
     aws_endpoint: Option<String>,
-    /// The account at the emulator, twelve digits; other commands use it with AWS_ACCESS_KEY_ID=ACCOUNT (LocalStack).
+    /// The account at the emulator, twelve digits. Without it `local` uses the emulator's default account, and `demo` a
+    /// new one for each run. At LocalStack other commands use it with AWS_ACCESS_KEY_ID=ACCOUNT.
     #[arg(long, value_name = "ACCOUNT", requires = "aws_endpoint")]
     aws_account: Option<String>,
 }
@@ -44,17 +45,43 @@ impl EndpointArgs {
     }
 }
 
-/// The variables with which other commands find the services of a host that listens at `base`.
-pub(crate) fn variables(aws: &EmbeddedAws, base: &str) -> String {
-    let elsewhere = Service::ALL.into_iter().filter_map(|service| {
-        aws.external_url(service).map(|url| format!(" {}={url}", service.variable()))
-    });
-    format!("AWS_ENDPOINT_URL={base}{}", elsewhere.collect::<String>())
+/// The variables with which other commands find the services: those of a host that listens at `base`, and those
+/// that are elsewhere.
+pub(crate) fn variables(elsewhere: Option<&Endpoints>, base: &str) -> String {
+    let url = |service| elsewhere.and_then(|endpoints| endpoints.url(service));
+    let [first, others @ ..] = Service::ALL.map(url);
+    if let Some(url) = first.filter(|url| others == [Some(*url); 2]) {
+        return format!("AWS_ENDPOINT_URL={url}");
+    }
+    let own = Service::ALL.into_iter().filter_map(|service| Some((service, url(service)?)));
+    let own = own.map(|(service, url)| format!(" {}={url}", service.variable()));
+    format!("AWS_ENDPOINT_URL={base}{}", own.collect::<String>())
 }
 
-/// The services that are elsewhere, and where, for people.
-pub(crate) fn elsewhere(aws: &EmbeddedAws) -> Vec<String> {
-    let services = Service::ALL.into_iter();
-    let of = |service| aws.external_url(service).map(|url| format!("{service} at {url}"));
-    services.filter_map(of).collect()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_commands_are_told_where_each_service_is() {
+        let (base, a, b) = ("http://host", "http://a", "http://b");
+        let told = |option: &str, dynamodb: Option<&str>| {
+            let endpoints = Endpoints::from_option(option, |name| {
+                let own = (name == Service::DynamoDb.variable()).then_some(dynamodb).flatten();
+                own.map(str::to_owned)
+            });
+            variables(Some(&endpoints.unwrap()), base)
+        };
+        assert_eq!(variables(None, base), "AWS_ENDPOINT_URL=http://host");
+        assert_eq!(told(a, None), "AWS_ENDPOINT_URL=http://a");
+        assert_eq!(
+            told("env", Some(b)),
+            "AWS_ENDPOINT_URL=http://host AWS_ENDPOINT_URL_DYNAMODB=http://b"
+        );
+        assert_eq!(
+            told(a, Some(b)),
+            "AWS_ENDPOINT_URL=http://host AWS_ENDPOINT_URL_DYNAMODB=http://b \
+             AWS_ENDPOINT_URL_SQS=http://a AWS_ENDPOINT_URL_EVENTBRIDGE=http://a"
+        );
+    }
 }

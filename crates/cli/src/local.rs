@@ -9,7 +9,7 @@ use clap::Args;
 use steward_core::names::AgentName;
 use steward_local::{
     definitions::read_dir,
-    embedded::{Endpoints, Service},
+    embedded::Endpoints,
     host::{Host, HostOptions},
     resources,
 };
@@ -60,7 +60,7 @@ pub(crate) async fn run(args: LocalArgs) -> Result<()> {
     let host = Host::start(HostOptions {
         data: args.data.clone(),
         listen: Some(args.listen),
-        external,
+        external: external.clone(),
         workflows,
         agents: args.agents,
         supervise_every: Some(args.supervise_every),
@@ -71,12 +71,12 @@ pub(crate) async fn run(args: LocalArgs) -> Result<()> {
         host.address.map_or_else(|| args.listen.to_string(), |address| address.to_string());
     let base = format!("http://{address}");
     let kept = args.data.map_or_else(|| "in memory".to_owned(), |dir| dir.display().to_string());
-    let mut state = endpoint::elsewhere(&host.aws);
-    if state.len() < Service::ALL.len() {
-        state.push(kept);
-    }
-    let state = state.join(", ");
-    let variables = endpoint::variables(&host.aws, &base);
+    let state = match &external {
+        None => kept,
+        Some(endpoints) if endpoints.are_all_elsewhere() => endpoints.to_string(),
+        Some(endpoints) => format!("{endpoints}, the rest {kept}"),
+    };
+    let variables = endpoint::variables(external.as_ref(), &base);
     let lines = [
         format!("workflows    {}", published.join(", ")),
         format!("agents       {}", agents.join(", ")),

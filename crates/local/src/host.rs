@@ -156,7 +156,11 @@ impl Host {
         }
         let aws = open(builder).await?;
         let names: Vec<_> = options.agents.iter().map(|(name, _)| name.clone()).collect();
-        let config = resources::create(&aws, &names).await?;
+        let config = resources::create(&aws, &names).await.with_context(|| {
+            let elsewhere = options.external.as_ref().map(Endpoints::to_string);
+            let place = elsewhere.as_deref().unwrap_or("in this process");
+            format!("make the tables and queues ({place})")
+        })?;
         let ports = Arc::new(AwsPorts::new(&aws.sdk_config(), &config, "client"));
         let publisher = publisher(&aws, &config, &ports);
         for workflow in &options.workflows {

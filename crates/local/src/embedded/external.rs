@@ -190,6 +190,14 @@ impl Endpoints {
     }
 }
 
+/// `DynamoDB at http://127.0.0.1:5000, …`, of those that are elsewhere.
+impl fmt::Display for Endpoints {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let services = self.urls.iter().map(|(service, url)| format!("{service} at {url}"));
+        formatter.write_str(&services.collect::<Vec<_>>().join(", "))
+    }
+}
+
 /// A URL without the slash at its end.
 fn parse(url: &str) -> Result<String, InvalidEndpoints> {
     let trimmed = url.trim_end_matches('/');

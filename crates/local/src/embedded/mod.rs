@@ -253,8 +253,8 @@ impl EmbeddedAws {
         self.services.tables.sweep_ttl().map_err(EmbeddedError::SweepTtl)
     }
 
-    /// How many requests each service was asked since the start, by its name; those that Lambda's poller makes
-    /// among them.
+    /// How many requests each service answered in this process since the start, by its name; those that Lambda's
+    /// poller makes among them.
     #[must_use]
     pub fn requests(&self) -> BTreeMap<&'static str, u64> {
         let Requests { dynamodb, sqs, eventbridge } = &self.services.requests;
@@ -265,10 +265,10 @@ impl EmbeddedAws {
     /// Up to ten messages of a queue, waiting twenty seconds for the first: what Lambda's own poller does.
     pub(crate) async fn receive(&self, queue_url: &str) -> Result<Vec<SqsMessage>, String> {
         tokio::task::yield_now().await;
-        count(&self.services.requests.sqs);
         if let Some(sqs) = self.external_queues() {
             return external::receive(sqs, queue_url).await;
         }
+        count(&self.services.requests.sqs);
         charged(Account::Sqs, self.services.queues.poll(queue_url)).await
     }
 
@@ -278,10 +278,10 @@ impl EmbeddedAws {
         queue_url: &str,
         receipts: Vec<String>,
     ) -> Result<(), String> {
-        count(&self.services.requests.sqs);
         if let Some(sqs) = self.external_queues() {
             return external::delete(sqs, queue_url, receipts).await;
         }
+        count(&self.services.requests.sqs);
         let queues = &self.services.queues;
         charged(Account::Sqs, async { queues.delete(queue_url, &receipts) }).await
     }
