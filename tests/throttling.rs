@@ -64,7 +64,7 @@ impl Way {
             == match self.busy {
                 Busy::ReadsOne | Busy::ReadsNone => "BatchGetItem",
                 Busy::Cancels(_) => "TransactWriteItems",
-            Busy::Throttles => "PutItem",
+                Busy::Throttles => "PutItem",
             }
     }
 }

@@ -44,6 +44,13 @@ pub(super) struct CompanyPorts {
 #[derive(Clone)]
 pub(super) struct CompanyStore(DynamoStore);
 
+impl Company {
+    fn of(embedded: Embedded) -> Self {
+        let ports = CompanyPorts::new(embedded.ports().clone());
+        Self { embedded, ports }
+    }
+}
+
 impl CompanyPorts {
     fn new(ports: AwsPorts) -> Self {
         Self { store: CompanyStore(ports.store().clone()), ports }
@@ -183,9 +190,7 @@ impl World for Company {
     type Ports = CompanyPorts;
 
     async fn open() -> Self {
-        let embedded = Embedded::open().await;
-        let ports = CompanyPorts::new(embedded.ports().clone());
-        Self { embedded, ports }
+        Self::of(Embedded::open().await)
     }
 
     fn ports(&self) -> &CompanyPorts {
@@ -216,15 +221,16 @@ impl World for Company {
         self.embedded.sent(queue).await
     }
 
-    async fn published(&self) -> Vec<(String, Value)> {
-        self.embedded.published().await
+    async fn published(&self, count: usize) -> Vec<(String, Value)> {
+        self.embedded.published(count).await
     }
 }
 
 /// This world is what it says: what is not refused is not asked for again.
 #[tokio::test]
 async fn what_is_written_is_written_together() {
-    let (world, task) = (Company::open().await, task_due("t", None));
+    let world = Company::of(Embedded::open_in_process().await);
+    let task = task_due("t", None);
     let store = world.ports().store();
     store.create(&task, &submission(&task)).await.unwrap();
     store.put_document(&owner("t"), Kept::with(&task), &output("a", 1, Value::Null)).await.unwrap();

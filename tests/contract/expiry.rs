@@ -15,7 +15,8 @@ use super::{
     worlds::{Embedded, World},
 };
 
-/// A task that was recorded at this second of 2001 and ended within it; it was kept for an hour.
+/// A task that was recorded at this second of 2001 and ended within it; it was kept for an hour. DynamoDB does not
+/// delete it in mid-test: it leaves what expired more than five years ago.
 fn expired_task(task_id: &str, second: i64) -> Task {
     let then = Timestamp::from_second(1_000_000_000 + second).unwrap();
     Task {

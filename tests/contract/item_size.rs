@@ -75,7 +75,7 @@ async fn stored_size(world: &Embedded, task: &Task) -> (usize, f64) {
 async fn a_task_of_twenty_steps_costs_one_write_unit_a_save() {
     // Steps that are with an agent at once: one in a sequence, some in branches, all.
     for running in [0, 1, 5, 20] {
-        let world = Embedded::open().await;
+        let world = Embedded::open_in_process().await;
         let (bytes, units) = stored_size(&world, &task_of_twenty_steps(running)).await;
         assert!(bytes <= WRITE_UNIT_BYTES, "{running} running: {bytes} bytes");
         assert!((units - 1.0).abs() < f64::EPSILON, "{running} running: {units} units");

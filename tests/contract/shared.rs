@@ -109,7 +109,7 @@ pub(super) async fn a_shared_record_may_go_at_its_time_to_the_second(world: impl
 /// What DynamoDB does by itself; the ports in memory keep everything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dynamodb_deletes_a_shared_record_that_has_expired() {
-    let world = Embedded::open().await;
+    let world = Embedded::open_in_process().await;
     let records =
         [("past", Some(Timestamp::UNIX_EPOCH)), ("later", Some(Timestamp::MAX)), ("never", None)];
     for (name, expires_at) in records {

@@ -1,6 +1,14 @@
 //! The two worlds that the contract holds in, and what their outsides look like.
+//!
+//! The AWS adapters run over the embedded AWS, or over an emulator: `STEWARD_CONTRACT_ENDPOINT` is `http://HOST:PORT`
+//! for all services, or `env` for those that `AWS_ENDPOINT_URL` and the variables of the services name, as
+//! `--aws-endpoint` takes them. Each world has an account of its own there.
 
-use std::{num::NonZeroU32, sync::Mutex, time::Duration};
+use std::{
+    env,
+    num::NonZeroU32,
+    time::{Duration, Instant},
+};
 
 use aws_sdk_sqs::{
     config::{
@@ -17,8 +25,17 @@ use steward_core::{
     ports::{Ports, Queue, Timing},
     workflow::Workflow,
 };
-use steward_local::{embedded::EmbeddedAws, memory::MemoryPorts, resources};
-use tokio::sync::broadcast;
+use steward_local::{
+    embedded::{EmbeddedAws, Endpoints},
+    memory::MemoryPorts,
+    resources,
+};
+
+/// Names the emulator that the adapters run over.
+const ENDPOINT: &str = "STEWARD_CONTRACT_ENDPOINT";
+
+/// How long an event may be on its way to a queue.
+const EVENTS_WITHIN: Duration = Duration::from_secs(20);
 
 /// What an agent or a client finds in a queue.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,8 +70,9 @@ pub(super) trait World: Sized {
     /// Takes what is in a queue.
     async fn sent(&self, queue: &Queue) -> Vec<Sent>;
 
-    /// Takes what was published: kind and content.
-    async fn published(&self) -> Vec<(String, Value)>;
+    /// Takes what was published, kind and content: waits until so many events have come, and takes what has come
+    /// beyond that.
+    async fn published(&self, count: usize) -> Vec<(String, Value)>;
 }
 
 /// Everything in memory.
@@ -113,7 +131,7 @@ impl World for Memory {
         sent.collect()
     }
 
-    async fn published(&self) -> Vec<(String, Value)> {
+    async fn published(&self, _count: usize) -> Vec<(String, Value)> {
         let events = self.ports.bus().take().into_iter();
         events
             .map(|event| {
@@ -123,7 +141,7 @@ impl World for Memory {
     }
 }
 
-/// The AWS adapters and the SDK's clients, over the embedded AWS.
+/// The AWS adapters and the SDK's clients, over the embedded AWS or an emulator.
 pub(super) struct Embedded {
     ports: AwsPorts,
     /// What the adapters used.
@@ -131,10 +149,52 @@ pub(super) struct Embedded {
     pub(super) aws: EmbeddedAws,
     pub(super) config: Config,
     client_queue_url: String,
-    events: Mutex<broadcast::Receiver<Value>>,
 }
 
 impl Embedded {
+    /// Over the embedded AWS, whatever the environment says.
+    pub(super) async fn open_in_process() -> Self {
+        Self::open_over(EmbeddedAws::in_memory().unwrap()).await
+    }
+
+    async fn open_over(aws: EmbeddedAws) -> Self {
+        let config = resources::create(&aws, &["a".parse().unwrap()]).await.unwrap();
+        let sdk = aws.sdk_config();
+        let client_queue_url = resources::create_queue(&sdk, "client-x", None).await.unwrap();
+        let meter = Meter::default();
+        let interceptors =
+            vec![SharedInterceptor::new(meter.clone()), SharedInterceptor::new(BatchLimits)];
+        let ports = AwsPorts::observed(&sdk, &config, "contract", interceptors);
+        Self { ports, meter, aws, config, client_queue_url }
+    }
+
+    /// Takes messages, bodies and attributes, from the queue at this URL until `wanted` have come and there are no
+    /// more.
+    async fn take(&self, url: &str, wanted: usize) -> Vec<Sent> {
+        let (sqs, deadline) =
+            (aws_sdk_sqs::Client::new(&self.aws.sdk_config()), Instant::now() + EVENTS_WITHIN);
+        let mut sent = Vec::new();
+        loop {
+            let seconds = i32::from(sent.len() < wanted);
+            let receive = sqs.receive_message().queue_url(url).max_number_of_messages(10);
+            let receive = receive.wait_time_seconds(seconds).message_attribute_names("All");
+            let received = receive.send().await.unwrap().messages.unwrap_or_default();
+            let is_late = Instant::now() > deadline;
+            if received.is_empty() && (sent.len() >= wanted || is_late) {
+                return sent;
+            }
+            for message in received {
+                let receipt = message.receipt_handle.unwrap();
+                sqs.delete_message().queue_url(url).receipt_handle(receipt).send().await.unwrap();
+                let attributes = message.message_attributes.unwrap_or_default().into_iter();
+                let mut attributes: Vec<_> =
+                    attributes.map(|(name, value)| (name, value.string_value.unwrap())).collect();
+                attributes.sort();
+                sent.push(Sent { body: message.body.unwrap(), attributes });
+            }
+        }
+    }
+
     fn queue_url(&self, queue: &Queue) -> String {
         match queue {
             Queue::Submissions => self.config.submissions_queue_url.clone(),
@@ -150,16 +210,12 @@ impl World for Embedded {
     type Ports = AwsPorts;
 
     async fn open() -> Self {
-        let aws = EmbeddedAws::in_memory().unwrap();
-        let events = Mutex::new(aws.subscribe_events());
-        let config = resources::create(&aws, &["a".parse().unwrap()]).await.unwrap();
-        let sdk = aws.sdk_config();
-        let client_queue_url = resources::create_queue(&sdk, "client-x", None).await.unwrap();
-        let meter = Meter::default();
-        let interceptors =
-            vec![SharedInterceptor::new(meter.clone()), SharedInterceptor::new(BatchLimits)];
-        let ports = AwsPorts::observed(&sdk, &config, "contract", interceptors);
-        Self { ports, meter, aws, config, client_queue_url, events }
+        let mut builder = EmbeddedAws::builder();
+        if let Ok(endpoint) = env::var(ENDPOINT) {
+            let endpoints = Endpoints::from_option(&endpoint, |name| env::var(name).ok()).unwrap();
+            builder = builder.external(endpoints.in_new_account());
+        }
+        Self::open_over(builder.build().unwrap()).await
     }
 
     fn ports(&self) -> &AwsPorts {
@@ -187,29 +243,15 @@ impl World for Embedded {
     }
 
     async fn sent(&self, queue: &Queue) -> Vec<Sent> {
-        let (sqs, url) = (aws_sdk_sqs::Client::new(&self.aws.sdk_config()), self.queue_url(queue));
-        let mut sent = Vec::new();
-        loop {
-            let receive = sqs.receive_message().queue_url(&url).max_number_of_messages(10);
-            let received = receive.message_attribute_names("All").send().await.unwrap();
-            if received.messages().is_empty() {
-                return sent;
-            }
-            for message in received.messages.unwrap() {
-                let receipt = message.receipt_handle.unwrap();
-                sqs.delete_message().queue_url(&url).receipt_handle(receipt).send().await.unwrap();
-                let attributes = message.message_attributes.unwrap_or_default().into_iter();
-                let mut attributes: Vec<_> =
-                    attributes.map(|(name, value)| (name, value.string_value.unwrap())).collect();
-                attributes.sort();
-                sent.push(Sent { body: message.body.unwrap(), attributes });
-            }
-        }
+        self.take(&self.queue_url(queue), 0).await
     }
 
-    async fn published(&self) -> Vec<(String, Value)> {
-        let mut events = self.events.lock().unwrap();
-        let taken = std::iter::from_fn(|| events.try_recv().ok()).map(|event| {
+    /// What the rule of the bus has put in the queue of alerts.
+    async fn published(&self, count: usize) -> Vec<(String, Value)> {
+        let queue = resources::ALERTS_QUEUE;
+        let url = self.config.scheduler_queue_url.replace(resources::SCHEDULER_QUEUE, queue);
+        let taken = self.take(&url, count).await.into_iter().map(|Sent { body, .. }| {
+            let event: Value = serde_json::from_str(&body).unwrap();
             assert_eq!(event["source"], steward_aws::bus::SOURCE);
             (event["detail-type"].as_str().unwrap().to_owned(), event["detail"].clone())
         });
@@ -217,8 +259,8 @@ impl World for Embedded {
     }
 }
 
-/// Refuses what SQS and its stricter emulators refuse of a whole batch, and the embedded one does
-/// not: more than ten messages, or more than 256 KiB together.
+/// Refuses more than ten messages in one batch, as SQS does, and more than 256 KiB together, which was SQS's limit
+/// until August 2025 and is the adapter's own.
 #[derive(Debug)]
 struct BatchLimits;
 

@@ -27,8 +27,8 @@ pub use depths::Depth;
 /// Messages in a batch, by SQS's limit.
 pub(crate) const BATCH_MESSAGES_MAX: usize = 10;
 
-/// Bytes in a batch. SQS allows 1 MiB since 2025, its emulators 256 KiB; SQS bills every 64 KiB as
-/// a request anyhow.
+/// Bytes in a batch. SQS and its emulators take 1 MiB since August 2025, the embedded queues 256 KiB as before. More
+/// would save nothing: SQS bills every 64 KiB as a request.
 const BATCH_BYTES_MAX: usize = 256 * 1024;
 
 /// Batches under way at once.

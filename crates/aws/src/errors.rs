@@ -32,6 +32,12 @@ const PERMANENT: &[&str] = &[
 /// The codes of a queue that does not exist, of which SQS sends one by each of its protocols.
 const NO_SUCH_QUEUE: [&str; 2] = ["AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist"];
 
+/// Whether the same request would fail again.
+pub(crate) fn is_permanent<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -> bool {
+    matches!(error, SdkError::ConstructionFailure(_))
+        || error.code().is_some_and(|code| PERMANENT.contains(&code))
+}
+
 /// An SDK error of `operation`, which names ids and no payload.
 pub(crate) fn failed<E>(
     operation: impl Into<String>,
@@ -42,8 +48,7 @@ where
     let operation = operation.into();
     move |error| {
         let code = error.code().unwrap_or_default();
-        let retryable =
-            !matches!(&error, SdkError::ConstructionFailure(_)) && !PERMANENT.contains(&code);
+        let retryable = !is_permanent(&error);
         let source: Box<dyn Error + Send + Sync> = match error {
             SdkError::ServiceError(_) if NO_SUCH_QUEUE.contains(&code) => Box::new(NoSuchQueue),
             SdkError::ServiceError(service) => Box::new(service.into_err()),

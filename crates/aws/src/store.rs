@@ -2,7 +2,7 @@
 //!
 //! Table `tasks`: one small item per task; every save is a `PutItem` on the condition that the
 //! revision is the one that was read. A losing writer gets the item as it is now with the refusal,
-//! so a lost race costs no extra read. Table `documents`: (`task_id`, `document`), written once.
+//! so a lost race costs no extra read; an engine that refuses without the item is asked for it. Table `documents`: (`task_id`, `document`), written once.
 //! Index `due` on `tasks`: (`shard`, `due`), keys only, sparse: an item without `due` is not in it. Index
 //! `ended`: (`ended`, `ended_at`) with the workflow's name, of the tasks that are in a final state.
 
@@ -32,6 +32,7 @@ use crate::{
 };
 
 mod backoff;
+mod batch_support;
 mod extend;
 mod indices;
 mod reads;
@@ -71,7 +72,8 @@ impl DynamoStore {
         shards: NonZeroU32,
         retention: Duration,
     ) -> Self {
-        let (reads, writes) = (Reads::new(client.clone()), Writes::new(client.clone()));
+        let reads = Reads::new(client.clone());
+        let writes = Writes::new(client.clone(), reads.clone());
         Self { client, reads, writes, tasks, documents, items: Items { shards, retention } }
     }
 
@@ -271,10 +273,14 @@ impl StateStore for DynamoStore {
         let write = Write::new(&self.documents, item, Condition::IsNew);
         match self.writes.put(write, operation).await? {
             Written::Done => Ok(Put::Stored),
-            Written::Refused(item) => {
-                let existing = item.ok_or_else(|| "refused without the item".into());
-                let existing = existing.and_then(|item| read_document(&item));
-                Ok(Put::Existing(existing.map_err(corrupt(operation()))?.body))
+            Written::Refused(Some(item)) => {
+                let existing = read_document(&item).map_err(corrupt(operation()))?;
+                Ok(Put::Existing(existing.body))
+            }
+            // It expired and was deleted between the refusal and the read: the next write succeeds.
+            Written::Refused(None) => {
+                let source = "the document that refused it was deleted meanwhile".into();
+                Err(PortError { operation: operation(), retryable: true, source })
             }
         }
     }

@@ -46,7 +46,7 @@ use steward_local::{
 };
 use tokio::{sync::Semaphore, task::JoinSet};
 
-use crate::{chaos::Chaos, table::table};
+use crate::{chaos::Chaos, endpoint::EndpointArgs, table::table};
 
 /// How long the demo waits for the last task before it audits what there is.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -88,6 +88,8 @@ pub(crate) struct DemoArgs {
     /// Where to serve the console, beside the AWS-compatible endpoint and `POST /tasks`.
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: SocketAddr,
+    #[command(flatten)]
+    aws: EndpointArgs,
     /// Stay until Ctrl-C when all tasks have ended, with services that behave from then on: what is in Error
     /// can be made good in the console.
     #[arg(long)]
@@ -148,6 +150,7 @@ async fn start_host(
     };
     let host = Host::start(HostOptions {
         listen: Some(args.listen),
+        external: args.aws.endpoints_of_one_run()?,
         workflows: vec![scenario.workflow()?],
         agents: scenario.services().iter().map(agent).collect::<Result<_, _>>()?,
         supervise_every: Some(SUPERVISE_EVERY),

@@ -4,14 +4,17 @@
 use std::{io::Write, net::SocketAddr, path::PathBuf, time::Duration};
 
 use agent::http::BaseUrl;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use steward_core::names::AgentName;
 use steward_local::{
     definitions::read_dir,
+    embedded::Endpoints,
     host::{Host, HostOptions},
     resources,
 };
+
+use crate::endpoint::{self, EndpointArgs};
 
 /// What to host, and where.
 #[derive(Debug, Args)]
@@ -29,6 +32,8 @@ pub(crate) struct LocalArgs {
     /// anything: keep it on the loopback interface.
     #[arg(long, default_value = "127.0.0.1:4566")]
     listen: SocketAddr,
+    #[command(flatten)]
+    aws: EndpointArgs,
     /// How often the supervisor runs.
     #[arg(long, default_value = "5s", value_parser = humantime::parse_duration)]
     supervise_every: Duration,
@@ -47,9 +52,15 @@ pub(crate) async fn run(args: LocalArgs) -> Result<()> {
         .map(|workflow| format!("{} {}", workflow.name, workflow.version))
         .collect();
     let agents: Vec<_> = args.agents.iter().map(|(name, url)| format!("{name} → {url}")).collect();
+    let external = args.aws.endpoints()?;
+    ensure!(
+        args.data.is_none() || !external.as_ref().is_some_and(Endpoints::are_all_elsewhere),
+        "--data has nothing to keep: --aws-endpoint names an emulator for tables and queues"
+    );
     let host = Host::start(HostOptions {
         data: args.data.clone(),
         listen: Some(args.listen),
+        external: external.clone(),
         workflows,
         agents: args.agents,
         supervise_every: Some(args.supervise_every),
@@ -58,8 +69,14 @@ pub(crate) async fn run(args: LocalArgs) -> Result<()> {
     .await?;
     let address =
         host.address.map_or_else(|| args.listen.to_string(), |address| address.to_string());
-    let state = args.data.map_or_else(|| "in memory".to_owned(), |dir| dir.display().to_string());
     let base = format!("http://{address}");
+    let kept = args.data.map_or_else(|| "in memory".to_owned(), |dir| dir.display().to_string());
+    let state = match &external {
+        None => kept,
+        Some(endpoints) if endpoints.are_all_elsewhere() => endpoints.to_string(),
+        Some(endpoints) => format!("{endpoints}, the rest {kept}"),
+    };
+    let variables = endpoint::variables(external.as_ref(), &base);
     let lines = [
         format!("workflows    {}", published.join(", ")),
         format!("agents       {}", agents.join(", ")),
@@ -72,7 +89,7 @@ pub(crate) async fn run(args: LocalArgs) -> Result<()> {
         format!("console      {base}{}", console::ROOT),
         format!("alerts       queue {}", host.queue_url(resources::ALERTS_QUEUE)),
         format!("reply queues {}", host.config.reply_queues),
-        format!("look inside  AWS_ENDPOINT_URL={base} steward list"),
+        format!("look inside  {variables} steward list"),
     ];
     // A host goes on when nobody reads what it says.
     let _ = writeln!(std::io::stdout(), "{}", lines.join("\n"));

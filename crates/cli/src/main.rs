@@ -19,6 +19,7 @@ mod console_server;
 mod cost;
 mod dead_letters;
 mod demo;
+mod endpoint;
 mod local;
 mod operate;
 mod redrive;

@@ -48,6 +48,10 @@ pub const SWEEPS: &str = "steward_sweeps_total";
 /// Submissions that can never succeed and were refused.
 pub const SUBMISSIONS_REFUSED: &str = "steward_submissions_refused_total";
 
+/// Statements of a batch that the engine refused for another reason than their condition, by `code`. Each was then
+/// written alone.
+pub const STATEMENTS_REFUSED: &str = "steward_statements_refused_total";
+
 /// Counts a save: what ended, started and failed with it.
 pub fn saved(before: &Task, after: &Task) {
     if after.process_state.is_final() && !before.process_state.is_final() {
@@ -102,4 +106,10 @@ pub fn swept() {
 /// Counts a submission that was refused.
 pub fn submission_refused() {
     counter!(SUBMISSIONS_REFUSED).increment(1);
+}
+
+/// Counts statements that were refused with a code.
+pub fn statements_refused(code: &str, statements: usize) {
+    let statements = u64::try_from(statements).unwrap_or(u64::MAX);
+    counter!(STATEMENTS_REFUSED, "code" => code.to_owned()).increment(statements);
 }

@@ -40,7 +40,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 
 use crate::{
     cpu::{Account, charged},
-    embedded::{EmbeddedAws, EmbeddedAwsBuilder, EmbeddedError},
+    embedded::{EmbeddedAws, EmbeddedAwsBuilder, EmbeddedError, Endpoints},
     event_source::EventSource,
     resources,
 };
@@ -78,6 +78,8 @@ pub struct HostOptions {
     pub data: Option<PathBuf>,
     /// Where to serve the AWS-compatible endpoint, `POST /tasks` and the console; nowhere without it.
     pub listen: Option<SocketAddr>,
+    /// Services that are served elsewhere instead of in this process.
+    pub external: Option<Endpoints>,
     /// Definitions to publish at the start.
     pub workflows: Vec<Workflow>,
     /// An HTTP agent for each logical agent, with its remote service's base URL.
@@ -95,6 +97,7 @@ impl Default for HostOptions {
         Self {
             data: None,
             listen: None,
+            external: None,
             workflows: Vec::new(),
             agents: Vec::new(),
             supervise_every: None,
@@ -148,12 +151,21 @@ impl Host {
         if let Some(address) = address {
             builder = builder.public_address(address.ip().to_string(), address.port());
         }
+        if let Some(endpoints) = &options.external {
+            builder = builder.external(endpoints.clone());
+        }
         let aws = open(builder).await?;
         let names: Vec<_> = options.agents.iter().map(|(name, _)| name.clone()).collect();
-        let config = resources::create(&aws, &names).await?;
+        let config = resources::create(&aws, &names).await.with_context(|| {
+            let elsewhere = options.external.as_ref().map(Endpoints::to_string);
+            let place = elsewhere.as_deref().unwrap_or("in this process");
+            format!("make the tables and queues ({place})")
+        })?;
         // The functions of the process that had the data directory before have ended with it.
-        for queue in resources::handled_queues(&config, &names) {
-            aws.give_back(&queue).map_err(anyhow::Error::msg)?;
+        if options.data.is_some() {
+            for queue in resources::handled_queues(&config, &names) {
+                aws.give_back(&queue).map_err(anyhow::Error::msg)?;
+            }
         }
         let ports = Arc::new(AwsPorts::new(&aws.sdk_config(), &config, "client"));
         let publisher = publisher(&aws, &config, &ports);

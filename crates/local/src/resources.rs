@@ -1,9 +1,9 @@
-//! The tables, queues and rules of `template.yaml`, made on the embedded AWS; a test compares the
-//! two. Making what exists already is harmless, so a data directory can be opened again.
+//! The tables, queues and rules of `template.yaml`, made on the embedded AWS, or where its services are instead; a
+//! test compares the two. Making what exists already is harmless, so a data directory can be opened again.
 
 use std::{collections::HashMap, num::NonZeroU32};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use aws_config::SdkConfig;
 use aws_sdk_dynamodb::{
     operation::create_table::builders::CreateTableFluentBuilder,
@@ -12,14 +12,16 @@ use aws_sdk_dynamodb::{
         Projection, ProjectionType, ScalarAttributeType, TimeToLiveSpecification,
     },
 };
+use aws_sdk_eventbridge::types::Target;
 use aws_sdk_sqs::types::QueueAttributeName;
 use steward_aws::{
     Config,
+    bus::SOURCE,
     config::{HumanDuration, QueueNames},
 };
 use steward_core::{names::AgentName, submission::ReplyQueues};
 
-use crate::embedded::{EmbeddedAws, EventRule};
+use crate::embedded::{EmbeddedAws, EventRule, Service};
 
 /// The table of tasks.
 pub const TASKS_TABLE: &str = "steward-tasks";
@@ -39,6 +41,8 @@ pub const AGENT_QUEUE: &str = "steward-agent-{agent}";
 pub const REJECTED_QUEUE: &str = "steward-rejected";
 /// Where a rule puts every event of the bus, so that alerts can be looked at.
 pub const ALERTS_QUEUE: &str = "steward-alerts";
+/// The rule that does, on a bus that is not in this process.
+const ALERTS_RULE: &str = "alerts";
 /// What the name of a queue of dead letters ends with, after its source's name.
 pub const DEAD_LETTERS: &str = "-dead-letters";
 /// What the names of clients' own queues start with.
@@ -66,7 +70,7 @@ pub const AGENT: Redelivery = Redelivery { visibility_seconds: 720, receives_max
 /// Makes the tables, and the queues for `agents`; returns the configuration that names them.
 ///
 /// # Errors
-/// What the embedded AWS refuses.
+/// What AWS refuses.
 pub async fn create(aws: &EmbeddedAws, agents: &[AgentName]) -> Result<Config> {
     let sdk = aws.sdk_config();
     create_tables(&aws_sdk_dynamodb::Client::new(&sdk)).await?;
@@ -79,12 +83,16 @@ pub async fn create(aws: &EmbeddedAws, agents: &[AgentName]) -> Result<Config> {
     let scheduler_queue_url = create_queue(&sdk, SCHEDULER_QUEUE, Some(SCHEDULER)).await?;
     let rejected_queue_url = create_queue(&sdk, REJECTED_QUEUE, None).await?;
     let alerts = create_queue(&sdk, ALERTS_QUEUE, None).await?;
-    aws.add_rule(EventRule {
-        bus: EVENT_BUS.to_owned(),
-        source: None,
-        detail_type: None,
-        queue_url: alerts,
-    });
+    if aws.external_url(Service::EventBridge).is_some() {
+        create_bus(&sdk, &alerts, &submissions_queue_url).await?;
+    } else {
+        aws.add_rule(EventRule {
+            bus: EVENT_BUS.to_owned(),
+            source: None,
+            detail_type: None,
+            queue_url: alerts,
+        });
+    }
     let base = scheduler_queue_url
         .strip_suffix(SCHEDULER_QUEUE)
         .context("a queue's URL ends in its name")?;
@@ -118,10 +126,48 @@ pub(crate) fn handled_queues(config: &Config, agents: &[AgentName]) -> Vec<Strin
     own.into_iter().cloned().chain(agents).collect()
 }
 
+/// Makes a bus that is not in this process, with a rule that puts Steward's own events in the queue of alerts. The bus may
+/// send to that queue and to submissions, for triggers.
+async fn create_bus(sdk: &SdkConfig, alerts: &str, submissions: &str) -> Result<()> {
+    let (events, sqs) = (aws_sdk_eventbridge::Client::new(sdk), aws_sdk_sqs::Client::new(sdk));
+    let made = events.create_event_bus().name(EVENT_BUS).send().await;
+    if let Err(error) = made
+        && !error.as_service_error().is_some_and(|e| e.is_resource_already_exists_exception())
+    {
+        return Err(error).context("create the event bus");
+    }
+    for url in [alerts, submissions] {
+        let policy = serde_json::json!({ "Version": "2012-10-17", "Statement": [{
+            "Effect": "Allow", "Principal": { "Service": "events.amazonaws.com" },
+            "Action": "sqs:SendMessage", "Resource": queue_arn(&sqs, url).await?,
+        }] });
+        let set = sqs.set_queue_attributes().queue_url(url);
+        let set = set.attributes(QueueAttributeName::Policy, policy.to_string());
+        set.send().await.with_context(|| format!("allow the event bus to send to {url}"))?;
+    }
+    let own = serde_json::json!({ "source": [SOURCE] }).to_string();
+    let rule = events.put_rule().name(ALERTS_RULE).event_bus_name(EVENT_BUS).event_pattern(own);
+    rule.send().await.context("make the rule of alerts")?;
+    let target = Target::builder().id("alerts").arn(queue_arn(&sqs, alerts).await?).build()?;
+    let put = events.put_targets().rule(ALERTS_RULE).event_bus_name(EVENT_BUS).targets(target);
+    let answer = put.send().await.context("make the target of the rule of alerts")?;
+    ensure!(answer.failed_entries().is_empty(), "the target of the rule of alerts was refused");
+    Ok(())
+}
+
+async fn queue_arn(sqs: &aws_sdk_sqs::Client, url: &str) -> Result<String> {
+    let request = sqs.get_queue_attributes().queue_url(url);
+    let request = request.attribute_names(QueueAttributeName::QueueArn);
+    let answer = request.send().await.with_context(|| format!("look up the queue {url}"))?;
+    let attributes = answer.attributes.unwrap_or_default();
+    let arn = attributes.get(&QueueAttributeName::QueueArn).cloned();
+    arn.with_context(|| format!("the queue {url} has no ARN"))
+}
+
 /// Makes a queue, with dead letters if it is said when a message is one; returns its URL.
 ///
 /// # Errors
-/// What the embedded AWS refuses.
+/// What AWS refuses.
 pub async fn create_queue(
     sdk: &SdkConfig,
     name: &str,
@@ -131,9 +177,8 @@ pub async fn create_queue(
     let mut attributes = HashMap::new();
     if let Some(Redelivery { visibility_seconds, receives_max }) = redelivery {
         let dead = format!("{name}{DEAD_LETTERS}");
-        client.create_queue().queue_name(&dead).send().await?;
-        let arn =
-            format!("arn:aws:sqs:{}:{}:{dead}", crate::embedded::REGION, crate::embedded::ACCOUNT);
+        let dead = client.create_queue().queue_name(dead).send().await?;
+        let arn = queue_arn(&client, dead.queue_url().unwrap_or_default()).await?;
         let policy =
             serde_json::json!({ "deadLetterTargetArn": arn, "maxReceiveCount": receives_max });
         attributes.insert(QueueAttributeName::RedrivePolicy, policy.to_string());

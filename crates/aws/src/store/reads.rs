@@ -40,7 +40,7 @@ impl Key {
         std::iter::once(("task_id".to_owned(), text(&self.task_id))).chain(document).collect()
     }
 
-    fn of(table: &str, item: &Item) -> Self {
+    pub(super) fn of(table: &str, item: &Item) -> Self {
         let field = |name| item.get(name).and_then(|value| value.as_s().ok()).cloned();
         let task_id = field("task_id").unwrap_or_default();
         Self { table: table.to_owned(), task_id, document: field("document") }

@@ -20,10 +20,12 @@ use steward_core::ports::{PortError, chain};
 
 use super::{
     backoff::Backoff,
+    batch_support::{AfterFailure, BatchSupport},
+    reads::{Key, Reads},
     together::{Asked, Together, cut_off},
 };
 use crate::{
-    errors::{corrupt, failed, for_each},
+    errors::{corrupt, failed, for_each, is_permanent},
     items::{self, Item, task_attributes, time},
 };
 
@@ -90,7 +92,7 @@ impl Condition {
 #[derive(Debug)]
 pub(super) enum Written {
     Done,
-    /// The condition refused it; the item as it is, if there is one.
+    /// The condition refused it; the item as it is, if there is one. It came with the refusal or was read after it.
     Refused(Option<Item>),
 }
 
@@ -114,13 +116,17 @@ enum Answer<Q> {
 #[derive(Debug, Clone)]
 pub(super) struct Writes {
     client: Client,
+    reads: Reads,
+    batches: Arc<BatchSupport>,
     puts: Arc<Together<Write, Answer<Write>>>,
     creations: Arc<Together<New, Answer<New>>>,
 }
 
 impl Writes {
-    pub(super) fn new(client: Client) -> Self {
-        Self { client, puts: Arc::default(), creations: Arc::default() }
+    /// Writes through `client`; what a refusal does not say is read through `reads`.
+    pub(super) fn new(client: Client, reads: Reads) -> Self {
+        let (batches, puts, creations) = (Arc::default(), Arc::default(), Arc::default());
+        Self { client, reads, batches, puts, creations }
     }
 
     /// Writes an item together with whatever else is being written.
@@ -146,9 +152,11 @@ impl Writes {
     /// Writes an item in a request of its own.
     pub(super) async fn put_alone(
         &self,
-        Write { table, item, condition, .. }: Write,
+        write: Write,
         operation: impl Fn() -> String,
     ) -> Result<Written, PortError> {
+        let key = write.key();
+        let Write { table, item, condition, .. } = write;
         let request = self
             .client
             .put_item()
@@ -162,11 +170,26 @@ impl Writes {
             Ok(_) => Ok(Written::Done),
             Err(error) => match error.as_service_error() {
                 Some(PutItemError::ConditionalCheckFailedException(refused)) => {
-                    Ok(Written::Refused(refused.item.clone()))
+                    let item = match refused.item.clone() {
+                        Some(item) => Some(item),
+                        None => self.read_back(key, operation).await?,
+                    };
+                    Ok(Written::Refused(item))
                 }
                 Some(_) | None => Err(failed(operation())(error)),
             },
         }
+    }
+
+    /// The item that a write was refused for, when the refusal came without it: there is none, or the engine does not
+    /// return it. DynamoDB does since June 2023 for a `PutItem`; other engines may not. This is the only place that
+    /// uses the item of a refusal: transactions and statements that are refused are read or written alone.
+    async fn read_back(
+        &self,
+        key: Key,
+        operation: impl Fn() -> String,
+    ) -> Result<Option<Item>, PortError> {
+        self.reads.get(key, operation).await
     }
 
     /// Records a new task together with whatever else is being recorded; whether it did, or a condition
@@ -209,7 +232,7 @@ impl Writes {
     }
 
     async fn send_puts(&self, asked: Vec<Asked<Write, Answer<Write>>>) {
-        if asked.len() < 2 {
+        if asked.len() < 2 || !self.batches.is_worth_trying() {
             return all_alone(asked);
         }
         let statements = asked.iter().map(|(write, _)| write.statement()).collect::<Result<_, _>>();
@@ -217,16 +240,18 @@ impl Writes {
         let request = self.client.batch_execute_statement().set_statements(Some(statements));
         match request.send().await {
             Ok(answer) => {
+                let refusals = answer.responses().iter().filter_map(|response| response.error());
+                self.batches.answered(refusals, asked.len());
                 for ((write, writer), answer) in asked.into_iter().zip(answer.responses()) {
-                    let is_done = answer.error().is_none_or(|refused| {
-                        tracing::debug!(code = ?refused.code(), "written alone");
-                        false
-                    });
+                    let is_done = answer.error().is_none();
                     // A writer that was given up does not listen.
                     let _ = writer.send(if is_done { Answer::Done } else { Answer::Alone(write) });
                 }
             }
-            Err(error) => not_together(failed(TOGETHER)(error), asked),
+            Err(error) => match self.batches.failed(&error, is_permanent(&error), asked.len()) {
+                AfterFailure::WriteAlone => all_alone(asked),
+                AfterFailure::Fail => not_together(failed(TOGETHER)(error), asked),
+            },
         }
     }
 
@@ -272,6 +297,10 @@ impl Write {
     fn is_same_item(&self, other: &Self) -> bool {
         let is_same = |name| self.item.get(name) == other.item.get(name);
         self.table == other.table && is_same(TASK_ID) && is_same(DOCUMENT)
+    }
+
+    fn key(&self) -> Key {
+        Key::of(&self.table, &self.item)
     }
 
     /// The same as a statement of PartiQL, which has no word for "replace": all attributes of an item that

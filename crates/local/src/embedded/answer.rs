@@ -42,6 +42,12 @@ impl Answer {
         Self::refused(413, "RequestEntityTooLargeException", &message)
     }
 
+    /// The service is at `url`.
+    pub(super) fn elsewhere(target: &str, url: &str) -> Self {
+        let message = format!("'{target}' is not answered here: the service is at {url}.");
+        Self::refused(400, "com.amazon.coral.service#UnknownOperationException", &message)
+    }
+
     /// No such service or operation here.
     pub(super) fn unknown_operation(target: &str) -> Self {
         let message = format!("The embedded AWS has no operation '{target}'.");

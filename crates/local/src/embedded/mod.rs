@@ -1,4 +1,5 @@
-//! AWS in the process: DynamoDB, SQS and EventBridge's `PutEvents` behind the real SDK clients.
+//! AWS in the process: DynamoDB, SQS and EventBridge's `PutEvents` behind the real SDK clients. A service whose
+//! [endpoint](Endpoints) is given is served there instead.
 //!
 //! The same handlers run here and on Lambda, through the same clients; only what answers them
 //! differs. There are no sockets unless the host asks for them:
@@ -15,6 +16,7 @@ mod answer;
 mod connector;
 mod endpoint;
 mod events;
+mod external;
 mod folder;
 mod layout;
 mod queues;
@@ -48,6 +50,8 @@ use tokio::sync::broadcast;
 use answer::Answer;
 pub use events::EventRule;
 use events::Events;
+use external::Routed;
+pub use external::{Endpoints, InvalidEndpoints, Service};
 use folder::Folder;
 pub use queues::JournalError;
 use queues::Queues;
@@ -76,8 +80,16 @@ struct Services {
     queues: Queues,
     events: Events,
     requests: Requests,
+    external: Option<External>,
     /// Last, so that the directory is free when everything in it is closed.
     _folder: Option<Folder>,
+}
+
+/// Services that are elsewhere.
+struct External {
+    endpoints: Endpoints,
+    /// Polls queues there.
+    sqs: aws_sdk_sqs::Client,
 }
 
 /// How many requests each service was asked, since the start.
@@ -103,6 +115,7 @@ pub struct EmbeddedAwsBuilder {
     data_dir: Option<PathBuf>,
     host: String,
     port: u16,
+    external: Option<Endpoints>,
 }
 
 /// Why the embedded AWS could not start or do its housekeeping.
@@ -172,12 +185,17 @@ impl EmbeddedAws {
     /// Start from in-memory tables and queue URLs under `http://127.0.0.1:4566`.
     #[must_use]
     pub fn builder() -> EmbeddedAwsBuilder {
-        EmbeddedAwsBuilder { data_dir: None, host: "127.0.0.1".to_owned(), port: 4566 }
+        let host = "127.0.0.1".to_owned();
+        EmbeddedAwsBuilder { data_dir: None, host, port: 4566, external: None }
     }
 
     /// A configuration for the AWS SDK whose clients are answered by this instance.
     #[must_use]
     pub fn sdk_config(&self) -> SdkConfig {
+        if let Some(external) = &self.services.external {
+            let embedded = connector::InProcess::new(self.clone());
+            return external_config(&external.endpoints, Some(embedded));
+        }
         let credentials = Credentials::builder()
             .access_key_id("embedded")
             .secret_access_key("embedded")
@@ -197,6 +215,12 @@ impl EmbeddedAws {
             .timeout_config(TimeoutConfig::disabled())
             .identity_cache(IdentityCache::no_cache())
             .build()
+    }
+
+    /// Where a service is, if it is not in this process.
+    #[must_use]
+    pub fn external_url(&self, service: Service) -> Option<&str> {
+        self.services.external.as_ref()?.endpoints.url(service)
     }
 
     /// Every event accepted by `PutEvents` from now on, whatever its bus, in EventBridge's envelope.
@@ -229,8 +253,8 @@ impl EmbeddedAws {
         self.services.tables.sweep_ttl().map_err(EmbeddedError::SweepTtl)
     }
 
-    /// How many requests each service was asked since the start, by its name; those that Lambda's poller makes
-    /// among them.
+    /// How many requests each service answered in this process since the start, by its name; those that Lambda's
+    /// poller makes among them.
     #[must_use]
     pub fn requests(&self) -> BTreeMap<&'static str, u64> {
         let Requests { dynamodb, sqs, eventbridge } = &self.services.requests;
@@ -241,6 +265,9 @@ impl EmbeddedAws {
     /// Up to ten messages of a queue, waiting twenty seconds for the first: what Lambda's own poller does.
     pub(crate) async fn receive(&self, queue_url: &str) -> Result<Vec<SqsMessage>, String> {
         tokio::task::yield_now().await;
+        if let Some(sqs) = self.external_queues() {
+            return external::receive(sqs, queue_url).await;
+        }
         count(&self.services.requests.sqs);
         charged(Account::Sqs, self.services.queues.poll(queue_url)).await
     }
@@ -256,9 +283,18 @@ impl EmbeddedAws {
         queue_url: &str,
         receipts: Vec<String>,
     ) -> Result<(), String> {
+        if let Some(sqs) = self.external_queues() {
+            return external::delete(sqs, queue_url, receipts).await;
+        }
         count(&self.services.requests.sqs);
         let queues = &self.services.queues;
         charged(Account::Sqs, async { queues.delete(queue_url, &receipts) }).await
+    }
+
+    /// A client of the queues, if they are elsewhere.
+    fn external_queues(&self) -> Option<&aws_sdk_sqs::Client> {
+        let external = self.services.external.as_ref()?;
+        external.endpoints.url(Service::Sqs).map(|_| &external.sqs)
     }
 
     /// Answer one request: `target` is the `x-amz-target` header.
@@ -268,6 +304,9 @@ impl EmbeddedAws {
         tokio::task::yield_now().await;
         if body.len() > REQUEST_BYTES_MAX {
             return Answer::too_large();
+        }
+        if let Some(url) = Service::of(target).and_then(|service| self.external_url(service)) {
+            return Answer::elsewhere(target, url);
         }
         let Services { tables, queues, events, requests, .. } = self.services.as_ref();
         match target.split_once('.') {
@@ -287,6 +326,22 @@ impl EmbeddedAws {
             Some(_) | None => Answer::unknown_operation(target),
         }
     }
+}
+
+/// A configuration for the AWS SDK whose clients are answered at the endpoints.
+fn external_config(endpoints: &Endpoints, embedded: Option<connector::InProcess>) -> SdkConfig {
+    let credentials = Credentials::builder()
+        .access_key_id(endpoints.access_key())
+        .secret_access_key("test")
+        .provider_name("steward-external")
+        .build();
+    SdkConfig::builder()
+        .behavior_version(BehaviorVersion::latest())
+        .region(Region::from_static(REGION))
+        .credentials_provider(SharedCredentialsProvider::new(credentials))
+        .http_client(Routed::new(endpoints.clone(), embedded))
+        .endpoint_url(format!("http://{REGION}.external.invalid"))
+        .build()
 }
 
 fn count(requests: &AtomicU64) {
@@ -315,6 +370,13 @@ impl EmbeddedAwsBuilder {
         self
     }
 
+    /// Have services served at these endpoints instead of in this process.
+    #[must_use]
+    pub fn external(mut self, endpoints: Endpoints) -> Self {
+        self.external = Some(endpoints);
+        self
+    }
+
     /// Open the tables and queues, and start.
     ///
     /// # Errors
@@ -329,7 +391,11 @@ impl EmbeddedAwsBuilder {
             None => (Tables::in_memory()?, Queues::in_memory(&self.host, self.port)),
         };
         let (events, requests) = (Events::new(), Requests::default());
-        let services = Services { tables, queues, events, requests, _folder: folder };
+        let external = self.external.map(|endpoints| {
+            let sqs = aws_sdk_sqs::Client::new(&external_config(&endpoints, None));
+            External { endpoints, sqs }
+        });
+        let services = Services { tables, queues, events, requests, external, _folder: folder };
         Ok(EmbeddedAws { services: Arc::new(services) })
     }
 }

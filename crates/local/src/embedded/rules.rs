@@ -1,4 +1,4 @@
-//! EventBridge's rules in the process: `PutRule`, `PutTargets`, `RemoveTargets`, `DeleteRule`,
+//! EventBridge's rules in the process: `CreateEventBus`, `PutRule`, `PutTargets`, `RemoveTargets`, `DeleteRule`,
 //! `ListRules` and `ListTargetsByRule`, for rules whose patterns name exact sources and detail-types,
 //! and whose targets are queues.
 //!
@@ -54,6 +54,12 @@ impl Pattern {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
+struct NewBus {
+    name: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
 struct PutRule {
     name: String,
     event_bus_name: Option<String>,
@@ -97,6 +103,10 @@ impl Rules {
     /// Answers a request, if it is about rules.
     pub(super) fn answer(&mut self, operation: &str, body: &Bytes) -> Option<Answer> {
         let answered = match operation {
+            // A bus is there as soon as it is named.
+            "CreateEventBus" => request(body).map(|NewBus { name }| {
+                json!({ "EventBusArn": format!("arn:aws:events:{REGION}:{ACCOUNT}:event-bus/{name}") })
+            }),
             "PutRule" => request(body).and_then(|request| self.put_rule(request)),
             "DeleteRule" => request(body).and_then(|request| self.delete_rule(&request)),
             "PutTargets" => request(body).and_then(|request| self.put_targets(request)),

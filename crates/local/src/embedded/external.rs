@@ -1,0 +1,394 @@
+//! Services that somebody else serves: an emulator at an endpoint that answers instead of the embedded ones, for
+//! all services or for some. Requests are routed by their service; nothing else changes.
+//!
+//! ```text
+//! SDK client ── Routed ─┬─ DynamoDB ──► http://127.0.0.1:5000   an emulator
+//!                       └─ the others ► connector.rs            embedded
+//! ```
+//!
+//! Requests are signed with made-up credentials, so no endpoint of AWS itself accepts them.
+
+use std::{collections::BTreeMap, fmt};
+
+use aws_lambda_events::sqs::{SqsMessage, SqsMessageAttribute};
+use aws_sdk_sqs::{
+    error::DisplayErrorContext,
+    types::{DeleteMessageBatchRequestEntry, Message, MessageSystemAttributeName},
+};
+use aws_smithy_runtime_api::client::{
+    http::{
+        HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpClient,
+        SharedHttpConnector,
+    },
+    orchestrator::HttpRequest,
+    result::ConnectorError,
+    runtime_components::RuntimeComponents,
+};
+
+use super::connector::InProcess;
+
+/// How long a poll waits for a message, in seconds: SQS's limit.
+const POLL_SECONDS: i32 = 20;
+
+/// Messages in one poll, by SQS's limit.
+const MESSAGES_MAX: i32 = 10;
+
+/// The variable that names the endpoint of all services.
+const ALL: &str = "AWS_ENDPOINT_URL";
+
+/// What [`Endpoints::from_option`] takes for "as the environment says".
+const FROM_ENV: &str = "env";
+
+/// The access key if no account was chosen. Emulators take it for their default account.
+const DEFAULT_KEY: &str = "test";
+
+/// A service that Steward's functions use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Service {
+    /// Tables.
+    DynamoDb,
+    /// Queues.
+    Sqs,
+    /// The event bus.
+    EventBridge,
+}
+
+impl Service {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::DynamoDb, Self::Sqs, Self::EventBridge];
+
+    /// The SDK's own variable for the endpoint of this service alone.
+    #[must_use]
+    pub fn variable(self) -> &'static str {
+        match self {
+            Self::DynamoDb => "AWS_ENDPOINT_URL_DYNAMODB",
+            Self::Sqs => "AWS_ENDPOINT_URL_SQS",
+            Self::EventBridge => "AWS_ENDPOINT_URL_EVENTBRIDGE",
+        }
+    }
+
+    /// The service of a request, by its `x-amz-target`.
+    pub(super) fn of(target: &str) -> Option<Self> {
+        match target.split_once('.')?.0 {
+            "DynamoDB_20120810" => Some(Self::DynamoDb),
+            "AmazonSQS" => Some(Self::Sqs),
+            "AWSEvents" => Some(Self::EventBridge),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Service {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::DynamoDb => "DynamoDB",
+            Self::Sqs => "SQS",
+            Self::EventBridge => "EventBridge",
+        })
+    }
+}
+
+/// Where the services are that this process does not serve itself. None by default.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Endpoints {
+    urls: BTreeMap<Service, String>,
+    account: Option<String>,
+}
+
+/// Why endpoints cannot be used.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidEndpoints {
+    /// Not a plain HTTP URL.
+    #[error("{0:?} is no endpoint: give `http://HOST:PORT`, or `env`")]
+    NotHttp(String),
+    /// The environment was to name endpoints, and names none.
+    #[error("the environment names no endpoint: set {ALL}, or one of {}", variables())]
+    NoneInEnv,
+    /// The rules of a bus send to queues, which they find only where they are themselves.
+    #[error(
+        "SQS is at {sqs} and EventBridge at {eventbridge}: they have to be in one place, since rules send to queues"
+    )]
+    Apart {
+        /// Where the queues are.
+        sqs: String,
+        /// Where the bus is.
+        eventbridge: String,
+    },
+    /// Not twelve digits.
+    #[error("{0:?} is no account: give twelve digits")]
+    NoAccount(String),
+}
+
+fn variables() -> String {
+    Service::ALL.map(Service::variable).join(", ")
+}
+
+impl Endpoints {
+    /// `http://HOST:PORT` for all services, or `env` for those that the environment names. A service's own
+    /// variable goes before the endpoint of all. `env` looks variables up.
+    ///
+    /// # Errors
+    /// See [`InvalidEndpoints`].
+    pub fn from_option(
+        option: &str,
+        env: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, InvalidEndpoints> {
+        let env = |name: &str| env(name).filter(|url| !url.is_empty());
+        let all = if option == FROM_ENV { env(ALL) } else { Some(option.to_owned()) };
+        let of = |service: Service| {
+            let url = env(service.variable()).or_else(|| all.clone())?;
+            Some(parse(&url).map(|url| (service, url)))
+        };
+        let urls: BTreeMap<_, _> =
+            Service::ALL.into_iter().filter_map(of).collect::<Result<_, _>>()?;
+        if urls.is_empty() {
+            return Err(InvalidEndpoints::NoneInEnv);
+        }
+        let endpoints = Self { urls, account: None };
+        let [sqs, eventbridge] = [Service::Sqs, Service::EventBridge]
+            .map(|service| endpoints.url(service).unwrap_or("this process").to_owned());
+        if sqs != eventbridge {
+            return Err(InvalidEndpoints::Apart { sqs, eventbridge });
+        }
+        Ok(endpoints)
+    }
+
+    /// In an account of this number, of the many that an emulator keeps apart; its default account without.
+    ///
+    /// # Errors
+    /// [`InvalidEndpoints::NoAccount`] if it is not twelve digits.
+    pub fn in_account(self, account: String) -> Result<Self, InvalidEndpoints> {
+        if account.len() == 12 && account.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Ok(Self { account: Some(account), ..self });
+        }
+        Err(InvalidEndpoints::NoAccount(account))
+    }
+
+    /// In an account that no other run uses, most likely: what an earlier run left there is not seen.
+    #[must_use]
+    pub fn in_new_account(self) -> Self {
+        let account = fastrand::u64(100_000_000_000..1_000_000_000_000).to_string();
+        Self { account: Some(account), ..self }
+    }
+
+    /// Where a service is, if not in this process.
+    #[must_use]
+    pub fn url(&self, service: Service) -> Option<&str> {
+        self.urls.get(&service).map(String::as_str)
+    }
+
+    /// Whether this process serves none of them.
+    #[must_use]
+    pub fn are_all_elsewhere(&self) -> bool {
+        Service::ALL.into_iter().all(|service| self.url(service).is_some())
+    }
+
+    /// The access key: LocalStack and DynamoDB Local tell accounts apart by it.
+    pub(super) fn access_key(&self) -> &str {
+        self.account.as_deref().unwrap_or(DEFAULT_KEY)
+    }
+}
+
+/// `DynamoDB at http://127.0.0.1:5000, …`, of those that are elsewhere.
+impl fmt::Display for Endpoints {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let services = self.urls.iter().map(|(service, url)| format!("{service} at {url}"));
+        formatter.write_str(&services.collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// A URL without the slash at its end.
+fn parse(url: &str) -> Result<String, InvalidEndpoints> {
+    let trimmed = url.trim_end_matches('/');
+    match trimmed.strip_prefix("http://") {
+        Some(host) if !host.is_empty() && !host.contains(['?', '#', ' ']) => Ok(trimmed.to_owned()),
+        Some(_) | None => Err(InvalidEndpoints::NotHttp(url.to_owned())),
+    }
+}
+
+/// Plain HTTP to the endpoints; a service without one is answered in this process.
+#[derive(Debug, Clone)]
+pub(super) struct Routed {
+    endpoints: Endpoints,
+    http: SharedHttpClient,
+    embedded: Option<InProcess>,
+}
+
+impl Routed {
+    pub(super) fn new(endpoints: Endpoints, embedded: Option<InProcess>) -> Self {
+        let http = aws_smithy_http_client::Builder::new().build_http();
+        Self { endpoints, http, embedded }
+    }
+}
+
+impl HttpClient for Routed {
+    fn http_connector(
+        &self,
+        settings: &HttpConnectorSettings,
+        components: &RuntimeComponents,
+    ) -> SharedHttpConnector {
+        SharedHttpConnector::new(RoutedConnector {
+            endpoints: self.endpoints.clone(),
+            http: self.http.http_connector(settings, components),
+            embedded: self.embedded.as_ref().map(|door| door.http_connector(settings, components)),
+        })
+    }
+}
+
+#[derive(Debug)]
+struct RoutedConnector {
+    endpoints: Endpoints,
+    http: SharedHttpConnector,
+    embedded: Option<SharedHttpConnector>,
+}
+
+impl HttpConnector for RoutedConnector {
+    fn call(&self, mut request: HttpRequest) -> HttpConnectorFuture {
+        let service = Service::of(request.headers().get("x-amz-target").unwrap_or_default());
+        let url = service.and_then(|service| self.endpoints.url(service));
+        match (url, &self.embedded) {
+            (Some(url), _) => {
+                if let Some(account) = &self.endpoints.account {
+                    // moto's way to tell accounts apart.
+                    request.headers_mut().insert("x-moto-account-id", account.clone());
+                }
+                match request.set_uri(format!("{url}/")) {
+                    Ok(()) => self.http.call(request),
+                    Err(error) => {
+                        HttpConnectorFuture::ready(Err(ConnectorError::user(error.into())))
+                    }
+                }
+            }
+            (None, Some(embedded)) => embedded.call(request),
+            (None, None) => {
+                let error = "no endpoint serves this request".into();
+                HttpConnectorFuture::ready(Err(ConnectorError::user(error)))
+            }
+        }
+    }
+}
+
+/// Up to ten messages of a queue, as Lambda's poller receives them.
+pub(super) async fn receive(
+    sqs: &aws_sdk_sqs::Client,
+    queue_url: &str,
+) -> Result<Vec<SqsMessage>, String> {
+    let request = sqs
+        .receive_message()
+        .queue_url(queue_url)
+        .max_number_of_messages(MESSAGES_MAX)
+        .wait_time_seconds(POLL_SECONDS)
+        .message_system_attribute_names(MessageSystemAttributeName::All)
+        .message_attribute_names("All");
+    let answer = request.send().await.map_err(|error| DisplayErrorContext(error).to_string())?;
+    Ok(answer.messages.unwrap_or_default().into_iter().map(record).collect())
+}
+
+/// Deletes messages that were received, by their receipts.
+pub(super) async fn delete(
+    sqs: &aws_sdk_sqs::Client,
+    queue_url: &str,
+    receipts: Vec<String>,
+) -> Result<(), String> {
+    let entry = |(n, receipt): (usize, String)| {
+        DeleteMessageBatchRequestEntry::builder().id(n.to_string()).receipt_handle(receipt).build()
+    };
+    let entries: Vec<_> = receipts
+        .into_iter()
+        .enumerate()
+        .map(entry)
+        .collect::<Result<_, _>>()
+        .map_err(|error| error.to_string())?;
+    if entries.is_empty() {
+        return Ok(());
+    }
+    let request = sqs.delete_message_batch().queue_url(queue_url).set_entries(Some(entries));
+    let answer = request.send().await.map_err(|error| DisplayErrorContext(error).to_string())?;
+    match answer.failed().first() {
+        Some(failed) => Err(failed.message().unwrap_or(failed.code()).to_owned()),
+        None => Ok(()),
+    }
+}
+
+/// The message as Lambda hands it to a function.
+fn record(message: Message) -> SqsMessage {
+    let mut record = SqsMessage::default();
+    record.message_id = message.message_id;
+    record.receipt_handle = message.receipt_handle;
+    record.body = message.body;
+    let attributes = message.attributes.unwrap_or_default().into_iter();
+    record.attributes = attributes.map(|(name, value)| (name.as_str().to_owned(), value)).collect();
+    let attributes = message.message_attributes.unwrap_or_default().into_iter();
+    let attributes = attributes.map(|(name, value)| {
+        let mut attribute = SqsMessageAttribute::default();
+        attribute.string_value = value.string_value;
+        attribute.data_type = Some(value.data_type);
+        (name, attribute)
+    });
+    record.message_attributes = attributes.collect();
+    record.event_source = Some("aws:sqs".to_owned());
+    record
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(option: &str, env: &[(&str, &str)]) -> Result<[Option<String>; 3], InvalidEndpoints> {
+        let value = |name: &str| {
+            let found = env.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        let endpoints = Endpoints::from_option(option, value)?;
+        Ok(Service::ALL.map(|service| endpoints.url(service).map(str::to_owned)))
+    }
+
+    fn all(urls: [&str; 3]) -> [Option<String>; 3] {
+        urls.map(|url| Some(url.to_owned()).filter(|url| !url.is_empty()))
+    }
+
+    #[test]
+    fn one_endpoint_is_for_all_services_and_a_services_own_variable_goes_before_it() {
+        let (a, b) = ("http://127.0.0.1:1", "http://127.0.0.1:2");
+        let own = [("AWS_ENDPOINT_URL_DYNAMODB", b), ("AWS_ENDPOINT_URL", "http://other")];
+        assert_eq!(read(a, &[]).unwrap(), all([a, a, a]));
+        assert_eq!(read("http://127.0.0.1:1/", &[]).unwrap(), all([a, a, a]));
+        assert_eq!(read(a, &own).unwrap(), all([b, a, a]));
+    }
+
+    #[test]
+    fn the_environment_names_all_services_or_some() {
+        let (a, b) = ("http://127.0.0.1:1", "http://127.0.0.1:2");
+        let (base, own) = (("AWS_ENDPOINT_URL", a), ("AWS_ENDPOINT_URL_DYNAMODB", b));
+        assert_eq!(read("env", &[base]).unwrap(), all([a, a, a]));
+        assert_eq!(read("env", &[base, own]).unwrap(), all([b, a, a]));
+        assert_eq!(read("env", &[own]).unwrap(), all([b, "", ""]));
+        assert_eq!(read("env", &[]), Err(InvalidEndpoints::NoneInEnv));
+        assert_eq!(read("env", &[("AWS_ENDPOINT_URL", "")]), Err(InvalidEndpoints::NoneInEnv));
+    }
+
+    #[test]
+    fn queues_and_bus_are_in_one_place() {
+        let sqs = ("AWS_ENDPOINT_URL_SQS", "http://q");
+        for option in ["env", "http://a"] {
+            let apart = read(option, &[sqs]).unwrap_err();
+            assert!(matches!(apart, InvalidEndpoints::Apart { .. }), "{apart}");
+        }
+        let both = [sqs, ("AWS_ENDPOINT_URL_EVENTBRIDGE", "http://q/")];
+        assert_eq!(read("env", &both).unwrap(), all(["", "http://q", "http://q"]));
+    }
+
+    #[test]
+    fn what_is_no_endpoint_and_no_account_is_refused() {
+        for option in ["", "localhost:4566", "https://a", "http://", "http://a b"] {
+            let refused = read(option, &[]).unwrap_err();
+            assert_eq!(refused, InvalidEndpoints::NotHttp(option.to_owned()));
+        }
+        let endpoints = Endpoints::from_option("http://a", |_| None).unwrap();
+        for account in ["", "12345678901", "12345678901x"] {
+            assert!(endpoints.clone().in_account(account.to_owned()).is_err());
+        }
+        assert!(endpoints.in_account("123456789012".to_owned()).is_ok());
+    }
+}

@@ -1,0 +1,160 @@
+//! `--aws-endpoint`: services at an endpoint instead of in the process. The endpoint here is another embedded AWS;
+//! `.ci/contract` takes emulators that others wrote.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::{Json, Router, routing::post};
+use serde_json::{Value, json};
+use steward_core::{
+    messages::{NoticeStatus, StatusNotice},
+    ports::{Ports, StateStore},
+    workflow::Workflow,
+};
+use steward_local::{
+    embedded::{EmbeddedAws, Endpoints, Service},
+    host::{Host, HostOptions},
+    resources,
+};
+use tokio::net::TcpListener;
+
+/// Serves a router on a port of its own; returns the URL.
+async fn serve(router: Router) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    url
+}
+
+/// A service that charges, and how often it was called.
+async fn charges() -> (String, Arc<AtomicU32>) {
+    let calls = Arc::<AtomicU32>::default();
+    let counted = calls.clone();
+    let charge = move || {
+        counted.fetch_add(1, Ordering::SeqCst);
+        std::future::ready(Json(json!({ "charge": 1 })))
+    };
+    (serve(Router::new().route("/charges", post(charge))).await, calls)
+}
+
+fn workflow() -> Workflow {
+    let charge = json!({ "agent": "payment", "request": { "path": "/charges", "body": {} } });
+    serde_json::from_value(json!({
+        "name": "pay", "version": 1, "lifecycle_events": true, "steps": { "charge": charge },
+    }))
+    .unwrap()
+}
+
+/// DynamoDB at this URL, the others in the process.
+fn dynamodb_at(url: &str) -> Endpoints {
+    let variable = |name: &str| (name == Service::DynamoDb.variable()).then(|| url.to_owned());
+    Endpoints::from_option("env", variable).unwrap()
+}
+
+async fn host(endpoints: Endpoints, charges: &str) -> Host {
+    let host = Host::start(HostOptions {
+        listen: Some("127.0.0.1:0".parse().unwrap()),
+        external: Some(endpoints),
+        workflows: vec![workflow()],
+        agents: vec![("payment".parse().unwrap(), charges.parse().unwrap())],
+        supervise_every: Some(Duration::from_secs(1)),
+        ..HostOptions::default()
+    });
+    host.await.unwrap()
+}
+
+/// The next message of a queue, deleted.
+async fn next(sqs: &aws_sdk_sqs::Client, queue: &str) -> String {
+    loop {
+        let receive = sqs.receive_message().queue_url(queue).wait_time_seconds(20);
+        if let Some(message) = receive.send().await.unwrap().messages().first() {
+            let receipt = message.receipt_handle().unwrap();
+            sqs.delete_message().queue_url(queue).receipt_handle(receipt).send().await.unwrap();
+            return message.body().unwrap().to_owned();
+        }
+    }
+}
+
+/// Submits a task on the host's queue, and waits for the notice of its end.
+async fn run_task(host: &Host) -> NoticeStatus {
+    let sdk = host.aws.sdk_config();
+    let reply_to = resources::create_queue(&sdk, "client-test", None).await.unwrap();
+    let submission =
+        json!({ "task_id": "t", "workflow": "pay", "reply_to": reply_to, "input": {} });
+    let queue = host.queue_url(resources::SUBMISSIONS_QUEUE);
+    let send = host.sqs().send_message().queue_url(queue).message_body(submission.to_string());
+    send.send().await.unwrap();
+    loop {
+        let notice: StatusNotice =
+            serde_json::from_str(&next(&host.sqs(), &reply_to).await).unwrap();
+        if notice.status != NoticeStatus::Received {
+            return notice.status;
+        }
+    }
+}
+
+/// The tasks in the tables of an AWS.
+async fn tasks_of(aws: &EmbeddedAws) -> Vec<String> {
+    let client = aws_sdk_dynamodb::Client::new(&aws.sdk_config());
+    let scanned = client.scan().table_name(resources::TASKS_TABLE).send().await.unwrap();
+    scanned.items().iter().map(|item| item["task_id"].as_s().unwrap().clone()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_with_an_endpoint_is_there_and_the_others_are_in_the_process() {
+    let elsewhere = EmbeddedAws::in_memory().unwrap();
+    let (dynamodb, (charges, calls)) = (serve(elsewhere.router()).await, charges().await);
+    let host = host(dynamodb_at(&dynamodb), &charges).await;
+    assert_eq!(run_task(&host).await, NoticeStatus::Processed);
+    assert_eq!(
+        (calls.load(Ordering::SeqCst), tasks_of(&elsewhere).await),
+        (1, vec!["t".to_owned()])
+    );
+    assert!(host.ports.store().load(&"t".parse().unwrap()).await.unwrap().is_some());
+    assert_eq!(elsewhere.requests()["SQS"], 0);
+    assert_eq!(host.aws.requests()["DynamoDB"], 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_services_may_be_at_one_endpoint() {
+    let elsewhere = EmbeddedAws::in_memory().unwrap();
+    let (url, (charges, calls)) = (serve(elsewhere.router()).await, charges().await);
+    let host = host(Endpoints::from_option(&url, |_| None).unwrap(), &charges).await;
+    assert_eq!(run_task(&host).await, NoticeStatus::Processed);
+    assert_eq!(
+        (calls.load(Ordering::SeqCst), tasks_of(&elsewhere).await),
+        (1, vec!["t".to_owned()])
+    );
+    // The rule of the bus there puts events in the queue of alerts there.
+    let sqs = aws_sdk_sqs::Client::new(&elsewhere.sdk_config());
+    let event = next(&sqs, &host.queue_url(resources::ALERTS_QUEUE)).await;
+    let event: Value = serde_json::from_str(&event).unwrap();
+    assert_eq!(event["source"], steward_aws::bus::SOURCE);
+    assert!(host.aws.requests().values().all(|&count| count == 0), "{:?}", host.aws.requests());
+}
+
+/// The host's endpoint names the place of the tables: empty ones would mislead.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_hosts_own_endpoint_says_where_a_service_is_that_it_does_not_have() {
+    let elsewhere = EmbeddedAws::in_memory().unwrap();
+    let dynamodb = serve(elsewhere.router()).await;
+    let host = host(dynamodb_at(&dynamodb), "http://127.0.0.1:9").await;
+    let url = format!("http://{}/", host.address.unwrap());
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let ask = async |target: &str| {
+        let request = client.post(&url).header("x-amz-target", target).body("{}");
+        let answer = request.send().await.unwrap();
+        let status = answer.status().as_u16();
+        let body: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
+        (status, body)
+    };
+    let (status, body) = ask("DynamoDB_20120810.ListTables").await;
+    assert_eq!(status, 400);
+    assert!(body["message"].as_str().unwrap().ends_with(&format!("the service is at {dynamodb}.")));
+    assert_eq!(ask("AmazonSQS.ListQueues").await.0, 200);
+}
