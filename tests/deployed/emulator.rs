@@ -16,7 +16,7 @@ use serde_json::Value;
 use tokio::process::Command;
 
 /// Which emulator this is, as the variable `EMULATOR` says.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Emulator {
     MiniStack,
     LocalStack,
