@@ -11,14 +11,15 @@ use reqwest::{Client, Response, redirect::Policy};
 use steward_local::{scenario::Shipped, services::Fault};
 
 use super::{
-    emulator::{Emulator, answered, wait_for},
+    emulator::{answered, wait_for},
     http::base_url,
-    stack::{OPERATOR, Stack},
+    place::place,
+    stack::Stack,
 };
 
 pub(super) async fn an_operator_opens_the_console(stack: Rc<Stack>) {
     let url = base_url(&stack, "STEWARD_CONSOLE_URL");
-    if Emulator::running().enforces_iam("console: an unsigned request") {
+    if place().enforces_iam("console: an unsigned request") {
         assert_eq!(reqwest::get(format!("{url}console")).await.unwrap().status(), 403, "unsigned");
     }
     let console = Signing::start(&url);
@@ -27,7 +28,7 @@ pub(super) async fn an_operator_opens_the_console(stack: Rc<Stack>) {
     assert_eq!(overview.status(), 200);
     assert!(overview.headers().contains_key("content-security-policy"));
     let overview = overview.text().await.unwrap();
-    assert!(overview.contains(OPERATOR) && !overview.contains("reading only"), "{overview}");
+    assert!(overview.contains(&place().caller) && !overview.contains("reading only"), "{overview}");
 
     let id = stack.order_with("console", "reserve", |fault| fault == Fault::Healthy);
     let order = Shipped::Order.scenario();
@@ -49,7 +50,10 @@ pub(super) async fn an_operator_opens_the_console(stack: Rc<Stack>) {
     assert_eq!(console.post(&undone, "same-origin").await.status(), 303);
     let on_record = async || stack.task(&id).await?.commands.into_iter().next();
     let command = wait_for("a command from the console", on_record).await;
-    assert_eq!((command.by.as_str(), command.why.as_str()), (OPERATOR, "an end-to-end test"));
+    assert_eq!(
+        (command.by.as_str(), command.why.as_str()),
+        (place().caller.as_str(), "an end-to-end test")
+    );
 }
 
 /// `steward console --url`, which signs as the account's root.

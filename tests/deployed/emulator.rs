@@ -15,30 +15,7 @@ use reqwest::{Method, Response, StatusCode};
 use serde_json::Value;
 use tokio::process::Command;
 
-/// Which emulator this is, as the variable `EMULATOR` says.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Emulator {
-    MiniStack,
-    LocalStack,
-}
-
-impl Emulator {
-    pub(super) fn running() -> Self {
-        match std::env::var("EMULATOR").as_deref() {
-            Ok("ministack") => Self::MiniStack,
-            Ok("localstack") => Self::LocalStack,
-            other => panic!("EMULATOR is {other:?}: ministack or localstack"),
-        }
-    }
-
-    /// Whether requests that no policy allows are refused here. If not, prints what is skipped.
-    pub(super) fn enforces_iam(self, skipped: &str) -> bool {
-        if self == Self::LocalStack {
-            eprintln!("{skipped}: skipped: LocalStack's open edition does not enforce IAM");
-        }
-        self == Self::MiniStack
-    }
-}
+use super::place::place;
 
 /// How long anything may take that ends by itself: some runs of the supervisor, one a minute.
 const PATIENCE: Duration = Duration::from_secs(420);
@@ -70,10 +47,6 @@ pub(super) async fn answered(what: &str, mut ask: impl AsyncFnMut() -> Response)
     wait_for(what, once).await
 }
 
-pub(super) fn endpoint() -> String {
-    std::env::var("AWS_ENDPOINT_URL").expect("AWS_ENDPOINT_URL: source infra/localstack/env")
-}
-
 /// Runs a script of the repository, and returns what it printed.
 pub(super) async fn run(script: &str, arguments: &[&str]) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -85,11 +58,12 @@ pub(super) async fn run(script: &str, arguments: &[&str]) -> String {
     said
 }
 
-/// The account's root, who may do everything.
+/// Who may do everything: on an emulator the account's root.
 pub(super) fn root() -> Credentials {
-    let set = |name| std::env::var(name).expect("source infra/localstack/env");
-    let (key, secret) = (set("AWS_ACCESS_KEY_ID"), set("AWS_SECRET_ACCESS_KEY"));
-    Credentials::new(key, secret, None, None, "root")
+    let set = |name| std::env::var(name).ok();
+    let key = set("AWS_ACCESS_KEY_ID").expect("AWS_ACCESS_KEY_ID: source infra/localstack/env");
+    let secret = set("AWS_SECRET_ACCESS_KEY").expect("AWS_SECRET_ACCESS_KEY");
+    Credentials::new(key, secret, set("AWS_SESSION_TOKEN"), None, "root")
 }
 
 /// A request signed by Signature Version 4, for the service of this name.
@@ -103,7 +77,7 @@ pub(super) async fn signed(
     let identity = who.clone().into();
     let parameters = v4::SigningParams::builder()
         .identity(&identity)
-        .region("us-east-1")
+        .region(&place().region)
         .name(service)
         .time(SystemTime::now())
         .settings(SigningSettings::default())
@@ -130,7 +104,7 @@ pub(super) async fn call(
     body: &Value,
 ) -> (u16, Value) {
     let headers = [("content-type", "application/x-amz-json-1.1"), ("x-amz-target", target)];
-    let url = format!("{}/", endpoint());
+    let url = format!("{}/", place().endpoint(service));
     let answer = signed(who, service, (Method::POST, &url), &headers, &body.to_string()).await;
     let status = answer.status().as_u16();
     let text = answer.text().await.unwrap();

@@ -9,7 +9,8 @@ use steward_local::services::Fault;
 
 use super::{
     emulator::{run, wait_for},
-    stack::{NAME, Stack, delete},
+    place::place,
+    stack::{Stack, delete},
 };
 
 const BY_EVENT: &str = r#"
@@ -53,7 +54,7 @@ pub(super) async fn a_schedule_submits_a_task(stack: Rc<Stack>) {
     stack.publish(ON_SCHEDULE).await;
     let own = stack.name_of("minutely");
     let parameters = ["Name=minutely", "Schedule=rate(1 minute)", "Workflow=on-schedule"];
-    let steward = format!("Steward={NAME}");
+    let steward = format!("Steward={}", place().stack);
     let rest = [&own, "infra/schedule.yaml", &steward, r#"Input={"note":"hello"}"#];
     run("infra/deploy", &[&rest[..], &parameters].concat()).await;
     let scheduled = async || {

@@ -1,10 +1,15 @@
 //! The functions' processes: found by their environment, killed, and asked for their credentials.
 
-use std::{collections::HashMap, fs, process::Command};
+use std::{collections::HashMap, fs, process::Command, time::Duration};
 
 use aws_credential_types::Credentials;
+use reqwest::Method;
+use serde_json::{Value, json};
 
-use super::emulator::endpoint;
+use super::{
+    emulator::{root, signed, wait_for},
+    place::{Kind, place},
+};
 
 /// A process that runs a function.
 pub(super) struct Process {
@@ -27,13 +32,43 @@ impl Process {
     }
 }
 
+/// Kills a function with what it has in hand, once it has something.
+pub(super) async fn kill(function: &str) {
+    if place().kind == Kind::Aws {
+        return run_out_of_time(function).await;
+    }
+    let running = async || Some(processes(function)).filter(|found| !found.is_empty());
+    for process in wait_for(&format!("a process of {function}"), running).await {
+        process.kill();
+    }
+}
+
+/// Lets a function run for a second only, for half a minute: AWS kills the invocations that begin meanwhile and take longer.
+async fn run_out_of_time(function: &str) {
+    let before = configuration(Method::GET, function, "").await;
+    let limit = |seconds: &Value| json!({ "Timeout": seconds }).to_string();
+    configuration(Method::PUT, function, &limit(&json!(1))).await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    configuration(Method::PUT, function, &limit(&before["Timeout"])).await;
+}
+
+async fn configuration(method: Method, function: &str, body: &str) -> Value {
+    let path = format!("2015-03-31/functions/{function}/configuration");
+    let url = format!("{}/{path}", place().endpoint("lambda"));
+    let answer = signed(&root(), "lambda", (method, &url), &[], body).await;
+    let (status, text) = (answer.status(), answer.text().await.unwrap());
+    assert_eq!(status, 200, "{function}: {text}");
+    serde_json::from_str(&text).unwrap()
+}
+
 /// The processes that run this function now, on this emulator.
 pub(super) fn processes(function: &str) -> Vec<Process> {
     let folders = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let mut processes: Vec<_> = folders.filter_map(|folder| read(&folder.path())).collect();
     processes.retain(|Process { environment, .. }| {
         let is = |name: &str, value: &str| environment.get(name).is_some_and(|set| set == value);
-        is("AWS_LAMBDA_FUNCTION_NAME", function) && is("AWS_ENDPOINT_URL", &endpoint())
+        is("AWS_LAMBDA_FUNCTION_NAME", function)
+            && is("AWS_ENDPOINT_URL", &place().endpoint("lambda"))
     });
     processes
 }

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use steward_local::{scenario::Shipped, services::Fault};
 
 use super::{
-    emulator::{Emulator, answered, endpoint, root, signed, wait_for},
+    emulator::{answered, root, signed, wait_for},
+    place::{Kind, place},
     stack::Stack,
 };
 
@@ -39,7 +40,7 @@ pub(super) async fn single_submissions_over_a_function_url(stack: Rc<Stack>) {
     wait_for("a task over HTTP", processed).await;
     problem(get(&url, "tasks/nobody").await, 404).await;
 
-    if Emulator::running().enforces_iam("http: requests unsigned, and of an unknown signer") {
+    if place().enforces_iam("http: requests unsigned, and of an unknown signer") {
         only_known_signers_are_let_in(&url).await;
     }
 }
@@ -54,11 +55,11 @@ async fn only_known_signers_are_let_in(url: &str) {
 /// A function URL. MiniStack's outputs have AWS's host name, and it serves a path.
 pub(super) fn base_url(stack: &Stack, variable: &str) -> String {
     let url = stack.variable(variable);
-    if Emulator::running() == Emulator::LocalStack {
+    if place().kind != Kind::MiniStack {
         return url.to_owned();
     }
     let (id, _) = url.trim_start_matches("https://").split_once('.').unwrap();
-    format!("{}/_aws/lambda-url/{id}/", endpoint())
+    format!("{}/_aws/lambda-url/{id}/", place().endpoint("lambda"))
 }
 
 async fn post(url: &str, body: &Value) -> Response {

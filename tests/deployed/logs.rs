@@ -17,7 +17,8 @@ use steward_local::scenario::Shipped;
 
 use super::{
     emulator::{call, root, wait_for},
-    stack::{NAME, SECRET, Stack},
+    place::place,
+    stack::{SECRET, Stack},
 };
 
 /// Something of every order's input, and of no log.
@@ -34,7 +35,7 @@ pub(super) async fn counts_are_in_the_logs_and_payloads_are_not() {
         }
         let metrics = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         counted.extend(metrics.filter(|line| line["_aws"].is_object()).flat_map(|line| {
-            assert_eq!(line["deployment"], NAME, "{line}");
+            assert_eq!(line["deployment"], place().stack, "{line}");
             let metrics = line["_aws"]["CloudWatchMetrics"][0]["Metrics"].as_array().cloned();
             let names = metrics.into_iter().flatten();
             names
@@ -51,7 +52,7 @@ pub(super) async fn counts_are_in_the_logs_and_payloads_are_not() {
 
 async fn lines(part: &str) -> Vec<String> {
     let mut lines = Vec::new();
-    let mut body = json!({ "logGroupName": format!("/aws/lambda/{NAME}/{part}") });
+    let mut body = json!({ "logGroupName": format!("/aws/lambda/{}/{part}", place().stack) });
     loop {
         let (status, answer) = call(&root(), "logs", "Logs_20140328.FilterLogEvents", &body).await;
         assert_eq!(status, 200, "{answer}");

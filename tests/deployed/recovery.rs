@@ -9,7 +9,7 @@ use steward_local::{
     services::{Fault, Service},
 };
 
-use super::{emulator::wait_for, functions::processes, stack::Stack};
+use super::{emulator::wait_for, functions::kill, stack::Stack};
 
 pub(super) async fn the_supervisor_makes_a_killed_agent_good(stack: Rc<Stack>) {
     // The first call hangs, so there is time to kill who made it.
@@ -21,11 +21,7 @@ pub(super) async fn the_supervisor_makes_a_killed_agent_good(stack: Rc<Stack>) {
         task.steps.contains_key("charge").then_some(())
     };
     wait_for("the charge", charging).await;
-    let agents =
-        async || Some(processes(&stack.name_of("agent-payment"))).filter(|found| !found.is_empty());
-    for process in wait_for("an agent", agents).await {
-        process.kill();
-    }
+    kill(&stack.name_of("agent-payment")).await;
     let task = stack.ended(&id).await;
     assert_eq!(task.process_state, ProcessState::Processed);
     assert!(task.failure_count > 0, "nobody noticed");

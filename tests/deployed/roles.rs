@@ -8,11 +8,7 @@ use aws_credential_types::Credentials;
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 
-use super::{
-    emulator::{call, endpoint},
-    functions::processes,
-    stack::Stack,
-};
+use super::{emulator::call, functions::processes, place::place, stack::Stack};
 
 const TABLE_OPERATIONS: [&str; 7] =
     ["GetItem", "BatchGetItem", "PutItem", "UpdateItem", "DeleteItem", "Query", "Scan"];
@@ -234,7 +230,7 @@ fn probes(stack: &Stack) -> Vec<Probe> {
     }
     let names = QUEUES.map(|queue| (queue, stack.name_of(queue)));
     for (queue, name) in names.into_iter().chain([("client", "client-e2e".to_owned())]) {
-        let url = format!("{}/000000000000/{name}", endpoint());
+        let url = place().queue_url(&name);
         probes.extend(QUEUE_OPERATIONS.map(|operation| {
             let (what, target) = (format!("{operation} {queue}"), format!("AmazonSQS.{operation}"));
             probe(&what, "sqs", &target, json!({ "QueueUrl": url }))

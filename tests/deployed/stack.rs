@@ -21,18 +21,16 @@ use steward_local::{
 };
 
 use super::{
-    emulator::{call, endpoint, root, run, wait_for},
+    emulator::{call, root, run, wait_for},
     logs::Collector,
+    place::{Kind, place},
 };
 
-/// The stack.
-pub(super) const NAME: &str = "steward-e2e";
+/// The queue of a client.
+const CLIENT_QUEUE: &str = "client-e2e";
 
 /// Decides which call meets which fault. With it some tasks are undone, and some cannot even be undone.
 const SEED: u64 = 7;
-
-/// Who may act in the console: the account's root, as whom `steward console` signs.
-pub(super) const OPERATOR: &str = "arn:aws:iam::000000000000:root";
 
 /// What the agents say to the services; in no log, and no other role's to read.
 pub(super) const SECRET: &str = "token-that-nobody-else-may-read";
@@ -58,35 +56,37 @@ impl Stack {
     /// Deploys what `infra/build` made, publishes the workflows that ship, and listens to its alerts.
     pub(super) async fn deploy() -> Self {
         let plan = FaultPlan::chaos(SEED);
-        let services = MockServices::start(&Service::ALL, plan.clone()).await.unwrap();
+        let place = place();
+        let services = MockServices::start_at(place.services, &Service::ALL, plan.clone());
+        let services = services.await.unwrap();
         let (url, _) = services.base_url(Service::Payment).rsplit_once('/').map(own).unwrap();
+        let url = place.services_url.clone().unwrap_or(url);
         let spans = Collector::start().await;
         let foreign_secret = secret("foreign", &json!("of others")).await;
         let secret = secret("own", &json!({ "x-token": SECRET })).await;
-        let account = format!("{}/000000000000", endpoint());
-        run(
-            "infra/deploy",
-            &[
-                NAME,
-                "PlainHttp=true",
-                "Size=medium",
-                &format!("ConsoleOperators={OPERATOR}"),
-                &format!("ServicesUrl={url}"),
-                &format!("AgentSecretArn={secret}"),
-                &format!("OtlpEndpoint={}", spans.url),
-                &format!("ReplyQueues={account}/client-*"),
-                "ReplyQueueArns=arn:aws:sqs:us-east-1:000000000000:client-*",
-            ],
-        )
-        .await;
-        let said = run("infra/outputs", &[NAME]).await;
+        let mut parameters = vec![
+            "Size=medium".to_owned(),
+            format!("ConsoleOperators={}", place.caller),
+            format!("ServicesUrl={url}"),
+            format!("AgentSecretArn={secret}"),
+            format!("ReplyQueues={}", place.queue_url("client-*")),
+            format!("ReplyQueueArns={}", place.queue_arn("client-*")),
+        ];
+        if place.kind != Kind::Aws {
+            parameters.push("PlainHttp=true".to_owned());
+            parameters.push(format!("OtlpEndpoint={}", spans.url));
+        }
+        let stack = std::iter::once(place.stack.as_str());
+        let arguments: Vec<_> = stack.chain(parameters.iter().map(String::as_str)).collect();
+        run("infra/deploy", &arguments).await;
+        let said = run("infra/outputs", &[&place.stack]).await;
         let variables =
             said.lines().filter_map(|line| line.strip_prefix("export ")?.split_once('='));
         let variables = variables.map(own).collect();
         let sdk = aws_config::load_defaults(BehaviorVersion::latest()).await;
-        let alerts = queue(&sdk, "alerts").await;
+        let alerts = queue(&sdk, &format!("{}-alerts", place.stack)).await;
         bring_alerts_to(&sdk, &alerts).await;
-        let notices = queue(&sdk, "client-e2e").await;
+        let notices = queue(&sdk, CLIENT_QUEUE).await;
         let (alerted, noticed) = (Arc::default(), Arc::default());
         listen(&sdk, alerts, Arc::clone(&alerted), |event| {
             Some(event["detail"]["data"]["task_id"].as_str()?.to_owned())
@@ -118,7 +118,7 @@ impl Stack {
 
     /// The name of a function of this stack, or of a queue.
     pub(super) fn name_of(&self, part: &str) -> String {
-        format!("{NAME}-{part}")
+        format!("{}-{part}", place().stack)
     }
 
     pub(super) fn store(&self) -> DynamoStore {
@@ -143,7 +143,7 @@ impl Stack {
 
     /// Puts a submission on the queue, as a client does.
     pub(super) async fn submit(&self, task_id: &str, workflow: &str, input: &Value) {
-        let reply_to = format!("{}/000000000000/client-e2e", endpoint());
+        let reply_to = place().queue_url(CLIENT_QUEUE);
         let submission = json!({ "task_id": task_id, "workflow": workflow, "input": input, "reply_to": reply_to });
         let sqs = aws_sdk_sqs::Client::new(&self.sdk);
         let queue = self.variable("STEWARD_SUBMISSIONS_QUEUE_URL");
@@ -179,14 +179,39 @@ impl Stack {
 
     /// Deletes the stack, and looks whether something is left that should not be.
     pub(super) async fn delete(&self) {
-        delete(NAME).await;
+        self.delete_rules().await;
+        delete(&place().stack).await;
         let sqs = aws_sdk_sqs::Client::new(&self.sdk);
-        let left = sqs.list_queues().queue_name_prefix(NAME).send().await.unwrap();
-        assert_eq!(left.queue_urls(), [] as [String; 0]);
+        for name in [CLIENT_QUEUE, &self.name_of("alerts")] {
+            sqs.delete_queue().queue_url(place().queue_url(name)).send().await.unwrap();
+        }
+        // On AWS a queue is listed for a minute after its deletion.
+        let gone = async || {
+            let left = sqs.list_queues().queue_name_prefix(&place().stack).send().await.unwrap();
+            left.queue_urls().is_empty().then_some(())
+        };
+        wait_for("the end of the stack's queues", gone).await;
         // What was promised is not forgotten with the functions.
         let tables = aws_sdk_dynamodb::Client::new(&self.sdk).list_tables().send().await.unwrap();
         let tables = tables.table_names();
         assert!(tables.contains(&self.variable("STEWARD_TASKS_TABLE").to_owned()), "{tables:?}");
+    }
+}
+
+impl Stack {
+    /// EventBridge deletes no bus that has rules: those of triggers, and the operator's.
+    async fn delete_rules(&self) {
+        let (events, bus) =
+            (aws_sdk_eventbridge::Client::new(&self.sdk), self.variable("STEWARD_EVENT_BUS"));
+        let rules = events.list_rules().event_bus_name(bus).send().await.unwrap();
+        for rule in rules.rules().iter().filter_map(|rule| rule.name()) {
+            let targets = events.list_targets_by_rule().rule(rule).event_bus_name(bus);
+            let targets = targets.send().await.unwrap();
+            let ids = targets.targets().iter().map(|target| target.id().to_owned()).collect();
+            let remove = events.remove_targets().rule(rule).event_bus_name(bus);
+            remove.set_ids(Some(ids)).send().await.unwrap();
+            events.delete_rule().name(rule).event_bus_name(bus).send().await.unwrap();
+        }
     }
 }
 
@@ -201,7 +226,7 @@ fn own((name, value): (&str, &str)) -> (String, String) {
 
 async fn secret(name: &str, value: &Value) -> String {
     let body = json!({
-        "Name": format!("{NAME}-{name}"), "SecretString": value.to_string(),
+        "Name": format!("{}-{name}", place().stack), "SecretString": value.to_string(),
         "ClientRequestToken": "00000000-0000-0000-0000-000000000000",
     });
     let (status, answer) =
@@ -218,9 +243,10 @@ async fn queue(sdk: &SdkConfig, name: &str) -> String {
 /// The operator's rule: what Steward says on its bus, into a queue.
 async fn bring_alerts_to(sdk: &SdkConfig, queue: &str) {
     let (events, name) = (aws_sdk_eventbridge::Client::new(sdk), queue.rsplit('/').next().unwrap());
-    let arn = format!("arn:aws:sqs:us-east-1:000000000000:{name}");
+    let arn = place().queue_arn(name);
     let pattern = json!({ "source": ["steward"] }).to_string();
-    let rule = events.put_rule().name("operator").event_bus_name(NAME).event_pattern(pattern);
+    let rule =
+        events.put_rule().name("operator").event_bus_name(&place().stack).event_pattern(pattern);
     let rule = rule.send().await.unwrap().rule_arn.unwrap();
     let policy = json!({ "Version": "2012-10-17", "Statement": [{
         "Effect": "Allow", "Principal": { "Service": "events.amazonaws.com" },
@@ -237,7 +263,7 @@ async fn bring_alerts_to(sdk: &SdkConfig, queue: &str) {
     events
         .put_targets()
         .rule("operator")
-        .event_bus_name(NAME)
+        .event_bus_name(&place().stack)
         .targets(target)
         .send()
         .await

@@ -7,7 +7,7 @@ use futures_util::{StreamExt, stream};
 use steward_core::task::ProcessState;
 use steward_local::{audit::Audit, scenario::Shipped};
 
-use super::{emulator::wait_for, functions::processes, stack::Stack};
+use super::{emulator::wait_for, functions::kill, stack::Stack};
 
 /// Which functions die, one after the other. Not the submission's: nothing but its queue knows of what it
 /// has in hand, and that gives it out again after three minutes.
@@ -58,10 +58,6 @@ async fn run(stack: &Stack, shipped: Shipped, tasks: usize) -> Audit {
 /// Kills every process of one function after the other, with whatever it has in hand.
 async fn kill_functions(stack: &Stack) {
     for function in KILLED {
-        let name = stack.name_of(function);
-        let running = async || Some(processes(&name)).filter(|found| !found.is_empty());
-        for process in wait_for(&format!("a process of {name}"), running).await {
-            process.kill();
-        }
+        kill(&stack.name_of(function)).await;
     }
 }

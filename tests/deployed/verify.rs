@@ -1,0 +1,132 @@
+//! What `infra/verify` asks of a deployment beside the chapters of `.ci/e2e`: what no emulator can show.
+
+use std::{rc::Rc, time::Duration};
+
+use serde_json::{Value, json};
+use steward_core::{
+    messages::Action,
+    ports::{Attempt, DocumentKey, Owner, StateStore},
+    task::{ProcessState, StepState, Task},
+};
+use steward_local::{scenario::Shipped, services::Fault};
+
+use super::{
+    emulator::{call, root, wait_for},
+    stack::Stack,
+};
+
+/// Lambda drops the sixteenth invocation of a chain, unless a function's `RecursiveLoop` is `Allow`.
+const STEPS: usize = 40;
+
+/// Orders whose steps are timed, one after the other.
+const TIMED: usize = 30;
+
+/// Orders of which each waits for the others at a table with one unit a second.
+const THROTTLED: usize = 10;
+
+/// A task whose steps make a chain of invocations longer than Lambda's limit.
+pub(super) async fn a_task_of_forty_steps_ends(stack: Rc<Stack>) {
+    let id = "forty-steps";
+    // The services misbehave by the key of a call: these names are of calls that go well.
+    let is_healthy = |name: &String| stack.plan.fault(&format!("{id}/{name}/do")) == Fault::Healthy;
+    let names: Vec<_> = (0..).map(|n| format!("step_{n}")).filter(is_healthy).take(STEPS).collect();
+    let step = |(place, name): (usize, &String)| {
+        let after: Vec<_> = place.checked_sub(1).map(|before| &names[before]).into_iter().collect();
+        let body = json!({ "order": "${ task.id }", "items": [] });
+        let request = json!({ "path": "/reservations", "body": body });
+        (name.clone(), json!({ "agent": "inventory", "after": after, "request": request }))
+    };
+    let steps: serde_json::Map<_, _> = names.iter().enumerate().map(step).collect();
+    stack.publish(&json!({ "name": "forty", "version": 1, "steps": steps }).to_string()).await;
+    stack.submit(id, "forty", &json!({})).await;
+    assert_eq!(stack.ended(id).await.process_state, ProcessState::Processed);
+}
+
+/// A wait that is longer than SQS delays a message. `STEWARD_VERIFY_WAIT` says how long, as `20m`.
+pub(super) async fn a_long_wait_ends(stack: Rc<Stack>) {
+    let wait = std::env::var("STEWARD_VERIFY_WAIT").unwrap_or_else(|_| "20m".to_owned());
+    let definition =
+        json!({ "name": "long-wait", "version": 1, "steps": { "pause": { "wait": wait } } });
+    stack.publish(&definition.to_string()).await;
+    stack.submit("long-wait", "long-wait", &json!({})).await;
+    let wait = humantime::parse_duration(&wait).unwrap();
+    let submitted = wait_for("the task that waits", async || stack.task("long-wait").await).await;
+    // As long as the wait itself there is nothing to see.
+    tokio::time::sleep(wait).await;
+    let ended = stack.ended("long-wait").await;
+    assert_eq!(ended.process_state, ProcessState::Processed);
+    let took = Duration::try_from(jiff::Timestamp::now() - submitted.submitted_at).unwrap();
+    eprintln!("a wait of {wait:?} ended after {took:?} at most");
+}
+
+/// Prints the percentiles of how long a step takes, from what was recorded before it to what it returned.
+pub(super) async fn steps_are_timed(stack: Rc<Stack>) {
+    let mut millis = Vec::new();
+    let order = Shipped::Order.scenario();
+    for number in 0..TIMED {
+        let id = stack.order_with(&format!("timed-{number}"), "charge", |f| f == Fault::Healthy);
+        stack.submit(&id, order.name(), &order.input(number)).await;
+        let task = stack.ended(&id).await;
+        assert_eq!(task.process_state, ProcessState::Processed);
+        millis.extend(step_millis(&stack, &task).await);
+    }
+    millis.sort_unstable();
+    let percentile = |percent: usize| millis[(millis.len() - 1) * percent / 100];
+    eprintln!(
+        "{} steps: p50 {} ms, p90 {} ms, p99 {} ms",
+        millis.len(),
+        percentile(50),
+        percentile(90),
+        percentile(99)
+    );
+}
+
+async fn step_millis(stack: &Stack, task: &Task) -> Vec<i64> {
+    let outputs = task.steps.iter().filter_map(|(step, record)| {
+        let StepState::Completed { attempt } = record.run.state else { return None };
+        let (step, action) = (step.clone().into(), Action::Do);
+        Some(DocumentKey::Output(Attempt { step, action, number: attempt }))
+    });
+    let keys: Vec<_> = std::iter::once(DocumentKey::Submission).chain(outputs).collect();
+    let documents = stack.store().documents(&Owner::of(task), &keys).await.unwrap();
+    let mut at: Vec<_> = documents.iter().map(|document| document.at.as_millisecond()).collect();
+    at.sort_unstable();
+    at.windows(2).map(|pair| pair[1] - pair[0]).collect()
+}
+
+/// The last chapter: the table of tasks has one unit a second from then on.
+pub(super) async fn tasks_end_on_a_throttled_table(stack: Rc<Stack>) {
+    let table = stack.variable("STEWARD_TASKS_TABLE");
+    let one = json!({ "ReadCapacityUnits": 1, "WriteCapacityUnits": 1 });
+    let index = |name| json!({ "Update": { "IndexName": name, "ProvisionedThroughput": one } });
+    dynamodb(
+        "UpdateTable",
+        &json!({
+            "TableName": table, "BillingMode": "PROVISIONED", "ProvisionedThroughput": one,
+            "GlobalSecondaryIndexUpdates": [index("due"), index("ended")],
+        }),
+    )
+    .await;
+    let active = async || {
+        let answer = dynamodb("DescribeTable", &json!({ "TableName": table })).await;
+        (answer["Table"]["TableStatus"] == "ACTIVE").then_some(())
+    };
+    wait_for("the table with one unit", active).await;
+    let order = Shipped::Order.scenario();
+    let healthy =
+        |n| stack.order_with(&format!("throttled-{n}"), "charge", |fault| fault == Fault::Healthy);
+    let ids: Vec<_> = (0..THROTTLED).map(healthy).collect();
+    for (number, id) in ids.iter().enumerate() {
+        stack.submit(id, order.name(), &order.input(number)).await;
+    }
+    for id in &ids {
+        assert_eq!(stack.ended(id).await.process_state, ProcessState::Processed, "{id}");
+    }
+}
+
+async fn dynamodb(operation: &str, body: &Value) -> Value {
+    let target = format!("DynamoDB_20120810.{operation}");
+    let (status, answer) = call(&root(), "dynamodb", &target, body).await;
+    assert_eq!(status, 200, "{operation}: {answer}");
+    answer
+}
