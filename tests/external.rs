@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicU32, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use axum::{Json, Router, routing::post};
@@ -68,9 +68,14 @@ async fn host(endpoints: Endpoints, charges: &str) -> Host {
     host.await.unwrap()
 }
 
+/// How long a message may be on its way.
+const WITHIN: Duration = Duration::from_secs(60);
+
 /// The next message of a queue, deleted.
 async fn next(sqs: &aws_sdk_sqs::Client, queue: &str) -> String {
+    let deadline = Instant::now() + WITHIN;
     loop {
+        assert!(Instant::now() < deadline, "nothing came on {queue}");
         let receive = sqs.receive_message().queue_url(queue).wait_time_seconds(20);
         if let Some(message) = receive.send().await.unwrap().messages().first() {
             let receipt = message.receipt_handle().unwrap();
