@@ -1,4 +1,4 @@
-//! The rows of DESIGN.md's failure table that need more than the core: processes that die, calls that
+//! The rows of the failure table in `docs/architecture.md` that need more than the core: processes that die, calls that
 //! fail before or after they took effect. Real handlers and real adapters on embedded AWS; a fault is
 //! cut into the SDK's own call.
 

@@ -48,7 +48,7 @@
 //! `pauses`, `resumes`; `the same command` delivers the last one again. `(redelivered)` at the end says
 //! that the queue has delivered the message before.
 //!
-//! The runner plays the shell's part: it hands over the documents that `needs` asked for and no
+//! The runner takes the place of the drive loop: it passes the documents that the transition wants and no
 //! others, saves, and stores documents. After every line it also checks the laws that hold in every
 //! story: [`laws`].
 

@@ -1,4 +1,5 @@
-//! The hallway: load → needs → documents → transition → conditional save → effects, for every role.
+//! The drive loop: load → transition, with the documents that it wants → conditional save → effects. The scheduler and
+//! the supervisor run it; submission only creates tasks, and agents only reply.
 //!
 //! [`drive`] takes a batch of deliveries, groups them by task, decides the groups side by side, and
 //! then sends all effects together, so that ten requests make one call; only what is large goes in parts,

@@ -1,4 +1,4 @@
-//! The hearth of Steward: every decision, and nothing else.
+//! Steward's decision engine: pure and synchronous, with the ports and the loop that apply its decisions.
 //!
 //! This crate holds the nouns (a [`task`] is one run of a [`workflow`]), the [`messages`] that the
 //! roles exchange, the pure [`transition`](transition::transition) that decides what happens next,
@@ -8,9 +8,11 @@
 //! enforces that.
 //!
 //! ```text
-//! message ──► drive: load ─► needs ─► documents ─► transition ─► save (conditional) ─► effects
-//!                     ▲                                              │
-//!                     └────────────── lost the race: decide again ◄──┘
+//!                            ┌─ reads the documents that it wants, asks again ─┐
+//!                            ▼                                                 │
+//! message ──► drive: load ─► transition ───────────────────────────────────────┴─► save (conditional) ─► effects
+//!                     ▲                                                            │
+//!                     └──────────────── lost the race: decide again ◄──────────────┘
 //! ```
 //!
 //! The pattern is *Scheduler Agent Supervisor*:

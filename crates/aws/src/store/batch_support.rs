@@ -130,10 +130,12 @@ impl BatchSupport {
         }
     }
 
-    /// Counts refused statements; the first with a code is logged. Messages name keys and no payload.
+    /// Counts refused statements; the first with a code is logged.
     fn warn(&self, code: &str, message: &str, statements: usize) {
         metrics::statements_refused(code, statements);
         if lock(&self.warned).insert(code.to_owned()) {
+            // What is said of a value may quote it, and a document's is a payload.
+            let message = if code.starts_with("Validation") { "" } else { message };
             tracing::warn!(code, message, "statements refused, their items are written alone");
         }
     }
