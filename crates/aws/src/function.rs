@@ -11,8 +11,9 @@ use envconfig::Envconfig;
 use jiff::Timestamp;
 use lambda_runtime::{Context, Error};
 
-/// Time kept back from an invocation, for the answer, and for the log, counts and spans before it.
-const MARGIN_MS: i64 = 1_000;
+/// Time kept back from an invocation, for the answer, and before it for the visibility of failed messages, the log, counts
+/// and spans.
+const MARGIN_MS: i64 = 2_000;
 
 /// How long AWS may take to answer one attempt at a request. A connection that died while Lambda had the function
 /// frozen is never answered.

@@ -82,20 +82,25 @@ impl TriggerRules {
         let (name, operation) =
             (rule(workflow), || format!("make the rule of workflow {workflow}"));
         let (queue, dead_letters) = self.queue().await?;
-        let put = self.rule(workflow, trigger).state(RuleState::Enabled);
-        put.send().await.map_err(failed(operation()))?;
         let dead_letters = dead_letters.map(|arn| DeadLetterConfig::builder().arn(arn).build());
         let target = Target::builder().id(TARGET).arn(queue).set_dead_letter_config(dead_letters);
         let target = target.build().map_err(|error| corrupt(operation())(error.into()))?;
+        // The target comes first: a rule that is enabled without one loses what it matches.
         let put = self.events.put_targets().rule(&name).event_bus_name(&self.bus).targets(target);
-        let answer = put.send().await.map_err(failed(operation()))?;
-        match answer.failed_entries().first() {
-            None => Ok(()),
-            Some(entry) => {
-                let code = entry.error_code().unwrap_or("the target was refused").to_owned();
-                Err(PortError { operation: operation(), retryable: true, source: code.into() })
+        let answer = match put.clone().send().await {
+            Err(error) if error.code() == Some(NOT_FOUND) => {
+                self.reserve(workflow, trigger).await?;
+                put.send().await
             }
+            answer => answer,
+        };
+        let answer = answer.map_err(failed(operation()))?;
+        if let Some(entry) = answer.failed_entries().first() {
+            let code = entry.error_code().unwrap_or("the target was refused").to_owned();
+            return Err(PortError { operation: operation(), retryable: true, source: code.into() });
         }
+        let enable = self.rule(workflow, trigger).state(RuleState::Enabled);
+        enable.send().await.map(drop).map_err(failed(operation()))
     }
 
     fn rule(&self, workflow: &WorkflowName, trigger: &Trigger) -> PutRuleFluentBuilder {

@@ -176,13 +176,14 @@ mod tests {
         metrics::breaker_turned(Turned::Closed);
         metrics::swept();
         metrics::submission_refused();
+        metrics::messages_failed(3);
         metrics::statements_refused("AccessDenied", 2);
     }
 
     /// What alarms and dashboards are written against: name, label, how many.
     type Counted = (&'static str, Option<(&'static str, &'static str)>, u64);
 
-    const COUNTED: [Counted; 16] = [
+    const COUNTED: [Counted; 17] = [
         ("steward_tasks_ended_total", Some(("state", "Processed")), 1),
         ("steward_tasks_ended_total", Some(("state", "Undone")), 1),
         ("steward_tasks_ended_total", Some(("state", "Error")), 2),
@@ -198,6 +199,7 @@ mod tests {
         ("steward_undos_failed_total", None, 1),
         ("steward_sweeps_total", None, 1),
         ("steward_submissions_refused_total", None, 1),
+        ("steward_messages_failed_total", None, 3),
         ("steward_statements_refused_total", Some(("code", "AccessDenied")), 2),
     ];
 

@@ -48,6 +48,9 @@ pub const SWEEPS: &str = "steward_sweeps_total";
 /// Submissions that can never succeed and were refused.
 pub const SUBMISSIONS_REFUSED: &str = "steward_submissions_refused_total";
 
+/// Messages that a function could not handle, each time one is delivered: SQS delivers them again.
+pub const MESSAGES_FAILED: &str = "steward_messages_failed_total";
+
 /// Statements of a batch that the engine refused for another reason than their condition, by `code`. Each was then
 /// written alone.
 pub const STATEMENTS_REFUSED: &str = "steward_statements_refused_total";
@@ -106,6 +109,11 @@ pub fn swept() {
 /// Counts a submission that was refused.
 pub fn submission_refused() {
     counter!(SUBMISSIONS_REFUSED).increment(1);
+}
+
+/// Counts messages that could not be handled.
+pub fn messages_failed(messages: usize) {
+    counter!(MESSAGES_FAILED).increment(u64::try_from(messages).unwrap_or(u64::MAX));
 }
 
 /// Counts statements that were refused with a code.

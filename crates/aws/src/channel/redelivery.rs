@@ -4,9 +4,15 @@
 use std::time::Duration;
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
-use aws_sdk_sqs::types::ChangeMessageVisibilityBatchRequestEntry;
+use aws_sdk_sqs::{
+    config::{Config, timeout::TimeoutConfig},
+    types::ChangeMessageVisibilityBatchRequestEntry,
+};
 use futures_util::future::join_all;
-use steward_core::ports::{Queue, chain};
+use steward_core::{
+    metrics,
+    ports::{Queue, chain},
+};
 
 use super::{BATCH_MESSAGES_MAX, SqsChannel};
 use crate::{batch::receives, errors::failed};
@@ -14,8 +20,11 @@ use crate::{batch::receives, errors::failed};
 /// The longest that a message waits for its next delivery.
 const LONGEST: Duration = Duration::from_secs(180);
 
-/// How long SQS may take to be told. The answer to Lambda is more important: without it the whole batch comes back.
-const WITHIN: Duration = Duration::from_secs(2);
+/// How long SQS may take. The answer to Lambda is more important: without it the whole batch comes back.
+const WITHIN: Duration = Duration::from_secs(1);
+
+/// How long one attempt may take: a connection that died while the function was frozen leaves time for another.
+const ATTEMPT_WITHIN: Duration = Duration::from_millis(450);
 
 /// How long a message waits that could not be handled when it was received for the `receives`th time: twice as long each
 /// time, of which a random half, so that those that failed together do not come back together. `random` is in 0..1.
@@ -46,6 +55,10 @@ impl SqsChannel {
             failures.any(|failure| failure.item_identifier == delivery.message_id)
         };
         let failures: Vec<_> = deliveries.into_iter().filter(is_failed).collect();
+        if failures.is_empty() {
+            return response;
+        }
+        metrics::messages_failed(failures.len());
         let url = self.url(queue);
         let batches = failures.chunks(BATCH_MESSAGES_MAX);
         join_all(batches.map(|batch| self.deliver_later(&url, batch))).await;
@@ -59,8 +72,10 @@ impl SqsChannel {
             Err(error) => return tracing::warn!(%error, "{UNTOLD}"),
         };
         let request = self.client.change_message_visibility_batch().queue_url(url);
-        let request = request.set_entries(Some(entries)).send();
-        match tokio::time::timeout(WITHIN, request).await {
+        let timeouts = TimeoutConfig::builder().operation_attempt_timeout(ATTEMPT_WITHIN).build();
+        let request = request.set_entries(Some(entries)).customize();
+        let request = request.config_override(Config::builder().timeout_config(timeouts));
+        match tokio::time::timeout(WITHIN, request.send()).await {
             Ok(Ok(answer)) => {
                 for failed in answer.failed() {
                     tracing::warn!(code = failed.code(), "{UNTOLD}");

@@ -18,7 +18,7 @@ use super::{
 pub(super) const OVERHEAD_MS: u64 = 2;
 
 /// Time kept back from an invocation, as in production.
-const MARGIN: Duration = Duration::from_secs(1);
+const MARGIN: Duration = Duration::from_secs(2);
 
 /// Hands a message to its role, on this account; whether it is done.
 pub(super) async fn handle(
