@@ -1,10 +1,10 @@
-"""What a stack has used since a time, by CloudWatch's counts, and what that costs at list prices.
+"""What a stack has used in the last hours, by CloudWatch's counts, and what that costs at list prices.
 
-    usage.py STACK SINCE            SINCE as 2026-11-22T12:00:00Z
-    usage.py --delete-rest STACK    deletes what outlives a stack: its tables and the secrets of its test
+    usage.py STACK
 
-An estimate: what it leaves out is said below. The bill itself can be had a day later, by the tag that CloudFormation gives
-every resource: Cost Explorer, tag `aws:cloudformation:stack-name`, if the account has activated it for costs.
+An estimate: CloudWatch may lack the last minutes, and what else is left out is said below. The bill itself can be had a day
+later, by the tag that CloudFormation gives every resource: Cost Explorer, tag `aws:cloudformation:stack-name`, if the account has
+activated it for costs.
 """
 
 import datetime
@@ -14,39 +14,50 @@ from pathlib import Path
 import boto3
 import yaml
 
+from cleanup import resources
+
 PRICES = yaml.safe_load((Path(__file__).parent.parent / "crates/local/src/forecast/prices.yaml").read_text())
+HOURS = 3
 
-# The dimensions of a series that is about a whole resource: an index is beside its table.
-RESOURCES = ({"TableName"}, {"TableName", "GlobalSecondaryIndexName"}, {"QueueName"}, {"FunctionName"})
+# The dimension that names a resource, by the resource's type.
+DIMENSIONS = {"AWS::DynamoDB::Table": "TableName", "AWS::SQS::Queue": "QueueName", "AWS::Lambda::Function": "FunctionName"}
+INDICES = ("due", "ended")
 
 
-def counted(cloudwatch, since, namespace, metric, prefix):
-    """The sum of a metric over all its series with a dimension whose value begins so."""
-    total = 0.0
-    pages = cloudwatch.get_paginator("list_metrics").paginate(Namespace=namespace, MetricName=metric)
-    for series in (series for page in pages for series in page["Metrics"]):
-        names = {dimension["Name"] for dimension in series["Dimensions"]}
-        if names not in RESOURCES or not any(each["Value"].startswith(prefix) for each in series["Dimensions"]):
+def series(stack):
+    """The dimensions of every table, index, queue and function of a stack, by the service's namespace."""
+    for kind, name in resources(stack):
+        if kind not in DIMENSIONS or not name:
             continue
-        points = cloudwatch.get_metric_statistics(
-            Namespace=namespace,
-            MetricName=metric,
-            Dimensions=series["Dimensions"],
-            StartTime=since,
-            EndTime=datetime.datetime.now(datetime.UTC),
-            Period=60,
-            Statistics=["Sum"],
-        )
-        total += sum(point["Sum"] for point in points["Datapoints"])
-    return total
+        namespace = "AWS/" + kind.split("::")[1]
+        # A queue goes by its URL.
+        resource = {"Name": DIMENSIONS[kind], "Value": name.rsplit("/", 1)[-1]}
+        yield namespace, [resource]
+        if kind == "AWS::DynamoDB::Table":
+            for index in INDICES:
+                yield namespace, [resource, {"Name": "GlobalSecondaryIndexName", "Value": index}]
 
 
-def report(stack, since):
+def report(stack):
     cloudwatch = boto3.client("cloudwatch")
-    since = datetime.datetime.fromisoformat(since)
+    now = datetime.datetime.now(datetime.UTC)
+    every = list(series(stack))
 
     def count(namespace, *metrics):
-        return sum(counted(cloudwatch, since, f"AWS/{namespace}", metric, f"{stack}-") for metric in metrics)
+        total = 0.0
+        for dimensions in (dimensions for service, dimensions in every if service == f"AWS/{namespace}"):
+            for metric in metrics:
+                points = cloudwatch.get_metric_statistics(
+                    Namespace=f"AWS/{namespace}",
+                    MetricName=metric,
+                    Dimensions=dimensions,
+                    StartTime=now - datetime.timedelta(hours=HOURS),
+                    EndTime=now,
+                    Period=300,
+                    Statistics=["Sum"],
+                )
+                total += sum(point["Sum"] for point in points["Datapoints"])
+        return total
 
     memory_gb = 256 / 1024
     used = {
@@ -67,19 +78,5 @@ def report(stack, since):
     print(f"{'together':24} {'':12}  ${bill:.4f}: without events, logs, alarms, traces and transfer; batches count as their messages")
 
 
-def delete_rest(stack):
-    dynamodb, secrets = boto3.client("dynamodb"), boto3.client("secretsmanager")
-    tables = dynamodb.get_paginator("list_tables").paginate()
-    for table in (name for page in tables for name in page["TableNames"] if name.startswith(f"{stack}-")):
-        dynamodb.delete_table(TableName=table)
-        print(f"deleted table {table}")
-    for name in (f"{stack}-own", f"{stack}-foreign"):
-        secrets.delete_secret(SecretId=name, ForceDeleteWithoutRecovery=True)
-        print(f"deleted secret {name}")
-
-
 if __name__ == "__main__":
-    if sys.argv[1] == "--delete-rest":
-        delete_rest(sys.argv[2])
-    else:
-        report(*sys.argv[1:])
+    report(sys.argv[1])

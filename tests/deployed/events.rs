@@ -1,6 +1,6 @@
 //! Tasks that nobody submits: an event on the stack's bus does, and a schedule.
 
-use std::rc::Rc;
+use std::{rc::Rc, time::Duration};
 
 use aws_sdk_eventbridge::types::PutEventsRequestEntry;
 use serde_json::json;
@@ -45,8 +45,14 @@ pub(super) async fn an_event_submits_a_task(stack: Rc<Stack>) {
         .detail(detail)
         .build();
     let events = aws_sdk_eventbridge::Client::new(&stack.sdk);
-    let answer = events.put_events().entries(event).send().await.unwrap();
-    assert_eq!(answer.failed_entry_count, 0);
+    // A new rule does not match at once on AWS. The same event again is the same task.
+    let submitted = async || {
+        let put = events.put_events().entries(event.clone()).send().await.unwrap();
+        assert_eq!(put.failed_entry_count, 0);
+        let look = wait_for("a task by event", async || stack.task(&id).await.map(drop));
+        tokio::time::timeout(Duration::from_secs(15), look).await.ok()
+    };
+    wait_for("an event that its rule matches", submitted).await;
     assert_eq!(stack.ended(&id).await.process_state, ProcessState::Processed);
 }
 

@@ -32,7 +32,7 @@ impl Process {
     }
 }
 
-/// Kills a function with what it has in hand, once it has something.
+/// Kills a function with what it has in hand, once it has something. On AWS it is disturbed: see below.
 pub(super) async fn kill(function: &str) {
     if place().kind == Kind::Aws {
         return run_out_of_time(function).await;
@@ -43,7 +43,8 @@ pub(super) async fn kill(function: &str) {
     }
 }
 
-/// Lets a function run for a second only, for half a minute: AWS kills the invocations that begin meanwhile and take longer.
+/// Lets a function run for a second only, for half a minute. AWS kills the invocations that begin meanwhile and take longer;
+/// an agent gives back what it has no time for.
 async fn run_out_of_time(function: &str) {
     let before = configuration(Method::GET, function, "").await;
     let limit = |seconds: &Value| json!({ "Timeout": seconds }).to_string();

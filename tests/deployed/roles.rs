@@ -8,7 +8,12 @@ use aws_credential_types::Credentials;
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 
-use super::{emulator::call, functions::processes, place::place, stack::Stack};
+use super::{
+    emulator::call,
+    functions::processes,
+    place::place,
+    stack::{Stack, client_queue},
+};
 
 const TABLE_OPERATIONS: [&str; 7] =
     ["GetItem", "BatchGetItem", "PutItem", "UpdateItem", "DeleteItem", "Query", "Scan"];
@@ -229,7 +234,7 @@ fn probes(stack: &Stack) -> Vec<Probe> {
         probes.push(probe(&what, "dynamodb", target, query));
     }
     let names = QUEUES.map(|queue| (queue, stack.name_of(queue)));
-    for (queue, name) in names.into_iter().chain([("client", "client-e2e".to_owned())]) {
+    for (queue, name) in names.into_iter().chain([("client", client_queue())]) {
         let url = place().queue_url(&name);
         probes.extend(QUEUE_OPERATIONS.map(|operation| {
             let (what, target) = (format!("{operation} {queue}"), format!("AmazonSQS.{operation}"));

@@ -27,7 +27,9 @@ use super::{
 };
 
 /// The queue of a client.
-const CLIENT_QUEUE: &str = "client-e2e";
+pub(super) fn client_queue() -> String {
+    format!("client-{}", place().stack)
+}
 
 /// Decides which call meets which fault. With it some tasks are undone, and some cannot even be undone.
 const SEED: u64 = 7;
@@ -65,7 +67,8 @@ impl Stack {
         let foreign_secret = secret("foreign", &json!("of others")).await;
         let secret = secret("own", &json!({ "x-token": SECRET })).await;
         let mut parameters = vec![
-            "Size=medium".to_owned(),
+            // A new account has little concurrency.
+            format!("Size={}", if place.kind == Kind::Aws { "small" } else { "medium" }),
             format!("ConsoleOperators={}", place.caller),
             format!("ServicesUrl={url}"),
             format!("AgentSecretArn={secret}"),
@@ -86,7 +89,7 @@ impl Stack {
         let sdk = aws_config::load_defaults(BehaviorVersion::latest()).await;
         let alerts = queue(&sdk, &format!("{}-alerts", place.stack)).await;
         bring_alerts_to(&sdk, &alerts).await;
-        let notices = queue(&sdk, CLIENT_QUEUE).await;
+        let notices = queue(&sdk, &client_queue()).await;
         let (alerted, noticed) = (Arc::default(), Arc::default());
         listen(&sdk, alerts, Arc::clone(&alerted), |event| {
             Some(event["detail"]["data"]["task_id"].as_str()?.to_owned())
@@ -143,7 +146,7 @@ impl Stack {
 
     /// Puts a submission on the queue, as a client does.
     pub(super) async fn submit(&self, task_id: &str, workflow: &str, input: &Value) {
-        let reply_to = place().queue_url(CLIENT_QUEUE);
+        let reply_to = place().queue_url(&client_queue());
         let submission = json!({ "task_id": task_id, "workflow": workflow, "input": input, "reply_to": reply_to });
         let sqs = aws_sdk_sqs::Client::new(&self.sdk);
         let queue = self.variable("STEWARD_SUBMISSIONS_QUEUE_URL");
@@ -182,8 +185,8 @@ impl Stack {
         self.delete_rules().await;
         delete(&place().stack).await;
         let sqs = aws_sdk_sqs::Client::new(&self.sdk);
-        for name in [CLIENT_QUEUE, &self.name_of("alerts")] {
-            sqs.delete_queue().queue_url(place().queue_url(name)).send().await.unwrap();
+        for name in [client_queue(), self.name_of("alerts")] {
+            sqs.delete_queue().queue_url(place().queue_url(&name)).send().await.unwrap();
         }
         // On AWS a queue is listed for a minute after its deletion.
         let gone = async || {
@@ -192,9 +195,9 @@ impl Stack {
         };
         wait_for("the end of the stack's queues", gone).await;
         // What was promised is not forgotten with the functions.
-        let tables = aws_sdk_dynamodb::Client::new(&self.sdk).list_tables().send().await.unwrap();
-        let tables = tables.table_names();
-        assert!(tables.contains(&self.variable("STEWARD_TASKS_TABLE").to_owned()), "{tables:?}");
+        let tables = aws_sdk_dynamodb::Client::new(&self.sdk);
+        let kept = tables.describe_table().table_name(self.variable("STEWARD_TASKS_TABLE"));
+        kept.send().await.unwrap();
     }
 }
 

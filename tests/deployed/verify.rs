@@ -119,9 +119,14 @@ pub(super) async fn tasks_end_on_a_throttled_table(stack: Rc<Stack>) {
     for (number, id) in ids.iter().enumerate() {
         stack.submit(id, order.name(), &order.input(number)).await;
     }
+    // Steps that time out may be undone; none may be stuck.
+    let mut ended = std::collections::BTreeMap::<_, usize>::new();
     for id in &ids {
-        assert_eq!(stack.ended(id).await.process_state, ProcessState::Processed, "{id}");
+        let state = stack.ended(id).await.process_state;
+        assert_ne!(state, ProcessState::Error, "{id}");
+        *ended.entry(state).or_default() += 1;
     }
+    eprintln!("on a table with one unit: {ended:?}");
 }
 
 async fn dynamodb(operation: &str, body: &Value) -> Value {
