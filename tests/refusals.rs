@@ -353,10 +353,10 @@ async fn a_condition_that_was_not_met_is_neither_logged_nor_counted() {
 async fn throttled_batches_fail_and_are_sent_again() {
     let throttled = Engine::Fails(400, "ThrottlingException", u32::MAX);
     let mut world = World::with(2, throttled).await;
-    for times in [3, 6] {
+    for times in [6, 12] {
         let saved = world.save_all().await;
         assert!(saved.iter().all(|saved| saved.as_ref().is_err_and(|error| error.retryable)));
-        assert_eq!(world.batches(), times, "the SDK asks three times");
+        assert_eq!(world.batches(), times, "the SDK asks six times");
         world.tasks.iter_mut().for_each(|task| task.revision -= 1);
     }
 }
@@ -367,9 +367,9 @@ async fn server_errors_before_any_batch_was_answered_end_batches_after_the_third
     for (code, counted) in [("InternalFailure", "InternalFailure"), ("", "HTTP 500")] {
         let (watch, _logged, _counted) = Watch::begin();
         let mut world = World::with(2, Engine::Fails(500, code, u32::MAX)).await;
-        for batches in [3, 6, 9, 9, 9] {
+        for batches in [6, 12, 18, 18, 18] {
             world.all_are_saved().await;
-            assert_eq!(world.batches(), batches, "the SDK asks three times");
+            assert_eq!(world.batches(), batches, "the SDK asks six times");
         }
         assert_eq!((watch.logged(REFUSED), watch.logged(NO_MORE)), (1, 1));
         assert_eq!(watch.refused(), [(counted.to_owned(), 6)]);
@@ -378,8 +378,8 @@ async fn server_errors_before_any_batch_was_answered_end_batches_after_the_third
 
 #[tokio::test(start_paused = true)]
 async fn server_errors_before_the_first_answer_do_not_end_batches_if_they_pass() {
-    let mut world = World::with(2, Engine::Fails(500, "InternalServerError", 6)).await;
-    for batches in [3, 6, 7, 8] {
+    let mut world = World::with(2, Engine::Fails(500, "InternalServerError", 12)).await;
+    for batches in [6, 12, 13, 14] {
         world.all_are_saved().await;
         assert_eq!(world.batches(), batches);
     }

@@ -97,6 +97,7 @@ stories! {
     branches_run_side_by_side_and_join
     call_in_progress_holds_back_the_undo
     call_of_an_undo_holds_back_what_came_before
+    callback_completes_between_two_attempts
     callback_token_is_the_same_for_all_attempts
     cancelled_undo_that_finished_by_itself
     chain_of_skipped_steps_ends_the_task

@@ -1,5 +1,5 @@
 # All attempts that are made from one input have one token, as they have one idempotency key. An answer is
-# for the newest attempt. While no attempt is awaited, and after an edit of the input, it is refused.
+# for the newest attempt. A failure between two attempts, and any answer after an edit of the input, is refused.
 workflow within 2h
   approve: callback within 1h, within 20s, attempts 2, path /ask/${ callback.token }
   ship:    after approve, body ${ steps.approve.output.by }
@@ -15,7 +15,7 @@ token o-1/approve/i000000000/c-9 completes with {"by":"eve"}
 clock +3602s
 sweep                        => approve waiting (failures 1, may have run, reason kept); unlocked;
                                 due 3632s; wake scheduler
-token o-1/approve/i000000000 completes with {"by":"eve"}
+token o-1/approve/i000000000 fails "no"
                              => ignored: StaleReply
 wake                         => due 3622s; request approve #2 by 3622s at /ask/o-1%2Fapprove%2Fi000000000
 token o-1/approve/i000000000 completes with {"by":"eve"}

@@ -16,7 +16,7 @@ someone is still at approve #1
 clock +3602s
 sweep                        => approve waiting (failures 1, may have run, reason kept); unlocked;
                                 due 3632s; wake scheduler
-someone completes approve #1 with {"by":"eve"}
+someone fails approve #1 "no"
                              => ignored: StaleReply
 wake                         => due 3622s; request approve #2 by 3622s at /ask/o-1%2Fapprove%2Fi000000000
 someone completes approve #1 with {"by":"eve"}

@@ -653,7 +653,13 @@ impl<'a> Case<'a, '_> {
         match &progress.state {
             // The call that hands the token out has not come back yet.
             StepState::Running { .. } if heartbeat => Decision::ignore(Ignored::StillAwaited),
-            StepState::Running { .. } | StepState::HandedOut { .. } => {
+            StepState::Waiting { .. } if !matches!(answer, Answer::Completed { .. }) => {
+                self.answered_between_attempts(step, progress, heartbeat)
+            }
+            // Between two attempts: all have the same token, so the operation that it names has completed.
+            StepState::Running { .. }
+            | StepState::HandedOut { .. }
+            | StepState::Waiting { .. } => {
                 let mut change = self.change();
                 let step = step.clone();
                 change.answer(Attempt { step, action: Action::Do, number }, answer);
@@ -662,20 +668,36 @@ impl<'a> Case<'a, '_> {
                 }
                 Decision::Change(change)
             }
-            // Whoever has the token has it from a call.
-            StepState::Waiting { .. } | StepState::Failed { .. } | StepState::Skipped { .. }
+            StepState::Failed { .. } | StepState::Skipped { .. }
                 if !heartbeat && !progress.may_have_run =>
             {
-                let mut change = self.change();
-                change.has_run_after_all(step, None);
-                Decision::Change(change)
+                self.has_run_after_all(step)
             }
-            StepState::Waiting { .. } => self.stale(step, Action::Do),
             StepState::Each
             | StepState::Completed { .. }
             | StepState::Failed { .. }
             | StepState::Skipped { .. } => self.duplicate(step),
         }
+    }
+
+    /// An answer that completes nothing, between two attempts.
+    fn answered_between_attempts(
+        &self,
+        step: &Part,
+        progress: &Progress,
+        heartbeat: bool,
+    ) -> Decision<'a> {
+        if heartbeat || progress.may_have_run {
+            return self.stale(step, Action::Do);
+        }
+        self.has_run_after_all(step)
+    }
+
+    /// Whoever has the token has it from a call.
+    fn has_run_after_all(&self, step: &Part) -> Decision<'a> {
+        let mut change = self.change();
+        change.has_run_after_all(step, None);
+        Decision::Change(change)
     }
 
     /// The attempt that an answer is for. All attempts that are made from one input have the same token, as

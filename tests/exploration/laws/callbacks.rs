@@ -75,7 +75,7 @@ impl Change<'_> {
         }
     }
 
-    /// An answer in time, of the newest attempt, is taken, and no other.
+    /// An answer in time, of the newest attempt, is taken, and no other; that it completed also between two attempts.
     pub(super) fn of_answers(&self, before: &Task, after: &Task, broken: &mut Vec<String>) {
         self.of_the_reply_that_hands_out(before, after, broken);
         let Event::Answered { step, fence: CallbackFence::Attempt(attempt), answer } = self.event
@@ -84,7 +84,10 @@ impl Change<'_> {
         };
         let state = before.progress(step, Action::Do).map(|progress| &progress.state);
         let awaited = before.progress(step, Action::Do).and_then(awaited_by);
-        let in_time = awaited.is_some() && state.is_some_and(|state| state.attempt() == *attempt);
+        let is_between = matches!(state, Some(StepState::Waiting { .. }))
+            && matches!(answer, Answer::Completed { .. });
+        let in_time = (awaited.is_some() || is_between)
+            && state.is_some_and(|state| state.attempt() == *attempt);
         // That somebody has the token says that the call ran.
         let may_have_run = |task: &Task| {
             task.progress(step, Action::Do).is_some_and(|progress| progress.may_have_run)

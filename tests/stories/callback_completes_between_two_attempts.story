@@ -1,0 +1,19 @@
+# The function that called is killed, and the supervisor gives the attempt up. The service answers before the next
+# attempt: the operation that the token names has completed, and the service would not answer a second time.
+workflow within 2h
+  approve: callback within 1h, within 20s, attempts 2, path /ask/${ callback.token }
+  ship:    after approve, body ${ steps.approve.output.by }
+
+submit                       => Pending; due 20s
+wake                         => Processing; request approve #1 by 20s at /ask/o-1%2Fapprove%2Fi000000000
+clock +22s
+sweep                        => approve waiting (failures 1, may have run, call may last until 42s,
+                                reason kept); unlocked; due 52s; wake scheduler
+token o-1/approve/i000000000 completes with {"by":"eve"}
+                             => approve completed (output kept); request ship #1 by 82s with "eve"
+wake                         => ignored: NothingReady
+token o-1/approve/i000000000 completes with {"by":"eve"} (redelivered)
+                             => ignored: DuplicateReply; again request ship #1 by 82s with "eve"
+agent completes approve #1 with {"ticket":7}
+                             => ignored: DuplicateReply
+agent completes ship #1      => Processed; ship completed (output kept); no longer due
