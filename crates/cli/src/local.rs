@@ -9,7 +9,7 @@ use clap::Args;
 use steward_core::names::AgentName;
 use steward_local::{
     definitions::read_dir,
-    embedded::Endpoints,
+    embedded::{Endpoints, Service},
     host::{Host, HostOptions},
     resources,
 };
@@ -56,6 +56,14 @@ pub(crate) async fn run(args: LocalArgs) -> Result<()> {
     ensure!(
         args.data.is_none() || !external.as_ref().is_some_and(Endpoints::are_all_elsewhere),
         "--data has nothing to keep: --aws-endpoint names an emulator for tables and queues"
+    );
+    let own = format!("http://{}", args.listen);
+    let is_own = |endpoints: &Endpoints| {
+        Service::ALL.into_iter().any(|service| endpoints.url(service) == Some(&own))
+    };
+    ensure!(
+        !external.as_ref().is_some_and(is_own),
+        "--aws-endpoint is where this process itself would listen ({own}): give another --listen"
     );
     let host = Host::start(HostOptions {
         data: args.data.clone(),

@@ -657,9 +657,7 @@ impl<'a> Case<'a, '_> {
                 self.answered_between_attempts(step, progress, heartbeat)
             }
             // Between two attempts: all have the same token, so the operation that it names has completed.
-            StepState::Running { .. }
-            | StepState::HandedOut { .. }
-            | StepState::Waiting { .. } => {
+            StepState::Running { .. } | StepState::HandedOut { .. } | StepState::Waiting { .. } => {
                 let mut change = self.change();
                 let step = step.clone();
                 change.answer(Attempt { step, action: Action::Do, number }, answer);

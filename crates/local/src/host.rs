@@ -40,7 +40,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 
 use crate::{
     cpu::{Account, charged},
-    embedded::{EmbeddedAws, EmbeddedAwsBuilder, EmbeddedError, Endpoints},
+    embedded::{EmbeddedAws, EmbeddedAwsBuilder, EmbeddedError, Endpoints, Service},
     event_source::EventSource,
     resources,
 };
@@ -162,7 +162,7 @@ impl Host {
             format!("make the tables and queues ({place})")
         })?;
         // The functions of the process that had the data directory before have ended with it.
-        if options.data.is_some() {
+        if options.data.is_some() && aws.external_url(Service::Sqs).is_none() {
             for queue in resources::handled_queues(&config, &names) {
                 aws.give_back(&queue).map_err(anyhow::Error::msg)?;
             }

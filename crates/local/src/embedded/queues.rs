@@ -126,8 +126,8 @@ impl Queues {
     pub(super) fn give_back(&self, queue_url: &str) -> Result<(), String> {
         let give_back = || {
             let mut store = self.store();
-            let records = store.state.give_back(name_of(queue_url), self.clock.now())?;
-            store.commit(records)
+            let record = store.state.give_back(name_of(queue_url), self.clock.now())?;
+            store.commit(vec![record])
         };
         give_back().map_err(|refusal: Refusal| refusal.message)
     }

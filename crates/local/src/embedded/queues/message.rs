@@ -32,6 +32,9 @@ pub(super) struct Message {
     pub(super) visible_at: Micros,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) receives: u32,
+    /// How many of the receives ended with the process of the queues: they do not make a dead letter of it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) given_back: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) first_received_at: Option<Micros>,
     /// The name of the queue that gave it up, if it is a dead letter.
@@ -56,6 +59,11 @@ fn is_zero(count: &u32) -> bool {
 }
 
 impl Message {
+    /// How often somebody had it and did not delete it, although the process of the queues went on.
+    pub(super) fn counted_receives(&self) -> u32 {
+        self.receives.saturating_sub(self.given_back)
+    }
+
     /// What SQS itself says of it.
     pub(super) fn system_attributes(&self) -> impl Iterator<Item = (String, String)> {
         let millis = |at: Micros| (at / 1_000).to_string();

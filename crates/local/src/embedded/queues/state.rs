@@ -35,6 +35,8 @@ pub(super) enum Record {
     Received { queue: String, numbers: Vec<u64>, at: Micros, visible_at: Micros },
     /// A consumer keeps a message for longer, or gives it back.
     VisibilityChanged { queue: String, number: u64, visible_at: Micros },
+    /// Those that had messages have ended with their process.
+    GivenBack { queue: String, numbers: Vec<u64>, at: Micros },
     /// Messages are deleted, or were kept for long enough.
     Removed { queue: String, numbers: Vec<u64> },
     /// Messages go to the queue of dead letters.
@@ -107,7 +109,9 @@ impl State {
         for message in queue.visible(now) {
             if message.sent_at.saturating_add(queue.attributes.retention) <= now {
                 expired.push(message.number);
-            } else if redrive.is_some_and(|redrive| message.receives >= redrive.receives_max) {
+            } else if redrive
+                .is_some_and(|redrive| message.counted_receives() >= redrive.receives_max)
+            {
                 dead.push(message.number);
             } else {
                 received.push(message.number);
@@ -167,14 +171,11 @@ impl State {
         Ok(Record::VisibilityChanged { queue, number, visible_at })
     }
 
-    /// Shows what was received and is hidden still.
-    pub(super) fn give_back(&self, name: &str, now: Micros) -> Result<Vec<Record>, Refusal> {
+    /// Shows what was received and is hidden still. That receive does not count towards the dead letters.
+    pub(super) fn give_back(&self, name: &str, now: Micros) -> Result<Record, Refusal> {
         let received = self.queue(name)?.hidden(now).filter(|message| message.receives > 0);
-        let shown = |message: &Message| {
-            let (queue, number) = (name.to_owned(), message.number);
-            Record::VisibilityChanged { queue, number, visible_at: now }
-        };
-        Ok(received.map(shown).collect())
+        let numbers = received.map(|message| message.number).collect();
+        Ok(Record::GivenBack { queue: name.to_owned(), numbers, at: now })
     }
 
     /// Applies a change. What it names and is not there is left out: it was deleted.
@@ -208,6 +209,14 @@ impl State {
             }
             Record::VisibilityChanged { queue, number, visible_at } => {
                 self.update(&queue, number, |message| message.visible_at = visible_at);
+            }
+            Record::GivenBack { queue, numbers, at } => {
+                for number in numbers {
+                    self.update(&queue, number, |message| {
+                        message.given_back += 1;
+                        message.visible_at = at;
+                    });
+                }
             }
             Record::Removed { queue, numbers } => {
                 numbers.into_iter().for_each(|number| drop(self.remove(&queue, number)));

@@ -143,6 +143,32 @@ async fn counts(client: &Client, url: &str) -> [String; 3] {
     .map(|name| attributes[&name].clone())
 }
 
+/// A service manager that restarts it at once would otherwise have used the receives of a healthy message up in seconds.
+#[tokio::test]
+async fn restarts_make_no_dead_letters() {
+    let folder = Folder::new();
+    let (aws, client) = folder.open();
+    let (work, dead) = create_with_dead_letters(&client).await;
+    client.send_message().queue_url(&work).message_body("m").send().await.unwrap();
+    drop((aws, client));
+    for restart in 0..20 {
+        let (aws, client) = folder.open();
+        aws.give_back(&work).unwrap();
+        let received = receive(&client, &work, 180, 0).await.remove(0);
+        let count =
+            &received.attributes.unwrap()[&MessageSystemAttributeName::ApproximateReceiveCount];
+        assert_eq!(*count, (restart + 1).to_string(), "it counts as redelivered");
+    }
+    let (aws, client) = folder.open();
+    aws.give_back(&work).unwrap();
+    // Twice more with its consumer alive.
+    for _ in 0..2 {
+        assert_eq!(receive(&client, &work, 0, 0).await.len(), 1);
+    }
+    assert_eq!(receive(&client, &work, 0, 0).await.len(), 0);
+    assert_eq!(receive(&client, &dead, 0, 0).await.len(), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_was_acknowledged_is_there_after_a_kill() {
     let folder = Folder::new();
@@ -249,6 +275,7 @@ fn kept(dir: &Path) -> Result<Vec<String>, JournalError> {
         | Record::QueueDeleted { .. }
         | Record::QueuePurged { .. }
         | Record::Received { .. }
+        | Record::GivenBack { .. }
         | Record::VisibilityChanged { .. }
         | Record::Removed { .. }
         | Record::DeadLettered { .. } => None,

@@ -260,6 +260,7 @@ impl Send {
             sent_at: now,
             visible_at: now.saturating_add(delay),
             receives: 0,
+            given_back: 0,
             first_received_at: None,
             source: None,
         })
