@@ -195,9 +195,9 @@ impl Stack {
         };
         wait_for("the end of the stack's queues", gone).await;
         // What was promised is not forgotten with the functions.
-        let tables = aws_sdk_dynamodb::Client::new(&self.sdk);
-        let kept = tables.describe_table().table_name(self.variable("STEWARD_TASKS_TABLE"));
-        kept.send().await.unwrap();
+        let tables = aws_sdk_dynamodb::Client::new(&self.sdk).list_tables().into_paginator();
+        let tables: Vec<_> = tables.items().send().try_collect().await.unwrap();
+        assert!(tables.contains(&self.variable("STEWARD_TASKS_TABLE").to_owned()), "{tables:?}");
     }
 }
 
@@ -284,7 +284,15 @@ fn listen(
     tokio::spawn(async move {
         loop {
             let receive = sqs.receive_message().queue_url(&queue).max_number_of_messages(10);
-            let received = receive.wait_time_seconds(5).send().await.unwrap();
+            let received = match receive.wait_time_seconds(5).send().await {
+                // The stack is deleted, and the test's queues with it.
+                Err(error)
+                    if error.as_service_error().is_some_and(|e| e.is_queue_does_not_exist()) =>
+                {
+                    return;
+                }
+                received => received.unwrap(),
+            };
             for message in received.messages() {
                 let body = serde_json::from_str(message.body().unwrap()).unwrap();
                 heard.lock().unwrap().extend(about(body));
