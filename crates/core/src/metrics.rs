@@ -48,7 +48,7 @@ pub const SWEEPS: &str = "steward_sweeps_total";
 /// Submissions that can never succeed and were refused.
 pub const SUBMISSIONS_REFUSED: &str = "steward_submissions_refused_total";
 
-/// Messages that a function could not handle, each time one is delivered: SQS delivers them again.
+/// Messages that a function reported as failed, counted at each delivery. SQS redelivers them.
 pub const MESSAGES_FAILED: &str = "steward_messages_failed_total";
 
 /// Statements of a batch that the engine refused for another reason than their condition, by `code`. Each was then

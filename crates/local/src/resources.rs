@@ -51,12 +51,12 @@ pub const CLIENT_QUEUES: &str = "client-";
 /// Shards of the due index.
 pub const SHARDS: NonZeroU32 = NonZeroU32::MIN.saturating_add(3);
 
-/// How a queue delivers a message again, as in `template.yaml`.
+/// When a queue redelivers a message, as in `template.yaml`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Redelivery {
-    /// After how many seconds, if whoever received it neither deletes it nor says otherwise.
+    /// The visibility timeout, in seconds.
     pub visibility_seconds: u32,
-    /// How often it is received before it is a dead letter.
+    /// The number of receives after which it becomes a dead letter.
     pub receives_max: u32,
 }
 

@@ -1,5 +1,5 @@
-//! When a message that could not be handled is delivered again. SQS would wait for its queue's visibility timeout, which is
-//! six times as long as the function may run: minutes, while a step has seconds.
+//! Redelivery of failed messages with exponential backoff and jitter. Without it SQS redelivers a failed message after its
+//! queue's visibility timeout, which is six times the function's time limit: minutes, while a step has seconds.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use steward_core::{
 use super::{BATCH_MESSAGES_MAX, SqsChannel};
 use crate::{batch::receives, errors::failed};
 
-/// The longest that a message waits for its next delivery.
+/// The longest delay before a redelivery.
 const LONGEST: Duration = Duration::from_secs(180);
 
 /// How long SQS may take. The answer to Lambda is more important: without it the whole batch comes back.
@@ -26,8 +26,8 @@ const WITHIN: Duration = Duration::from_secs(1);
 /// How long one attempt may take: a connection that died while the function was frozen leaves time for another.
 const ATTEMPT_WITHIN: Duration = Duration::from_millis(450);
 
-/// How long a message waits that could not be handled when it was received for the `receives`th time: twice as long each
-/// time, of which a random half, so that those that failed together do not come back together. `random` is in 0..1.
+/// The delay before a message that has failed `receives` times is redelivered. It doubles with each receive; half of it is
+/// random, so that messages that failed together are not redelivered together. `random` is in 0..1.
 ///
 /// This is "equal jitter" of <https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/>.
 #[must_use]
@@ -37,8 +37,8 @@ pub fn delay(receives: u32, random: f64) -> Duration {
 }
 
 impl SqsChannel {
-    /// Has a batch from `queue` handled, and what could not be handled delivered again after a [`delay`]. If SQS cannot be
-    /// told, the message comes back after the queue's visibility timeout.
+    /// Passes a batch from `queue` to `handle`, and sets the visibility of the messages that it reports as failed to a
+    /// [`delay`]. If that request fails, SQS redelivers them after the queue's visibility timeout.
     pub async fn handled<F>(
         &self,
         queue: &Queue,
@@ -69,7 +69,7 @@ impl SqsChannel {
         let entries = batch.iter().enumerate().map(|(place, delivery)| delivery.entry(place));
         let entries = match entries.collect::<Result<Vec<_>, _>>() {
             Ok(entries) => entries,
-            Err(error) => return tracing::warn!(%error, "{UNTOLD}"),
+            Err(error) => return tracing::warn!(%error, "{NOT_CHANGED}"),
         };
         let request = self.client.change_message_visibility_batch().queue_url(url);
         let timeouts = TimeoutConfig::builder().operation_attempt_timeout(ATTEMPT_WITHIN).build();
@@ -78,19 +78,19 @@ impl SqsChannel {
         match tokio::time::timeout(WITHIN, request.send()).await {
             Ok(Ok(answer)) => {
                 for failed in answer.failed() {
-                    tracing::warn!(code = failed.code(), "{UNTOLD}");
+                    tracing::warn!(code = failed.code(), "{NOT_CHANGED}");
                 }
             }
             Ok(Err(error)) => {
                 let error = failed(format!("change visibility in {url}"))(error);
-                tracing::warn!(error = chain(&error), "{UNTOLD}");
+                tracing::warn!(error = chain(&error), "{NOT_CHANGED}");
             }
-            Err(_) => tracing::warn!("{UNTOLD}: no answer"),
+            Err(_) => tracing::warn!("{NOT_CHANGED}: no answer"),
         }
     }
 }
 
-const UNTOLD: &str = "a failed message comes back only after its queue's visibility timeout";
+const NOT_CHANGED: &str = "cannot shorten the visibility of a failed message; SQS redelivers it after the queue's timeout";
 
 /// One delivery of a message.
 struct Delivery {
