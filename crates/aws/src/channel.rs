@@ -27,7 +27,7 @@ pub use depths::Depth;
 /// Messages in a batch, by SQS's limit.
 pub(crate) const BATCH_MESSAGES_MAX: usize = 10;
 
-/// Bytes in a batch. SQS and its emulators take 1 MiB since August 2025, the embedded queues 256 KiB as before. More
+/// Bytes in a batch. SQS, its emulators and the embedded queues take 1 MiB since August 2025. More than 256 KiB
 /// would save nothing: SQS bills every 64 KiB as a request.
 const BATCH_BYTES_MAX: usize = 256 * 1024;
 

@@ -1,8 +1,8 @@
 //! Publication of definitions as a whole: the table, and the rule that brings a trigger's events.
 //!
-//! The table decides, and the rule follows what it says. Whoever dies between the two does the same again. But a bus
-//! has a limited number of rules: a workflow's first rule is made before the table is written, disabled, so that a
-//! definition whose events could not be brought is not published.
+//! The table of workflows is authoritative, and the rule is derived from it. Publication is idempotent: if it fails between
+//! the two writes, the caller repeats it. An event bus has a limited number of rules, so a workflow's first rule is created
+//! before the table is written, in state disabled: a workflow for which there is no rule left is not published.
 
 use steward_core::{
     names::{TaskId, WorkflowName},

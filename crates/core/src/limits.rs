@@ -67,7 +67,7 @@ pub const MASK_CHARS_MAX: usize = 200;
 pub const DOCUMENT_BYTES_MAX: usize = 128 * 1024;
 
 /// Bytes of one message body. A request may join several documents. Less than 256 KiB, the limit of SQS until August
-/// 2025 (1 MiB since), of the embedded queues, and of what EventBridge sends to a queue; the attributes need some of it.
+/// 2025 (1 MiB since) and of what EventBridge sends to a queue; the attributes need some of it.
 pub const MESSAGE_BYTES_MAX: usize = 250 * 1024;
 
 /// Steps that one alert names, so that ten alerts fit into one request to EventBridge.

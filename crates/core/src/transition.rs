@@ -691,7 +691,7 @@ impl<'a> Case<'a, '_> {
         self.has_run_after_all(step)
     }
 
-    /// Whoever has the token has it from a call.
+    /// An agent passes the token on with a call, so an answer proves that a call was made.
     fn has_run_after_all(&self, step: &Part) -> Decision<'a> {
         let mut change = self.change();
         change.has_run_after_all(step, None);

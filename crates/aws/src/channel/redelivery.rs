@@ -1,5 +1,5 @@
 //! Redelivery of failed messages with exponential backoff and jitter. Without it SQS redelivers a failed message after its
-//! queue's visibility timeout, which is six times the function's time limit: minutes, while a step has seconds.
+//! queue's visibility timeout, which is six times the function's time limit: minutes, while a step may have seconds.
 
 use std::time::Duration;
 
