@@ -23,6 +23,7 @@ mod end_to_end;
 mod event_source;
 mod external;
 mod faults;
+mod golden;
 mod history;
 mod lifetimes;
 mod missing_agents;

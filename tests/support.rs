@@ -38,6 +38,10 @@ impl TestClock {
         self.advance_by(jiff::SignedDuration::from_secs(seconds));
     }
 
+    pub(crate) fn set(&self, now: Timestamp) {
+        *self.0.lock().unwrap() = now;
+    }
+
     pub(crate) fn advance_by(&self, time: jiff::SignedDuration) {
         *self.0.lock().unwrap() += time;
     }
