@@ -16,7 +16,7 @@ import yaml
 
 from cleanup import resources
 
-PRICES = yaml.safe_load((Path(__file__).parent.parent / "crates/local/src/forecast/prices.yaml").read_text())
+PRICES = yaml.safe_load((Path(__file__).parent.parent / "crates/forecast/src/cost/prices.yaml").read_text())
 HOURS = 3
 
 # The dimension that names a resource, by the resource's type.

@@ -6,10 +6,6 @@ use std::{
     time::Duration,
 };
 
-use agent::{
-    Agent,
-    http::{Headers, HttpService},
-};
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use axum::{
     Router,
@@ -19,7 +15,11 @@ use axum::{
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use steward_agent::{Fault, RemoteService};
+use steward_agent::attempt::{Fault, RemoteService};
+use steward_agent::{
+    Agent,
+    http::{Headers, HttpService},
+};
 use steward_core::{
     breaker::Settings,
     messages::{Action, StepRequest},
@@ -128,7 +128,7 @@ async fn handle<S: RemoteService>(
     agent: &Agent<S>,
     event: SqsEvent,
 ) -> SqsBatchResponse {
-    agent::handle(ports, agent, event, after(ports, 120_000)).await
+    steward_agent::handle(ports, agent, event, after(ports, 120_000)).await
 }
 
 fn reply(task: &str, outcome: Value) -> Value {
@@ -323,7 +323,8 @@ async fn a_call_that_the_function_has_no_time_for_goes_back_to_the_queue() {
     let short = StepRequest { call_within_ms: Some(100), ..request(&ports, "t-1", DONE) };
     let requests = [request(&ports, "t-0", HANGS), short];
     let answer =
-        agent::handle(&ports, &remote.agent, messages(&requests), after(&ports, 5_000)).await;
+        steward_agent::handle(&ports, &remote.agent, messages(&requests), after(&ports, 5_000))
+            .await;
     assert_eq!(failed(&answer), ["m-0"]);
     assert_eq!(replies(&deployment).await, [completed("t-1", json!({ "id": "x" }))]);
 }

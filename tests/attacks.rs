@@ -26,8 +26,8 @@ use steward_core::{
     task::{Items, ProcessState, StepRecord, StepState, Task},
     workflow::Workflow,
 };
-use steward_local::embedded::EmbeddedAws;
-use supervisor::supervise;
+use steward_emulator::embedded::EmbeddedAws;
+use steward_supervisor::supervise;
 
 use crate::support::{Deployment, line};
 
@@ -245,7 +245,8 @@ async fn effects_of_a_save_whose_answer_is_lost_under_another_save_are_sent() {
     deployment.submit(&deployment.ports("submission"), &["t".to_owned()]).await;
     deployment.to_scheduler().await;
     let second = std::sync::Arc::new(deployment.ports("second"));
-    scheduler::handle(&*second, crate::support::event([crate::support::wake("t")], 1)).await;
+    steward_scheduler::handle(&*second, crate::support::event([crate::support::wake("t")], 1))
+        .await;
     let requests = deployment.requests().await;
     let reply = |step: &str| {
         crate::support::completed(requests.iter().find(|r| r.step.to_string() == step).unwrap())
@@ -261,7 +262,7 @@ async fn effects_of_a_save_whose_answer_is_lost_under_another_save_are_sent() {
             let second = second.clone();
             move || {
                 tokio::task::block_in_place(|| {
-                    tokio::runtime::Handle::current().block_on(scheduler::handle(
+                    tokio::runtime::Handle::current().block_on(steward_scheduler::handle(
                         &*second,
                         crate::support::event([right.clone()], 1),
                     ))
@@ -272,7 +273,7 @@ async fn effects_of_a_save_whose_answer_is_lost_under_another_save_are_sent() {
     };
     let first =
         deployment.watched("first", vec![steward_aws::ports::SharedInterceptor::new(between)]);
-    scheduler::handle(&first, crate::support::event([left], 1)).await;
+    steward_scheduler::handle(&first, crate::support::event([left], 1)).await;
     let sent = deployment.requests().await;
     assert_eq!(sent.len(), 1, "the request was never sent, and its message is acknowledged");
 }
@@ -327,12 +328,16 @@ async fn a_notice_to_a_queue_whose_key_is_disabled_is_given_up() {
     let queues = steward_core::submission::ReplyQueues::parse(&url);
     let body =
         json!({ "task_id": "t", "workflow": "line", "input": {}, "reply_to": url }).to_string();
-    submission::handle(&deployment.ports("submission"), &queues, crate::support::event([body], 1))
-        .await;
+    steward_submission::handle(
+        &deployment.ports("submission"),
+        &queues,
+        crate::support::event([body], 1),
+    )
+    .await;
     let watched =
         |role| deployment.watched(role, vec![steward_aws::ports::SharedInterceptor::new(no_key())]);
     for receives in 1..=10 {
-        scheduler::handle(
+        steward_scheduler::handle(
             &watched("scheduler"),
             crate::support::event([crate::support::wake("t")], receives),
         )
@@ -360,7 +365,7 @@ async fn a_refused_submission_as_large_as_a_message_is_kept() {
     let body =
         format!(r#"{{"task_id":"t","workflow":"line","input":"{}"}}"#, "x".repeat(262_144 - 60));
     let event = crate::support::event([body], 1);
-    let answer = submission::handle(&ports, &deployment.config.reply_queues, event).await;
+    let answer = steward_submission::handle(&ports, &deployment.config.reply_queues, event).await;
     assert_eq!(answer.batch_item_failures.len(), 0);
     assert_eq!(deployment.take(&deployment.config.rejected_queue_url).await.len(), 1);
 }

@@ -14,7 +14,7 @@ use aws_sdk_dynamodb::{
         WriteRequest,
     },
 };
-use steward_local::{
+use steward_emulator::{
     embedded::EmbeddedAws,
     resources::{self, DOCUMENTS_TABLE, TASKS_TABLE},
 };

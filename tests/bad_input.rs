@@ -15,8 +15,7 @@ use steward_core::{
     ports::{Clock, DocumentKey, Owner, Ports, StateStore},
     workflow::Workflow,
 };
-use steward_local::{
-    definitions,
+use steward_emulator::{
     host::{Host, HostOptions},
     resources,
 };
@@ -27,7 +26,7 @@ use crate::support::{Deployment, event, failed, whole_millis};
 /// The workflow that ships.
 fn order() -> Workflow {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../workflows/order.yaml");
-    definitions::read_file(&path).unwrap()
+    steward_definition_file::read_file(&path).unwrap()
 }
 
 /// One whose input has a schema.
@@ -62,7 +61,7 @@ impl Door {
     async fn hand_in(&self, texts: &[String]) -> SqsBatchResponse {
         let ports = self.deployment.ports("submission");
         let event = event(texts.iter().cloned(), 1);
-        submission::handle(&ports, &self.deployment.config.reply_queues, event).await
+        steward_submission::handle(&ports, &self.deployment.config.reply_queues, event).await
     }
 
     /// The tasks that the scheduler is asked to look at, sorted.
@@ -428,7 +427,8 @@ async fn a_trace_goes_with_the_wake_and_one_that_cannot_travel_is_left_out() {
         record.message_attributes.insert("traceparent".to_owned(), attribute);
     }
     let ports = door.deployment.ports("submission");
-    let answer = submission::handle(&ports, &door.deployment.config.reply_queues, batch).await;
+    let answer =
+        steward_submission::handle(&ports, &door.deployment.config.reply_queues, batch).await;
     assert_eq!(answer, SqsBatchResponse::default());
     let wakes = door.deployment.take(&door.deployment.config.scheduler_queue_url).await;
     assert_eq!(wakes.len(), 2);
@@ -470,7 +470,7 @@ async fn while_nothing_answers_every_message_comes_back() {
     let (_held, sdk) = out_of_reach(&door.deployment);
     let ports = AwsPorts::new(&sdk, &door.deployment.config, "submission");
     let texts = ["{".to_owned(), order_of("good").to_string(), order_of("good-too").to_string()];
-    let answer = submission::handle(&ports, reply_queues, event(texts.clone(), 1)).await;
+    let answer = steward_submission::handle(&ports, reply_queues, event(texts.clone(), 1)).await;
     assert_eq!(sorted(failed(&answer)), ["m-0", "m-1", "m-2"]);
     assert_eq!(door.stored().await, [""; 0]);
     // And once it answers again, the same messages are as good as new.

@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 use steward_core::workflow::Workflow;
-use steward_local::forecast::{At, Json, Report, Said, Settings, forecast, prices::Usage};
+use steward_forecast::cost::{At, Json, Report, Said, Settings, forecast, prices::Usage};
 
 use crate::support::line;
 

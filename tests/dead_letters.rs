@@ -11,6 +11,7 @@ use aws_sdk_sqs::{
     types::{Message, MessageAttributeValue, QueueAttributeName},
 };
 use jiff::Timestamp;
+use steward_aws::queues::SCHEDULER;
 use steward_aws::{
     batch::Received,
     dead_letters::{DeadLetterQueue, DeadLettersError, Redrive},
@@ -19,11 +20,8 @@ use steward_core::{
     events::BusEvent,
     ports::{EventBus, PortError},
 };
-use steward_local::{
-    embedded::EmbeddedAws,
-    memory::MemoryBus,
-    resources::{SCHEDULER, create_queue},
-};
+use steward_emulator::{embedded::EmbeddedAws, resources::create_queue};
+use steward_testkit::memory::MemoryBus;
 
 const DEAD: &str = "shop-dead-letters";
 

@@ -11,19 +11,20 @@ use std::{
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use aws_sdk_sqs::Client;
+use steward_aws::queues::QueueSettings;
 use steward_aws::{AwsPorts, batch::response};
 use steward_core::ports::{Ports, Queue};
-use steward_local::{
+use steward_emulator::{
     embedded::EmbeddedAws,
     event_source::EventSource,
-    resources::{self, Redelivery, create_queue},
+    resources::{self, create_queue},
 };
 use tokio::{task::JoinSet, time::Instant};
 
 /// How long the queue's clock goes on, at most.
 const PATIENCE: Duration = Duration::from_secs(3_600);
 
-const REDELIVERY: Redelivery = Redelivery { visibility_seconds: 180, receives_max: 5 };
+const REDELIVERY: QueueSettings = QueueSettings { visibility_seconds: 180, receives_max: 5 };
 
 /// A queue with three messages, one of them bad, and its dead letters.
 async fn queue_with_a_bad_message() -> (EmbeddedAws, String) {

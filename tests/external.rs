@@ -16,7 +16,7 @@ use steward_core::{
     ports::{Ports, StateStore},
     workflow::Workflow,
 };
-use steward_local::{
+use steward_emulator::{
     embedded::{EmbeddedAws, Endpoints, Service},
     host::{Host, HostOptions},
     resources,

@@ -24,7 +24,7 @@ async fn submitted() -> Deployment {
 
 /// Runs a scheduler that may die; `None` if it did.
 async fn schedule(ports: TestPorts, bodies: Vec<String>, receives: u32) -> Option<Vec<String>> {
-    let run = async move { scheduler::handle(&ports, event(bodies, receives)).await };
+    let run = async move { steward_scheduler::handle(&ports, event(bodies, receives)).await };
     let answer = tokio::spawn(run).await.ok()?;
     Some(failed(&answer).into_iter().map(str::to_owned).collect())
 }
@@ -141,7 +141,7 @@ async fn scheduler_that_dies_for_good_leaves_the_task_to_the_supervisor() {
     assert_eq!(schedule(ports, vec![wake("t")], 1).await, None);
     // Its message is lost too. After the complete-by, the supervisor finds the task.
     deployment.clock.advance(31);
-    supervisor::sweep(&deployment.ports("supervisor"), 0, Timestamp::MAX).await.unwrap();
+    steward_supervisor::sweep(&deployment.ports("supervisor"), 0, Timestamp::MAX).await.unwrap();
     let wakes = deployment.to_scheduler().await;
     assert_eq!(wakes.len(), 1);
     schedule(deployment.ports("another"), wakes, 1).await;
@@ -154,9 +154,9 @@ async fn wake_that_is_lost_only_delays_the_task() {
     let deployment = submitted().await;
     deployment.clock.advance(9);
     let supervisor = deployment.ports("supervisor");
-    assert_eq!(supervisor::sweep(&supervisor, 0, Timestamp::MAX).await.unwrap().due, 0);
+    assert_eq!(steward_supervisor::sweep(&supervisor, 0, Timestamp::MAX).await.unwrap().due, 0);
     deployment.clock.advance(1);
-    assert_eq!(supervisor::sweep(&supervisor, 0, Timestamp::MAX).await.unwrap().due, 1);
+    assert_eq!(steward_supervisor::sweep(&supervisor, 0, Timestamp::MAX).await.unwrap().due, 1);
     assert_eq!(deployment.to_scheduler().await.len(), 1);
 }
 
@@ -168,7 +168,7 @@ async fn submission_that_dies_after_recording_is_made_good_by_redelivery() {
         let ports = deployment.sabotaged("submission", Sabotage::once("SendMessageBatch", "", cut));
         let first_queues = queues.clone();
         let first = tokio::spawn(async move {
-            submission::handle(&ports, &first_queues, event([submission("t")], 1)).await
+            steward_submission::handle(&ports, &first_queues, event([submission("t")], 1)).await
         });
         assert!(
             first.await.is_ok_and(|answer| failed(&answer) == ["m-0"]) || cut == Cut::DieBefore
@@ -176,7 +176,7 @@ async fn submission_that_dies_after_recording_is_made_good_by_redelivery() {
         deployment.to_scheduler().await;
 
         let ports = deployment.ports("submission");
-        let again = submission::handle(&ports, &queues, event([submission("t")], 2)).await;
+        let again = steward_submission::handle(&ports, &queues, event([submission("t")], 2)).await;
         assert_eq!(failed(&again), Vec::<&str>::new());
         assert_eq!(deployment.to_scheduler().await, [wake("t")]);
         assert_eq!(deployment.task("t").await.revision, 1);
@@ -191,14 +191,14 @@ async fn refusal_whose_alert_died_with_the_process_is_alerted_when_redelivered()
         let ports = deployment.sabotaged("submission", Sabotage::once("PutEvents", "", cut));
         let (first_queues, text) = (queues.clone(), submission("t").replace("line", "nowhere"));
         let first = event([text.clone()], 1);
-        let first = async move { submission::handle(&ports, &first_queues, first).await };
+        let first = async move { steward_submission::handle(&ports, &first_queues, first).await };
         let first = tokio::spawn(first).await;
         assert!(first.is_ok_and(|answer| failed(&answer) == ["m-0"]) || cut == Cut::DieBefore);
         let told = deployment.alerts().await.len();
         assert_eq!(told, usize::from(cut == Cut::FailAfter));
 
         let ports = deployment.ports("submission");
-        let again = submission::handle(&ports, &queues, event([text], 2)).await;
+        let again = steward_submission::handle(&ports, &queues, event([text], 2)).await;
         assert_eq!(failed(&again), Vec::<&str>::new());
         let alerts = deployment.alerts().await;
         assert_eq!(alerts.len(), 1);
@@ -213,13 +213,14 @@ async fn supervisor_that_dies_after_counting_leaves_the_rest_to_the_next_run() {
     deployment.clock.advance(31);
     let ports =
         deployment.sabotaged("supervisor", Sabotage::once("SendMessageBatch", "", Cut::DieBefore));
-    let died = tokio::spawn(async move { supervisor::sweep(&ports, 0, Timestamp::MAX).await });
+    let died =
+        tokio::spawn(async move { steward_supervisor::sweep(&ports, 0, Timestamp::MAX).await });
     assert!(died.await.is_err());
     assert_eq!(deployment.task("t").await.failure_count, 1);
 
     // The failure is counted; the wake was lost with the process. The next run makes it good.
     deployment.clock.advance(11);
-    supervisor::sweep(&deployment.ports("supervisor"), 0, Timestamp::MAX).await.unwrap();
+    steward_supervisor::sweep(&deployment.ports("supervisor"), 0, Timestamp::MAX).await.unwrap();
     assert_eq!(deployment.to_scheduler().await.len(), 1);
     assert_eq!(deployment.task("t").await.failure_count, 1, "counted once");
 }
@@ -231,7 +232,9 @@ async fn alert_that_dies_with_the_supervisor_is_sent_by_the_next_run() {
     schedule(deployment.ports("scheduler"), vec![wake("t")], 1).await;
     for _ in 0..2 {
         deployment.clock.advance(31);
-        supervisor::sweep(&deployment.ports("supervisor"), 0, Timestamp::MAX).await.unwrap();
+        steward_supervisor::sweep(&deployment.ports("supervisor"), 0, Timestamp::MAX)
+            .await
+            .unwrap();
         if deployment.task("t").await.process_state == ProcessState::Error {
             break;
         }
@@ -241,7 +244,7 @@ async fn alert_that_dies_with_the_supervisor_is_sent_by_the_next_run() {
         let ports =
             deployment.sabotaged("supervisor", Sabotage::once("PutEvents", "", Cut::DieBefore));
         assert!(
-            tokio::spawn(async move { supervisor::sweep(&ports, 0, Timestamp::MAX).await })
+            tokio::spawn(async move { steward_supervisor::sweep(&ports, 0, Timestamp::MAX).await })
                 .await
                 .is_err()
         );
@@ -274,8 +277,11 @@ async fn nothing_is_acknowledged_while_dynamodb_is_down() {
     assert_eq!(schedule(ports, vec![wake("t")], 1).await, Some(vec!["m-0".to_owned()]));
     let ports = deployment
         .sabotaged("submission", Sabotage::always("TransactWriteItems", "", Cut::FailBefore));
-    let answer =
-        submission::handle(&ports, &deployment.config.reply_queues, event([submission("u")], 1));
+    let answer = steward_submission::handle(
+        &ports,
+        &deployment.config.reply_queues,
+        event([submission("u")], 1),
+    );
     assert_eq!(failed(&answer.await), ["m-0"]);
 }
 
@@ -286,7 +292,8 @@ async fn client_without_a_queue_does_not_hold_its_task_up() {
     let mut submission: serde_json::Value = serde_json::from_str(&submission("t")).unwrap();
     submission["reply_to"] = gone.into();
     let (ports, queues) = (deployment.ports("submission"), &deployment.config.reply_queues);
-    let answer = submission::handle(&ports, queues, event([submission.to_string()], 1)).await;
+    let answer =
+        steward_submission::handle(&ports, queues, event([submission.to_string()], 1)).await;
     assert_eq!(failed(&answer), Vec::<&str>::new());
     schedule(deployment.ports("scheduler"), deployment.to_scheduler().await, 1).await;
     let reply = completed(&deployment.requests().await[0]);
@@ -325,7 +332,7 @@ async fn agent_that_stays_silent_is_repeated_and_its_late_reply_ignored() {
     schedule(deployment.ports("scheduler"), vec![wake("t")], 1).await;
     let first = deployment.requests().await.remove(0);
     deployment.clock.advance(31);
-    supervisor::sweep(&deployment.ports("supervisor"), 0, Timestamp::MAX).await.unwrap();
+    steward_supervisor::sweep(&deployment.ports("supervisor"), 0, Timestamp::MAX).await.unwrap();
     schedule(deployment.ports("scheduler"), deployment.to_scheduler().await, 1).await;
     let second = deployment.requests().await.remove(0);
     assert_eq!((first.attempt, second.attempt), (1, 2));

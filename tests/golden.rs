@@ -25,7 +25,7 @@ use steward_core::{
     ports::{Clock, Ports},
     workflow::Workflow,
 };
-use steward_local::resources;
+use steward_emulator::resources;
 
 use crate::support::{Deployment, TestPorts, event};
 
@@ -142,13 +142,13 @@ struct Golden {
 
 impl Golden {
     async fn schedule(&self, bodies: Vec<String>) {
-        let answer = scheduler::handle(&self.ports, event(bodies, 1)).await;
+        let answer = steward_scheduler::handle(&self.ports, event(bodies, 1)).await;
         assert_eq!(answer.batch_item_failures, []);
     }
 
     async fn submit(&self, bodies: Vec<String>) {
         let queues = &self.deployment.config.reply_queues;
-        let answer = submission::handle(&self.ports, queues, event(bodies, 1)).await;
+        let answer = steward_submission::handle(&self.ports, queues, event(bodies, 1)).await;
         assert_eq!(answer.batch_item_failures, []);
     }
 
@@ -183,7 +183,7 @@ impl Golden {
             while self.round().await {}
             self.deployment.clock.advance(60);
             let until = self.deployment.clock.now() + jiff::SignedDuration::from_secs(5);
-            supervisor::sweep(&self.ports, 0, until).await.unwrap();
+            steward_supervisor::sweep(&self.ports, 0, until).await.unwrap();
         }
     }
 }

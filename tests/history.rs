@@ -12,7 +12,7 @@ use steward_core::{
     ports::{Clock, Ports, SharedKind, StateStore},
     task::ProcessState,
 };
-use supervisor::supervise;
+use steward_supervisor::supervise;
 
 use crate::support::{Cut, Deployment, Sabotage, completed, event, line};
 
@@ -36,7 +36,7 @@ async fn processed(deployment: &Deployment, ids: &[&str]) -> Timestamp {
         if messages.is_empty() {
             break;
         }
-        let answer = scheduler::handle(&scheduler, event(messages, 1)).await;
+        let answer = steward_scheduler::handle(&scheduler, event(messages, 1)).await;
         assert_eq!(answer, SqsBatchResponse::default());
     }
     for id in &ids {

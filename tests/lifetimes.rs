@@ -22,7 +22,7 @@ use steward_core::{
     transition::{Context, Documents, Event, Transition, transition},
     workflow::Workflow,
 };
-use steward_local::memory::{ExpiredItem, MemoryPorts};
+use steward_testkit::memory::{ExpiredItem, MemoryPorts};
 
 mod late;
 
@@ -71,7 +71,8 @@ impl World {
     async fn receive(&self, text: &str) -> Result<TaskId, Refusal> {
         let span = Span::begin("submit", SpanKind::Consumer, None);
         let queues = ReplyQueues::default();
-        let receipt = submission::receive(&self.ports, &queues, text, None, span).await.unwrap();
+        let receipt =
+            steward_submission::receive(&self.ports, &queues, text, None, span).await.unwrap();
         let sent = carry_out(&self.ports, receipt.sends).await;
         assert!(sent.iter().all(Result::is_ok), "{sent:?}");
         receipt.result
@@ -113,7 +114,7 @@ impl World {
             { "messageId": "m", "body": body, "attributes": { "ApproximateReceiveCount": "1" } },
         ] }))
         .unwrap();
-        let response = scheduler::handle(&self.ports, event).await;
+        let response = steward_scheduler::handle(&self.ports, event).await;
         assert_eq!(response.batch_item_failures.len(), 0, "{body}");
     }
 

@@ -35,7 +35,7 @@ async fn reserved() -> (Deployment, Vec<StepRequest>) {
 
 async fn deliver(deployment: &Deployment, bodies: impl IntoIterator<Item = String>, receives: u32) {
     let ports = deployment.ports("scheduler");
-    let answer = scheduler::handle(&ports, event(bodies, receives)).await;
+    let answer = steward_scheduler::handle(&ports, event(bodies, receives)).await;
     assert_eq!(answer, SqsBatchResponse::default());
 }
 

@@ -62,11 +62,11 @@ async fn two_supervisors_count_each_of_a_thousand_expiries_exactly_once() {
     deployment.clock.advance(31);
     let (first, second) = (deployment.ports("first"), deployment.ports("second"));
 
-    let (one, other) =
-        join(async { supervisor::sweep(&first, 0, Timestamp::MAX).await.unwrap() }, async {
-            supervisor::sweep(&second, 2, Timestamp::MAX).await.unwrap()
-        })
-        .await;
+    let (one, other) = join(
+        async { steward_supervisor::sweep(&first, 0, Timestamp::MAX).await.unwrap() },
+        async { steward_supervisor::sweep(&second, 2, Timestamp::MAX).await.unwrap() },
+    )
+    .await;
 
     assert_eq!((one.failed, other.failed), (0, 0));
     for id in ids() {
@@ -86,8 +86,8 @@ async fn the_same_submission_to_two_instances_is_one_task() {
     let queues = &deployment.config.reply_queues;
 
     let (one, other) = join(
-        submission::handle(&first, queues, batch()),
-        submission::handle(&second, queues, batch()),
+        steward_submission::handle(&first, queues, batch()),
+        steward_submission::handle(&second, queues, batch()),
     )
     .await;
 
@@ -103,7 +103,8 @@ async fn events_of_one_task_in_one_batch_are_folded_into_one_save() {
     let deployment = Deployment::new(&line(1)).await;
     deployment.submit(&deployment.ports("submission"), &["t".to_owned()]).await;
     let answer =
-        scheduler::handle(&deployment.ports("scheduler"), event([wake("t"), wake("t")], 1)).await;
+        steward_scheduler::handle(&deployment.ports("scheduler"), event([wake("t"), wake("t")], 1))
+            .await;
     assert_eq!(failed(&answer), Vec::<&str>::new());
     assert_eq!(deployment.task("t").await.revision, 2);
     assert_eq!(deployment.requests().await.len(), 1);

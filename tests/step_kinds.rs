@@ -19,7 +19,7 @@ use steward_core::{
     task::{ProcessState, Task},
     workflow::Workflow,
 };
-use steward_local::host::{Host, HostOptions};
+use steward_emulator::host::{Host, HostOptions};
 
 type Calls = Arc<Mutex<Vec<(String, Value)>>>;
 

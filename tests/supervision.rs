@@ -16,7 +16,7 @@ use steward_core::{
     submission::accept,
     task::{ProcessState, Task},
 };
-use supervisor::{supervise, sweep};
+use steward_supervisor::{supervise, sweep};
 
 use crate::support::{Cut, Deployment, Sabotage, completed, event, line};
 
@@ -108,11 +108,11 @@ async fn a_sweep_of_100_000_tasks_reads_only_the_overdue_ones_and_they_are_finis
         wakes += messages.len();
         let ports = deployment.ports("scheduler");
         for batch in messages.chunks(100) {
-            scheduler::handle(&ports, event(batch.to_vec(), 1)).await;
+            steward_scheduler::handle(&ports, event(batch.to_vec(), 1)).await;
         }
         let replies: Vec<_> = deployment.requests().await.iter().map(completed).collect();
         for batch in replies.chunks(100) {
-            scheduler::handle(&ports, event(batch.to_vec(), 1)).await;
+            steward_scheduler::handle(&ports, event(batch.to_vec(), 1)).await;
         }
     }
     assert_eq!(wakes, OVERDUE, "each was asked for once");

@@ -20,7 +20,7 @@ use steward_core::{
     task::Task,
     workflow::Workflow,
 };
-use steward_local::{embedded::EmbeddedAws, resources};
+use steward_emulator::{embedded::EmbeddedAws, resources};
 
 /// Tables, queues and one published workflow, with nothing running.
 pub(crate) struct Deployment {
@@ -170,7 +170,7 @@ impl Deployment {
     pub(crate) async fn submit(&self, ports: &TestPorts, ids: &[String]) {
         let bodies = ids.iter().map(|id| submission(id));
         let event = event(bodies, 1);
-        let answer = submission::handle(ports, &self.config.reply_queues, event).await;
+        let answer = steward_submission::handle(ports, &self.config.reply_queues, event).await;
         assert_eq!(answer, SqsBatchResponse::default());
     }
 

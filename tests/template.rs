@@ -7,8 +7,9 @@ use std::collections::{BTreeSet, HashMap};
 use envconfig::Envconfig;
 use serde_json::{Value, json};
 use steward_aws::Config;
+use steward_aws::queues;
 use steward_core::submission;
-use steward_local::{embedded::EmbeddedAws, resources};
+use steward_emulator::{embedded::EmbeddedAws, resources};
 
 /// The functions of `template.yaml`; each agent has another, in a template of its own.
 const FUNCTIONS: [&str; 5] = [
@@ -80,10 +81,10 @@ fn every_function_gets_the_variables_that_it_reads() {
         assert_eq!(variables["STEWARD_DEPLOYMENT"], "AWS::StackName", "{function}");
     }
     let console = variables(&template, "ConsoleFunction");
-    let console = console::config::ConsoleConfig::init_from_hashmap(&console).unwrap();
+    let console = steward_console::config::ConsoleConfig::init_from_hashmap(&console).unwrap();
     assert_eq!(
         console.operators,
-        console::access::Operators::default(),
+        steward_console::access::Operators::default(),
         "nobody may act unless said"
     );
     let links = console.links();
@@ -99,7 +100,7 @@ fn every_function_gets_the_variables_that_it_reads() {
     Config::init_from_hashmap(&agent).unwrap();
     agent.insert("STEWARD_AGENT_NAME".to_owned(), "payment".to_owned());
     agent.insert("STEWARD_AGENT_BASE_URL".to_owned(), "https://pay.example".to_owned());
-    agent::AgentConfig::init_from_hashmap(&agent).unwrap();
+    steward_agent::AgentConfig::init_from_hashmap(&agent).unwrap();
 }
 
 /// What stands for a reference or a part of a text, longer than most: AWS says what it is.
@@ -191,9 +192,9 @@ fn functions_are_for_arm_and_traced() {
 #[test]
 fn every_queue_delivers_again_as_the_local_ones_do() {
     for (template, function, queue, local) in [
-        (template(), "SubmissionFunction", "SubmissionsQueue", resources::SUBMISSIONS),
-        (template(), "SchedulerFunction", "SchedulerQueue", resources::SCHEDULER),
-        (agent_template(), "AgentFunction", "AgentQueue", resources::AGENT),
+        (template(), "SubmissionFunction", "SubmissionsQueue", queues::SUBMISSIONS),
+        (template(), "SchedulerFunction", "SchedulerQueue", queues::SCHEDULER),
+        (agent_template(), "AgentFunction", "AgentQueue", queues::AGENT),
     ] {
         let timeout = properties(&template, function)["Timeout"].as_u64().unwrap();
         let queue = properties(&template, queue);

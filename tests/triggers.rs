@@ -12,7 +12,7 @@ use steward_core::{
     task::Task,
     workflow::Workflow,
 };
-use steward_local::{
+use steward_emulator::{
     host::{Host, HostOptions, publisher},
     resources,
 };
@@ -134,8 +134,12 @@ impl Bus {
     /// Hands messages to Submission; none may come back.
     async fn hand_in(&self, texts: Vec<String>) {
         let ports = self.deployment.ports("submission");
-        let answer =
-            submission::handle(&ports, &self.deployment.config.reply_queues, event(texts, 1)).await;
+        let answer = steward_submission::handle(
+            &ports,
+            &self.deployment.config.reply_queues,
+            event(texts, 1),
+        )
+        .await;
         assert_eq!(answer.batch_item_failures.len(), 0);
     }
 

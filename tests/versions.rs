@@ -12,7 +12,7 @@ use steward_core::{
     task::ProcessState,
     workflow::Workflow,
 };
-use steward_local::host::publisher;
+use steward_emulator::host::publisher;
 
 use crate::support::{Deployment, completed, event, line, wake};
 
@@ -41,7 +41,8 @@ impl World {
         }
         let ports = self.deployment.ports("submission");
         let batch = event([body.to_string()], 1);
-        let answer = submission::handle(&ports, &self.deployment.config.reply_queues, batch).await;
+        let answer =
+            steward_submission::handle(&ports, &self.deployment.config.reply_queues, batch).await;
         assert_eq!(answer, SqsBatchResponse::default());
     }
 
@@ -54,7 +55,7 @@ impl World {
 
     async fn decide(&self, bodies: Vec<String>) {
         let ports = self.deployment.ports("scheduler");
-        let answer = scheduler::handle(&ports, event(bodies, 1)).await;
+        let answer = steward_scheduler::handle(&ports, event(bodies, 1)).await;
         assert_eq!(answer, SqsBatchResponse::default());
     }
 

@@ -1,7 +1,7 @@
 //! The agent: calls side by side, and their answers on the way while others are made.
 
-use agent::Agent;
 use jiff::Timestamp;
+use steward_agent::Agent;
 use steward_core::breaker::Settings;
 
 use super::{
@@ -20,7 +20,7 @@ async fn calls_are_made_side_by_side_and_answers_sent_meanwhile() {
         let deployment = Deployment::new(&line(1)).await;
         submitted(&deployment, &ids(size)).await;
         let wakes = event(ids(size).iter().map(|id| wake(id)), 1);
-        scheduler::handle(&deployment.ports("scheduler"), wakes).await;
+        steward_scheduler::handle(&deployment.ports("scheduler"), wakes).await;
         let requests = deployment.requests().await;
         let batch =
             event(requests.iter().map(|request| serde_json::to_string(request).unwrap()), 1);
@@ -28,7 +28,7 @@ async fn calls_are_made_side_by_side_and_answers_sent_meanwhile() {
         let agent = Agent::new("a".parse().unwrap(), SlowService, Settings::default());
 
         let (answer, seen) = slow
-            .watch(async |ports| agent::handle(ports, &agent, batch, Timestamp::MAX).await)
+            .watch(async |ports| steward_agent::handle(ports, &agent, batch, Timestamp::MAX).await)
             .await;
 
         // The breaker is read once.

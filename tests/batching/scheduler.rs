@@ -51,7 +51,8 @@ async fn a_message_each_is_a_load_and_a_save_each_and_a_tenth_of_a_send() {
         let slow = Slow::new(&deployment, "scheduler");
         let batch = event(ids(size).iter().map(|id| wake(id)), 1);
 
-        let (answer, seen) = slow.watch(async |ports| scheduler::handle(ports, batch).await).await;
+        let (answer, seen) =
+            slow.watch(async |ports| steward_scheduler::handle(ports, batch).await).await;
 
         // The tasks in hand are loaded together, and their documents; and the definition, once: the
         // instance is new.
@@ -78,7 +79,7 @@ async fn answers_of_one_task_in_one_batch_are_one_load_and_one_save() {
         submitted(&deployment, &tasks).await;
         let slow = Slow::new(&deployment, "scheduler");
         let batch = event(tasks.iter().map(|id| wake(id)), 1);
-        slow.watch(async |ports| scheduler::handle(ports, batch).await).await;
+        slow.watch(async |ports| steward_scheduler::handle(ports, batch).await).await;
         let mut replies: Vec<_> = deployment.requests().await.iter().map(completed).collect();
         assert_eq!(replies.len(), size);
         // Mixed, so that no task's answers are neighbours.
@@ -87,7 +88,8 @@ async fn answers_of_one_task_in_one_batch_are_one_load_and_one_save() {
             replies.into_iter().enumerate().partition(|(n, _)| n % 2 == 1);
         let batch = event(odd.into_iter().chain(even).map(|(_, text)| text), 1);
 
-        let (answer, seen) = slow.watch(async |ports| scheduler::handle(ports, batch).await).await;
+        let (answer, seen) =
+            slow.watch(async |ports| steward_scheduler::handle(ports, batch).await).await;
 
         // What each item returned.
         let outputs = writes(tasks.len(), 10);
@@ -116,11 +118,12 @@ async fn what_the_answers_of_one_task_make_it_read_is_read_together() {
     submitted(&deployment, &ids(1)).await;
     let slow = Slow::new(&deployment, "scheduler");
     let wake = event([wake(&ids(1)[0])], 1);
-    slow.watch(async |ports| scheduler::handle(ports, wake).await).await;
+    slow.watch(async |ports| steward_scheduler::handle(ports, wake).await).await;
     for _ in 0..2 {
         let replies: Vec<_> = deployment.requests().await.iter().map(completed).collect();
         let batch = event(replies, 1);
-        let (answer, seen) = slow.watch(async |ports| scheduler::handle(ports, batch).await).await;
+        let (answer, seen) =
+            slow.watch(async |ports| steward_scheduler::handle(ports, batch).await).await;
         let reads = seen.requests("DynamoDB.BatchGetItem");
         assert_eq!(answer.batch_item_failures.len(), 0);
         // Load, documents if there are any to read, outputs, save, send.
@@ -140,7 +143,8 @@ async fn what_cannot_be_read_is_alerted_while_the_rest_is_decided() {
         .chain((0..25).map(|_| "{".to_owned()))
         .collect::<Vec<_>>();
     let batch = event(texts, 1);
-    let (answer, seen) = slow.watch(async |ports| scheduler::handle(ports, batch).await).await;
+    let (answer, seen) =
+        slow.watch(async |ports| steward_scheduler::handle(ports, batch).await).await;
     assert_eq!(answer.batch_item_failures.len(), 25);
     assert_eq!(seen.requests("EventBridge.PutEvents"), 3);
     // Load, definition, document, save, send.
@@ -157,7 +161,7 @@ async fn errors_are_alerted_and_recorded_as_alerted_side_by_side() {
         submitted(&deployment, &ids(size)).await;
         let slow = Slow::new(&deployment, "scheduler");
         let batch = event(ids(size).iter().map(|id| wake(id)), 1);
-        slow.watch(async |ports| scheduler::handle(ports, batch).await).await;
+        slow.watch(async |ports| steward_scheduler::handle(ports, batch).await).await;
         let failed: Vec<_> = deployment
             .requests()
             .await
@@ -172,7 +176,8 @@ async fn errors_are_alerted_and_recorded_as_alerted_side_by_side() {
             .collect();
         let batch = event(failed.iter().map(ToString::to_string), 1);
 
-        let (answer, seen) = slow.watch(async |ports| scheduler::handle(ports, batch).await).await;
+        let (answer, seen) =
+            slow.watch(async |ports| steward_scheduler::handle(ports, batch).await).await;
 
         let requests = [
             // Why it failed, the save, and that the alert is out.

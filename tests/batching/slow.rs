@@ -18,7 +18,7 @@ use aws_smithy_runtime_api::client::{
     orchestrator::HttpRequest,
     runtime_components::RuntimeComponents,
 };
-use steward_agent::{Fault, RemoteService};
+use steward_agent::attempt::{Fault, RemoteService};
 use steward_aws::{
     meter::{Meter, Usages},
     ports::SharedInterceptor,

@@ -38,7 +38,7 @@ async fn of_submissions_25_are_a_transaction_and_ten_a_send() {
         let (queues, start) = (&deployment.config.reply_queues, Instant::now());
 
         let (answer, seen) =
-            slow.watch(async |ports| submission::handle(ports, queues, batch).await).await;
+            slow.watch(async |ports| steward_submission::handle(ports, queues, batch).await).await;
 
         // What a new task runs is asked once for all of them.
         let (queries, asked) = asked(&seen, 1, start);
@@ -83,7 +83,7 @@ async fn the_tasks_of_an_event_are_recorded_side_by_side() {
         let (queues, start) = (&deployment.config.reply_queues, Instant::now());
 
         let (answer, seen) =
-            slow.watch(async |ports| submission::handle(ports, queues, batch).await).await;
+            slow.watch(async |ports| steward_submission::handle(ports, queues, batch).await).await;
 
         let tasks = size * TRIGGERED;
         let (queries, asked) = asked(&seen, TRIGGERED as u64, start);

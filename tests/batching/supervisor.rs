@@ -4,8 +4,8 @@ use aws_lambda_events::sqs::SqsBatchResponse;
 use jiff::Timestamp;
 use steward_aws::config::QueueNames;
 use steward_core::drive::TASKS_AT_ONCE;
-use steward_local::resources;
-use supervisor::{supervise, sweep};
+use steward_emulator::resources;
+use steward_supervisor::{supervise, sweep};
 
 use super::{SIZES, assert_seen, ids, rounds, sends, slow::Slow, submitted};
 use crate::support::{Deployment, line};

@@ -45,9 +45,10 @@ async fn replies_arrive_at_once(steps: usize, invocations: usize) {
     let submission = json!({ "task_id": "t", "workflow": "line", "input": { "items": items } });
     let batch = event([submission.to_string()], 1);
     let queues = &deployment.config.reply_queues;
-    let answer = submission::handle(&deployment.ports("submission"), queues, batch).await;
+    let answer = steward_submission::handle(&deployment.ports("submission"), queues, batch).await;
     assert_eq!(failed(&answer), Vec::<&str>::new());
-    let answer = scheduler::handle(&deployment.ports("scheduler"), event([wake("t")], 1)).await;
+    let answer =
+        steward_scheduler::handle(&deployment.ports("scheduler"), event([wake("t")], 1)).await;
     assert_eq!(failed(&answer), Vec::<&str>::new());
     let requests = deployment.requests().await;
     assert_eq!(requests.len(), steps * 100);
@@ -61,7 +62,7 @@ async fn replies_arrive_at_once(steps: usize, invocations: usize) {
         // Parts of every step in each batch.
         let batch = replies.iter().skip(n).step_by(invocations).cloned();
         let batch = event(batch, 1);
-        instance.watch(async |ports| scheduler::handle(ports, batch).await)
+        instance.watch(async |ports| steward_scheduler::handle(ports, batch).await)
     });
     let answers = join_all(handled).await;
 

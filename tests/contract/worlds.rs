@@ -25,11 +25,11 @@ use steward_core::{
     ports::{Ports, Queue, Timing},
     workflow::Workflow,
 };
-use steward_local::{
+use steward_emulator::{
     embedded::{EmbeddedAws, Endpoints},
-    memory::MemoryPorts,
     resources,
 };
+use steward_testkit::memory::MemoryPorts;
 
 /// Names the emulator that the adapters run over.
 const ENDPOINT: &str = "STEWARD_CONTRACT_ENDPOINT";

@@ -3,11 +3,11 @@
 
 use std::ops::{Add, Sub};
 
-use agent::Agent;
 use aws_lambda_events::sqs::SqsBatchResponse;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
-use steward_agent::{Fault, RemoteService};
+use steward_agent::Agent;
+use steward_agent::attempt::{Fault, RemoteService};
 use steward_aws::{
     meter::{Meter, total},
     ports::SharedInterceptor,
@@ -229,7 +229,7 @@ impl Functions<'_> {
         for batch in ids.chunks(BATCH) {
             let event = event(batch.iter().map(|id| self.submitted(id)), 1);
             let queues = &deployment.config.reply_queues;
-            let answer = submission::handle(&self.submission.ports, queues, event).await;
+            let answer = steward_submission::handle(&self.submission.ports, queues, event).await;
             assert_eq!(answer, SqsBatchResponse::default());
             submissions += 1;
         }
@@ -240,7 +240,7 @@ impl Functions<'_> {
             }
             for batch in messages.chunks(BATCH) {
                 let event = event(batch.to_vec(), 1);
-                let answer = scheduler::handle(&self.scheduler.ports, event).await;
+                let answer = steward_scheduler::handle(&self.scheduler.ports, event).await;
                 assert_eq!(answer, SqsBatchResponse::default());
                 decisions += 1;
             }
@@ -248,7 +248,7 @@ impl Functions<'_> {
                 let ports = &self.agent.ports;
                 let deadline = ports.clock().now() + SignedDuration::from_secs(60);
                 let event = event(batch.to_vec(), 1);
-                let answer = agent::handle(ports, &self.service, event, deadline).await;
+                let answer = steward_agent::handle(ports, &self.service, event, deadline).await;
                 assert_eq!(answer, SqsBatchResponse::default());
                 calls += 1;
             }

@@ -7,12 +7,12 @@ use std::{
     time::Duration,
 };
 
-use agent::Agent;
 use allocation_counter::measure;
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use steward_agent::{Fault, RemoteService};
+use steward_agent::Agent;
+use steward_agent::attempt::{Fault, RemoteService};
 use steward_core::{
     breaker::Settings,
     limits,
@@ -105,7 +105,7 @@ fn scheduler() -> u64 {
             "outcome": { "status": "completed", "output": output },
         })
     }));
-    peak(&ports(), &text, async |ports, event| scheduler::handle(ports, event).await)
+    peak(&ports(), &text, async |ports, event| steward_scheduler::handle(ports, event).await)
 }
 
 fn submission() -> u64 {
@@ -114,7 +114,7 @@ fn submission() -> u64 {
         ids().map(|id| json!({ "task_id": id, "workflow": "large", "input": { "note": note } })),
     );
     peak(&ports(), &text, async |ports, event| {
-        submission::handle(ports, &ReplyQueues::default(), event).await
+        steward_submission::handle(ports, &ReplyQueues::default(), event).await
     })
 }
 
@@ -141,7 +141,7 @@ fn agent() -> u64 {
     }));
     let agent = Agent::new("a".parse().unwrap(), Verbose, Settings::default());
     peak(&ports, &text, async |ports, event| {
-        agent::handle(ports, &agent, event, Timestamp::MAX).await
+        steward_agent::handle(ports, &agent, event, Timestamp::MAX).await
     })
 }
 
@@ -184,7 +184,7 @@ fn fan_out_of_numbers() -> u64 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let info = measure(|| {
         let event = serde_json::from_str(&event).unwrap();
-        let answer = runtime.block_on(scheduler::handle(&ports, event));
+        let answer = runtime.block_on(steward_scheduler::handle(&ports, event));
         assert_eq!(answer, SqsBatchResponse::default());
     });
     // Each task has sent as much as one decision may, and a wake for the rest.
@@ -198,7 +198,7 @@ fn supervisor() -> u64 {
     let ports = ports();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let info = measure(|| {
-        let swept = runtime.block_on(supervisor::sweep(&ports, 0, Timestamp::MAX)).unwrap();
+        let swept = runtime.block_on(steward_supervisor::sweep(&ports, 0, Timestamp::MAX)).unwrap();
         assert_eq!((swept.due, swept.failed), (MESSAGES as u64, 0));
     });
     info.bytes_max

@@ -7,7 +7,7 @@ use std::fmt;
 use aws_sdk_dynamodb::{Client, types::AttributeValue};
 use jiff::Timestamp;
 use steward_aws::items::{Item, has_expired};
-use steward_local::resources::{DOCUMENTS_TABLE, TASKS_TABLE};
+use steward_emulator::resources::{DOCUMENTS_TABLE, TASKS_TABLE};
 
 use super::site::Site;
 

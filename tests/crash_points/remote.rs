@@ -8,7 +8,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use steward_agent::{Fault, RemoteService};
+use steward_agent::attempt::{Fault, RemoteService};
 use steward_core::{
     messages::{Action, StepRequest},
     names::TaskId,

@@ -17,7 +17,7 @@ use steward_core::{
     ports::{Clock, Ports, StateStore},
     task::Task,
 };
-use steward_local::{embedded::EmbeddedAws, resources};
+use steward_emulator::{embedded::EmbeddedAws, resources};
 use tempfile::TempDir;
 use tokio::time::Instant;
 

@@ -32,7 +32,7 @@ use aws_smithy_runtime_api::{
 };
 use aws_smithy_types::body::SdkBody;
 use serde_json::Value;
-use steward_local::resources::TASKS_TABLE;
+use steward_emulator::resources::TASKS_TABLE;
 use tokio::sync::Notify;
 
 use crate::busy;

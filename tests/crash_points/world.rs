@@ -17,11 +17,11 @@ use std::{
     time::Duration,
 };
 
-use agent::Agent;
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use aws_sdk_sqs::{Client, types::Message};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use steward_agent::Agent;
 use steward_core::{
     breaker::Settings,
     command::Command,
@@ -30,7 +30,7 @@ use steward_core::{
     ports::{Clock, Ports, Queue},
     task::{StepRecord, Task},
 };
-use steward_local::resources;
+use steward_emulator::resources;
 
 use super::{
     remote::Remote,
@@ -261,17 +261,17 @@ impl World<'_> {
         match role {
             Role::Submission => {
                 let reply_queues = &self.site.deployment.config.reply_queues;
-                let handle = |event| submission::handle(ports, reply_queues, event);
+                let handle = |event| steward_submission::handle(ports, reply_queues, event);
                 channel.handled(&Queue::Submissions, event, handle).await
             }
             Role::Scheduler => {
-                let handle = |event| scheduler::handle(ports, event);
+                let handle = |event| steward_scheduler::handle(ports, event);
                 channel.handled(&Queue::Scheduler, event, handle).await
             }
             Role::Agent => {
                 let name: AgentName = "a".parse().unwrap();
                 let agent = Agent::new(name.clone(), self.remote.clone(), Settings::default());
-                let handle = |event| agent::handle(ports, &agent, event, Timestamp::MAX);
+                let handle = |event| steward_agent::handle(ports, &agent, event, Timestamp::MAX);
                 channel.handled(&Queue::Agent(name), event, handle).await
             }
             Role::Supervisor => unreachable!("no queue is the supervisor's"),
@@ -347,7 +347,7 @@ impl World<'_> {
         let clock = &self.site.deployment.clock;
         clock.advance_by(due.duration_since(clock.now()).max(SignedDuration::ZERO));
         let instance = self.instance(Role::Supervisor);
-        let work = supervisor::sweep(&instance.ports, 0, Timestamp::MAX);
+        let work = steward_supervisor::sweep(&instance.ports, 0, Timestamp::MAX);
         let died = tokio::select! {
             biased;
             () = instance.process.died() => true,

@@ -8,7 +8,7 @@ use std::{
 };
 
 use reqwest::{Client, Response, redirect::Policy};
-use steward_local::{scenario::Shipped, services::Fault};
+use steward_demo::{scenario::Shipped, services::Fault};
 
 use super::{
     emulator::{answered, wait_for},

@@ -5,7 +5,7 @@ use std::{rc::Rc, time::Duration};
 use aws_sdk_eventbridge::types::PutEventsRequestEntry;
 use serde_json::json;
 use steward_core::task::ProcessState;
-use steward_local::services::Fault;
+use steward_demo::services::Fault;
 
 use super::{
     emulator::{run, wait_for},

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use aws_credential_types::Credentials;
 use reqwest::{Method, Response, header};
 use serde_json::{Value, json};
-use steward_local::{scenario::Shipped, services::Fault};
+use steward_demo::{scenario::Shipped, services::Fault};
 
 use super::{
     emulator::{answered, root, signed, wait_for},

@@ -13,7 +13,7 @@ use opentelemetry_proto::tonic::{
 };
 use prost::Message;
 use serde_json::{Value, json};
-use steward_local::scenario::Shipped;
+use steward_demo::scenario::Shipped;
 
 use super::{
     emulator::{call, root, wait_for},

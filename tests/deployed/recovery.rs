@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use steward_core::task::ProcessState;
-use steward_local::{
+use steward_demo::{
     scenario::Shipped,
     services::{Fault, Service},
 };

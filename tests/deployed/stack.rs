@@ -14,8 +14,7 @@ use steward_aws::{
     definitions::DynamoDefinitions, publisher::Publisher, rules::TriggerRules, store::DynamoStore,
 };
 use steward_core::{ports::StateStore, task::Task};
-use steward_local::{
-    definitions,
+use steward_demo::{
     scenario::Shipped,
     services::{Fault, FaultPlan, MockServices, Service},
 };
@@ -140,7 +139,7 @@ impl Stack {
         let bus = self.variable("STEWARD_EVENT_BUS").to_owned();
         let submissions = self.variable("STEWARD_SUBMISSIONS_QUEUE_URL").to_owned();
         let rules = TriggerRules::new(events, sqs, bus, submissions);
-        let workflow = definitions::parse(Path::new("test.yaml"), definition).unwrap();
+        let workflow = steward_definition_file::parse(Path::new("test.yaml"), definition).unwrap();
         Publisher { definitions, store: self.store(), rules }.publish(&workflow).await.unwrap();
     }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use futures_util::{StreamExt, stream};
 use steward_core::task::ProcessState;
-use steward_local::{audit::Audit, scenario::Shipped};
+use steward_demo::{audit::Audit, scenario::Shipped};
 
 use super::{emulator::wait_for, functions::kill, stack::Stack};
 

@@ -8,7 +8,7 @@ use steward_core::{
     ports::{Attempt, DocumentKey, Owner, StateStore},
     task::{ProcessState, StepState, Task},
 };
-use steward_local::{scenario::Shipped, services::Fault};
+use steward_demo::{scenario::Shipped, services::Fault};
 
 use super::{
     emulator::{call, root, wait_for},

@@ -22,6 +22,7 @@ pub mod items;
 pub mod meter;
 pub mod ports;
 pub mod publisher;
+pub mod queues;
 pub mod rules;
 pub mod store;
 pub mod telemetry;

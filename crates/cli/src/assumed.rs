@@ -6,10 +6,8 @@ use anyhow::{Context, Result};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
-use steward_local::{
-    definitions::read_file,
-    forecast::{self, BATCH_MAX, Json, Report, Said, Settings, Span},
-};
+use steward_definition_file::read_file;
+use steward_forecast::cost::{self, BATCH_MAX, Json, Report, Said, Settings, Span};
 
 /// The world in which nothing goes wrong. STEP is a step's name, WORKFLOW.STEP for one of another
 /// workflow, or `*` for all.
@@ -87,8 +85,7 @@ pub(crate) async fn forecast(settings: Settings) -> Result<Report> {
     let report = {
         let progress = progress.clone();
         // Each run has a runtime of its own, which cannot be started within this one.
-        tokio::task::spawn_blocking(move || forecast::forecast(settings, &|| progress.inc(1)))
-            .await?
+        tokio::task::spawn_blocking(move || cost::forecast(settings, &|| progress.inc(1))).await?
     };
     progress.finish_and_clear();
     Ok(report?)

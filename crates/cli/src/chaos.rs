@@ -8,10 +8,8 @@ use std::{
     time::Duration,
 };
 
-use steward_local::{
-    host::Host,
-    services::{MockServices, Service},
-};
+use steward_demo::services::{MockServices, Service};
+use steward_emulator::host::Host;
 use tokio::time::{Instant, sleep};
 
 use crate::demo::Heard;

@@ -17,7 +17,7 @@ use steward_aws::{
     store::DynamoStore,
 };
 use steward_core::{names::AgentName, ports::PortError, submission::ReplyQueues};
-use steward_local::resources;
+use steward_emulator::resources;
 
 /// Messages in one request, by SQS's limit.
 pub(crate) const BATCH: usize = 10;

@@ -17,13 +17,13 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use clap::{Args, builder::NonEmptyStringValueParser};
-use console::{
+use jiff::Timestamp;
+use reqwest::{Client, Url, redirect::Policy};
+use steward_console::{
     Console,
     access::{Caller, FORWARDED},
     config::Links,
 };
-use jiff::Timestamp;
-use reqwest::{Client, Url, redirect::Policy};
 use tokio::net::TcpListener;
 
 use crate::client::{Deployment, sdk_config};
@@ -77,14 +77,14 @@ pub(crate) struct ConsoleArgs {
 pub(crate) async fn run(args: ConsoleArgs) -> Result<()> {
     let listener = TcpListener::bind(args.listen).await;
     let listener = listener.with_context(|| format!("listen on {}", args.listen))?;
-    say!("console http://{}{}", listener.local_addr()?, console::ROOT);
+    say!("console http://{}{}", listener.local_addr()?, steward_console::ROOT);
     let routes = match args.url {
         Some(url) => forwarding(Function::new(url, args.behind_proxy).await?),
         None => {
             let ports = args.deployment.ports("console").await?.into();
             let links = Links { logs: args.logs_url, trace: args.trace_url, dashboard: None };
             let caller = Caller { name: args.by, may_act: !args.read_only };
-            console::routes_for(caller, Console { ports, links: links.into() })
+            steward_console::routes_for(caller, Console { ports, links: links.into() })
         }
     };
     tokio::select! {
@@ -106,7 +106,7 @@ fn forwarding(function: Function) -> Router {
     let is_behind_proxy = function.is_behind_proxy;
     let routes = Router::new().fallback(forward).with_state(function);
     let routes = routes.layer(DefaultBodyLimit::max(FORM_BYTES_MAX));
-    if is_behind_proxy { routes } else { console::by_address_only(routes) }
+    if is_behind_proxy { routes } else { steward_console::by_address_only(routes) }
 }
 
 async fn forward(

@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use clap::Args;
-use steward_local::forecast::{Elsewhere, Entry, Report};
+use steward_forecast::cost::{Elsewhere, Entry, Report};
 
 use crate::{
     assumed::{Assumed, forecast},

@@ -35,14 +35,16 @@ use steward_core::{
     ports::{Ports, StateStore},
     task::Task,
 };
-use steward_local::{
+use steward_demo::{
     audit::Audit,
+    scenario::{Scenario, Shipped},
+    services::{FaultKind, FaultPlan, Ledger, MockServices, Service},
+};
+use steward_emulator::{
     embedded::EmbeddedAws,
     event_source::EventSource,
     host::{Host, HostOptions},
     resources,
-    scenario::{Scenario, Shipped},
-    services::{FaultKind, FaultPlan, Ledger, MockServices, Service},
 };
 use tokio::{sync::Semaphore, task::JoinSet};
 
@@ -115,7 +117,7 @@ pub(crate) async fn run(args: DemoArgs) -> Result<()> {
     let services = MockServices::start(scenario.services(), plan).await?;
     let host = start_host(scenario, &services, &args).await?;
     if let Some(address) = host.address {
-        eprintln!("console http://{address}{}", console::ROOT);
+        eprintln!("console http://{address}{}", steward_console::ROOT);
     }
     let client = Client::start(scenario, &host, args.in_flight as usize).await?;
     let started = Instant::now();

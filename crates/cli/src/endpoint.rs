@@ -4,7 +4,7 @@ use std::env;
 
 use anyhow::Result;
 use clap::Args;
-use steward_local::embedded::{Endpoints, Service};
+use steward_emulator::embedded::{Endpoints, Service};
 
 /// Where AWS's services are, if not in this process.
 #[derive(Debug, Args)]

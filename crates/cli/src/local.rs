@@ -3,12 +3,12 @@
 
 use std::{io::Write, net::SocketAddr, path::PathBuf, time::Duration};
 
-use agent::http::BaseUrl;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use steward_agent::http::BaseUrl;
 use steward_core::names::AgentName;
-use steward_local::{
-    definitions::read_dir,
+use steward_definition_file::read_dir;
+use steward_emulator::{
     embedded::{Endpoints, Service},
     host::{Host, HostOptions},
     resources,
@@ -94,7 +94,7 @@ pub(crate) async fn run(args: LocalArgs) -> Result<()> {
             host.queue_url(resources::SUBMISSIONS_QUEUE)
         ),
         format!("status       GET {base}/tasks/{{id}}"),
-        format!("console      {base}{}", console::ROOT),
+        format!("console      {base}{}", steward_console::ROOT),
         format!("alerts       queue {}", host.queue_url(resources::ALERTS_QUEUE)),
         format!("reply queues {}", host.config.reply_queues),
         format!("look inside  {variables} steward list"),

@@ -6,7 +6,7 @@ use clap::{Args, builder::NonEmptyStringValueParser};
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 use steward_aws::dead_letters::Redrive;
-use steward_local::resources;
+use steward_emulator::resources;
 
 use crate::{
     client::{event_bus, queue_url},

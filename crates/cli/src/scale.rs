@@ -5,10 +5,12 @@ use std::{path::PathBuf, time::Duration};
 use anyhow::Result;
 use clap::Args;
 use steward_core::workflow::Workflow;
-use steward_local::{
-    definitions::{parse, read_file},
-    forecast::{self, At, BATCH_MAX, Json, Said, Span},
-    scale::{Deployment, Limits, Load, RUNS, Report, ScaleError, Settings, Size, StageRow, scale},
+use steward_definition_file::{parse, read_file};
+use steward_forecast::{
+    capacity::{
+        Deployment, Limits, Load, RUNS, Report, ScaleError, Settings, Size, StageRow, scale,
+    },
+    cost::{self, At, BATCH_MAX, Json, Said, Span},
 };
 
 use crate::{assumed::Input, table::table, workflows::forecast::time};
@@ -88,7 +90,7 @@ struct DeploymentArgs {
     #[arg(long, value_name = "N")]
     pollers: Option<f64>,
     /// `Shards` of the template.
-    #[arg(long, default_value_t = steward_local::scale::SHARDS)]
+    #[arg(long, default_value_t = steward_forecast::capacity::SHARDS)]
     shards: u32,
     /// Write units a second that each table and the index are warm for.
     #[arg(long, value_name = "N")]
@@ -126,14 +128,14 @@ fn settings(args: ScaleArgs) -> Result<Settings> {
     };
     let with = args.with.iter().map(|file| read_file(file)).collect::<Result<_, _>>()?;
     let every = Said { at: At::All, value: Span(args.call) };
-    let forecast = forecast::Settings {
+    let forecast = cost::Settings {
         with,
         runs: RUNS,
         batch: args.batch,
         slow: std::iter::once(every).chain(args.slow).collect(),
         input: args.input.map(|input| input.0),
         output: args.output,
-        ..forecast::Settings::new(workflow)
+        ..cost::Settings::new(workflow)
     };
     let LoadArgs { rate, lasts, spike, spike_for } = args.load;
     let load = Load {

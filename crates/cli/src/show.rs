@@ -7,7 +7,7 @@ use steward_core::{
     ports::{Owner, StateStore},
     view::TaskView,
 };
-use steward_view::timeline::{Line, timeline};
+use steward_operator::timeline::{Line, timeline};
 
 use crate::{client::Deployment, table::table};
 

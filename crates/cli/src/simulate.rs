@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use steward_local::simulation::{Report, Totals, simulate};
+use steward_testkit::simulation::{Report, Totals, simulate};
 
 /// Lines of the trace that are shown of a seed that found something.
 const TAIL: usize = 40;

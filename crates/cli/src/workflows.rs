@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::Subcommand;
 use miette::{GraphicalReportHandler, LabeledSpan, MietteDiagnostic, NamedSource, Report};
 use steward_core::{names::WorkflowName, workflow::json_schema};
-use steward_local::definitions::{DefinitionError, Found, read_file};
+use steward_definition_file::{DefinitionError, Found, read_file};
 
 use crate::client::Deployment;
 
@@ -157,7 +157,7 @@ mod tests {
     fn a_mistake_is_drawn_in_its_lines_with_its_hint_and_obeyed_by_no_terminal() {
         let text = "name: \u{fc}bung\nversion: 1\nsteps: {}\nstesp: 1 # \u{fc}\n";
         let Err(DefinitionError::Invalid { found, .. }) =
-            steward_local::definitions::parse(Path::new("x.yaml"), text)
+            steward_definition_file::parse(Path::new("x.yaml"), text)
         else {
             panic!("it is read");
         };

@@ -23,10 +23,8 @@ use aws_sdk_sqs::{
 };
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
-use steward_local::{
-    resources::SUBMISSIONS_QUEUE,
-    services::{FaultPlan, MockServices, Service},
-};
+use steward_demo::services::{FaultPlan, MockServices, Service};
+use steward_emulator::resources::SUBMISSIONS_QUEUE;
 
 const ORDERS: usize = 500;
 

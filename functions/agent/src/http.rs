@@ -7,12 +7,12 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use crate::attempt::{Fault, RemoteService};
 use reqwest::{
     Client, Response, Url,
     header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue, RETRY_AFTER},
 };
 use serde_json::Value;
-use steward_agent::{Fault, RemoteService};
 use steward_core::{
     integers::check_integers,
     limits,

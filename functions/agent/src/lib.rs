@@ -11,7 +11,6 @@ use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use envconfig::Envconfig;
 use futures_util::{FutureExt, StreamExt, future::join, stream};
 use jiff::Timestamp;
-use steward_agent::{Attempted, Delivered, Guard, RemoteService, attempt};
 use steward_aws::{
     batch::{Corrupt, Received, alert_corrupt, received, response},
     config::HumanDuration,
@@ -25,6 +24,9 @@ use steward_core::{
     trace::{Span, SpanKind},
 };
 
+use crate::attempt::{Attempted, Delivered, Guard, RemoteService, attempt};
+
+pub mod attempt;
 pub mod http;
 pub mod secret;
 

@@ -1,8 +1,8 @@
 //! The agent's Lambda function.
 
-use agent::{Agent, AgentConfig, handle, http::HttpService, secret::Secret};
 use aws_lambda_events::sqs::SqsEvent;
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
+use steward_agent::{Agent, AgentConfig, handle, http::HttpService, secret::Secret};
 use steward_aws::{AwsPorts, Config, function, telemetry};
 use steward_core::ports::{Clock, Ports, Queue};
 

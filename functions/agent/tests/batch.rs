@@ -14,18 +14,18 @@ use std::{
     time::Duration,
 };
 
-use agent::{Agent, AgentConfig, handle};
 use aws_lambda_events::sqs::SqsEvent;
 use envconfig::Envconfig;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use steward_agent::{Fault, RemoteService};
+use steward_agent::attempt::{Fault, RemoteService};
+use steward_agent::{Agent, AgentConfig, handle};
 use steward_core::{
     breaker::Settings,
     messages::{Outcome, SchedulerMessage, StepRequest},
     ports::{Ports, Queue, Timing},
 };
-use steward_local::memory::MemoryPorts;
+use steward_testkit::memory::MemoryPorts;
 
 const SECOND: Duration = Duration::from_secs(1);
 

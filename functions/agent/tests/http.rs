@@ -14,10 +14,6 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use agent::{
-    AgentConfig,
-    http::{Headers, HttpService},
-};
 use axum::{
     Router,
     body::{Body, Bytes, to_bytes},
@@ -27,7 +23,11 @@ use axum::{
 use envconfig::Envconfig;
 use futures_util::stream;
 use serde_json::{Value, json};
-use steward_agent::{Fault, RemoteService};
+use steward_agent::attempt::{Fault, RemoteService};
+use steward_agent::{
+    AgentConfig,
+    http::{Headers, HttpService},
+};
 use steward_core::{
     limits,
     messages::{Action, StepRequest},

@@ -12,10 +12,6 @@ use std::{
     time::Duration,
 };
 
-use agent::{
-    http::HttpService,
-    secret::{Secret, SecretError},
-};
 use aws_config::{BehaviorVersion, Region, SdkConfig, retry::RetryConfig};
 use aws_sdk_secretsmanager::config::{Credentials, SharedCredentialsProvider};
 use axum::{
@@ -25,7 +21,11 @@ use axum::{
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use steward_agent::RemoteService;
+use steward_agent::attempt::RemoteService;
+use steward_agent::{
+    http::HttpService,
+    secret::{Secret, SecretError},
+};
 use steward_core::messages::StepRequest;
 use tokio::{
     net::{TcpListener, TcpSocket},

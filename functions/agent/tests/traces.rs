@@ -14,7 +14,6 @@ use std::{
     time::Duration,
 };
 
-use agent::{Agent, http::HttpService};
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use axum::{
     Router,
@@ -29,12 +28,13 @@ use opentelemetry_proto::tonic::{
 };
 use prost::Message;
 use serde_json::{Value, json};
+use steward_agent::{Agent, http::HttpService};
 use steward_aws::{
     AwsPorts, Config,
     telemetry::{observed, traces},
 };
 use steward_core::{breaker::Settings, ports::Ports, ports::StateStore, submission::ReplyQueues};
-use steward_local::{embedded::EmbeddedAws, resources};
+use steward_emulator::{embedded::EmbeddedAws, resources};
 use tokio::{net::TcpListener, task::JoinSet};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -179,22 +179,25 @@ impl World {
 
     async fn submit(&self, task: &str, traceparent: Option<&str>) {
         let event = event([(submission(task), traceparent.map(str::to_owned))]);
-        done(observed(submission::handle(&self.ports, &ReplyQueues::default(), event)).await);
+        done(
+            observed(steward_submission::handle(&self.ports, &ReplyQueues::default(), event)).await,
+        );
     }
 
     async fn schedule(&self) {
         let event = self.take(&self.config.scheduler_queue_url).await;
-        done(observed(scheduler::handle(&self.ports, event)).await);
+        done(observed(steward_scheduler::handle(&self.ports, event)).await);
     }
 
     async fn call(&self) {
         let event = self.take(&self.config.agent_queue_url.of(&self.agent.name)).await;
-        let answer = agent::handle(&self.ports, &self.agent, event, Timestamp::MAX);
+        let answer = steward_agent::handle(&self.ports, &self.agent, event, Timestamp::MAX);
         done(observed(answer).await);
     }
 
     async fn sweep(&self) {
-        let swept = observed(supervisor::sweep(&self.ports, 0, Timestamp::MAX)).await.unwrap();
+        let swept =
+            observed(steward_supervisor::sweep(&self.ports, 0, Timestamp::MAX)).await.unwrap();
         assert_eq!((swept.due, swept.failed), (1, 0));
     }
 
@@ -304,7 +307,7 @@ async fn a_task_is_one_trace_from_its_submission_to_the_remote_service() {
 #[tokio::test]
 async fn a_trace_that_comes_with_the_request_goes_on() {
     let mut world = World::new().await;
-    let routes = submission::http::routes(Arc::new(world.ports.clone()), Arc::default());
+    let routes = steward_submission::http::routes(Arc::new(world.ports.clone()), Arc::default());
     let url = format!("{}/tasks", serve(&mut world.servers, routes).await);
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let request = client.post(url).header("traceparent", format!("00-{TRACE}-00f067aa0ba902b7-01"));
@@ -345,7 +348,7 @@ async fn what_the_supervisor_or_an_operator_does_is_in_the_trace_of_the_task() {
     world.schedule().await;
     let wake = json!({ "type": "wake", "task_id": "swept", "cause": "submitted" }).to_string();
     let of_another = Some(format!("00-{TRACE}-00f067aa0ba902b7-01"));
-    done(observed(scheduler::handle(&world.ports, event([(wake, of_another)]))).await);
+    done(observed(steward_scheduler::handle(&world.ports, event([(wake, of_another)]))).await);
 
     let spans = spans("swept", 4).await;
     assert_eq!(
@@ -365,6 +368,6 @@ async fn a_refusal_is_seen_too() {
     let world = World::new().await;
     let text = json!({ "task_id": "none", "workflow": "unknown", "input": null }).to_string();
     let event = event([(text, None)]);
-    done(observed(submission::handle(&world.ports, &ReplyQueues::default(), event)).await);
+    done(observed(steward_submission::handle(&world.ports, &ReplyQueues::default(), event)).await);
     assert_eq!(chain(&spans("none", 1).await), [["submit", "-", "refused"]]);
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use console::{Console, access::Caller, config::ConsoleConfig, service};
 use lambda_http::{
     Error, Request, RequestExt, request::RequestContext, run, service_fn, tower::ServiceExt,
 };
 use steward_aws::{AwsPorts, Config, function, telemetry};
+use steward_console::{Console, access::Caller, config::ConsoleConfig, service};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {

@@ -15,7 +15,7 @@ use steward_core::{
     task::ProcessState,
 };
 
-pub(crate) use steward_view::state::{class, glyph};
+pub(crate) use steward_operator::state::{class, glyph};
 
 use crate::access::Caller;
 

@@ -23,7 +23,7 @@ use steward_core::{
     view::{TaskView, child_of},
     workflow::{Work, Workflow},
 };
-use steward_view::{
+use steward_operator::{
     chart, graph,
     next::{Next, next},
     timeline::{Line, timeline},

@@ -19,7 +19,7 @@ use steward_core::{
     task::earlier,
     workflow::Workflow,
 };
-use steward_view::{
+use steward_operator::{
     changes::{Change, changes},
     graph,
 };

@@ -3,7 +3,7 @@
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
 use serde::de::IgnoredAny;
 use steward_aws::{AwsPorts, Config, function, telemetry};
-use supervisor::supervise;
+use steward_supervisor::supervise;
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {

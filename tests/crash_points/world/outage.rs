@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use jiff::SignedDuration;
 use serde_json::Value;
 use steward_core::{ports::Clock, submission::is_tombstone, task::Task};
-use steward_local::resources;
+use steward_emulator::resources;
 
 use super::World;
 use crate::crash_points::outage::{Deleted, Deletes, Lasts, Outage, Resumes, delete_expired};

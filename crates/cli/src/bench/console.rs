@@ -12,10 +12,8 @@ use steward_core::{
     ports::{Attempt, Created, Document, DocumentKey, Kept, Owner, Ports, Put, StateStore},
     task::Task,
 };
-use steward_local::{
-    host::{Host, HostOptions},
-    scenario::{Scenario, Shipped},
-};
+use steward_demo::scenario::{Scenario, Shipped};
+use steward_emulator::host::{Host, HostOptions};
 use tokio::task::JoinSet;
 
 use super::{
@@ -80,7 +78,7 @@ pub(super) async fn run(console: &Console) -> Result<Figures> {
     let mut figures = Figures::new();
     let in_error = (0..console.stored).find(|n| Kind::of(*n) == Kind::Error).unwrap_or_default();
     for (name, page) in pages(&order.task_id(in_error)) {
-        let url = format!("http://{address}{}{page}", ::console::ROOT);
+        let url = format!("http://{address}{}{page}", steward_console::ROOT);
         let mut latencies = latencies()?;
         for _ in 0..console.requests {
             let begun = Instant::now();

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use aws_sdk_sqs::types::{QueueAttributeName, SendMessageBatchRequestEntry};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use steward_local::{
+use steward_emulator::{
     host::{Host, HostOptions},
     resources,
 };

@@ -12,7 +12,7 @@ use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 use steward_core::messages::{NoticeStatus, StatusNotice};
-use steward_local::{embedded::EmbeddedAws, event_source::EventSource, host::Host, resources};
+use steward_emulator::{embedded::EmbeddedAws, event_source::EventSource, host::Host, resources};
 use tokio::{sync::Semaphore, task::JoinSet};
 
 /// The longest latency that is told apart, in microseconds.

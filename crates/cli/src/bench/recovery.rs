@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use axum::{Router, routing::post};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use steward_local::host::{Host, HostOptions};
+use steward_emulator::host::{Host, HostOptions};
 use tokio::{net::TcpListener, sync::Notify, task::JoinSet};
 
 use super::{

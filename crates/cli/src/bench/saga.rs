@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use steward_core::workflow::Workflow;
-use steward_local::{
+use steward_emulator::{
     cpu,
     host::{Host, HostOptions},
 };

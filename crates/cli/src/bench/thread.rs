@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::Result;
-use steward_local::cpu;
+use steward_emulator::cpu;
 
 /// How often the thread says what it has used.
 const SAY_EVERY: Duration = Duration::from_millis(20);

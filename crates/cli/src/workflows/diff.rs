@@ -6,8 +6,8 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::json;
 use steward_core::workflow::Workflow;
-use steward_local::definitions::read_file;
-use steward_view::changes::{Change, changes};
+use steward_definition_file::read_file;
+use steward_operator::changes::{Change, changes};
 
 use super::stored;
 use crate::{client::Deployment, table::table};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use steward_local::forecast::{RUNS, Report, Said, Settings, Share, Span};
+use steward_forecast::cost::{RUNS, Report, Said, Settings, Share, Span};
 
 use crate::{
     assumed::{Assumed, forecast},

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use steward_local::definitions::read_file;
-use steward_view::graph;
+use steward_definition_file::read_file;
+use steward_operator::graph;
 
 /// What to draw, and how.
 #[derive(Debug, Args)]

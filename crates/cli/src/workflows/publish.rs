@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use steward_core::{names::WorkflowName, ports::chain, workflow::Workflow};
-use steward_local::definitions::read_file;
+use steward_definition_file::read_file;
 
 use crate::client::Deployment;
 

@@ -5,7 +5,8 @@ use aws_sdk_sqs::{
     types::{MessageAttributeValue, QueueAttributeName},
 };
 use serde_json::json;
-use steward_local::resources::{ALERTS_QUEUE, SCHEDULER, create_queue};
+use steward_aws::queues::SCHEDULER;
+use steward_emulator::resources::{ALERTS_QUEUE, create_queue};
 
 use crate::world::World;
 

@@ -19,7 +19,7 @@ use steward_core::{
     task::Task,
     workflow::Workflow,
 };
-use steward_local::host::{Host, HostOptions};
+use steward_emulator::host::{Host, HostOptions};
 use tokio::sync::watch;
 
 /// A call that the remote service got.

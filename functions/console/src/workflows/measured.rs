@@ -12,7 +12,7 @@ use steward_core::{
     task::ProcessState,
     workflow::Workflow,
 };
-use steward_view::figures::{Figures, Spread, figures};
+use steward_operator::figures::{Figures, Spread, figures};
 
 use crate::page::Span;
 

@@ -20,7 +20,7 @@ use steward_core::{
     ports::{Created, Document, DocumentKey, Ports, StateStore},
     task::Task,
 };
-use steward_local::host::{Host, HostOptions};
+use steward_emulator::host::{Host, HostOptions};
 
 use crate::world::{Page, World};
 

@@ -9,7 +9,7 @@ use steward_core::{
     ports::{Ports, Shared, SharedKey, SharedKind, SharedSaved, StateStore},
     task::ProcessState,
 };
-use supervisor::supervise;
+use steward_supervisor::supervise;
 
 use crate::{
     tasks::{in_seconds, task},

@@ -6,11 +6,11 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use agent::Agent;
 use aws_lambda_events::sqs::SqsEvent;
 use aws_sdk_sqs::types::MessageSystemAttributeName;
 use serde_json::{Value, json};
-use steward_agent::{Fault, RemoteService};
+use steward_agent::Agent;
+use steward_agent::attempt::{Fault, RemoteService};
 use steward_core::{
     breaker::Settings,
     messages::StepRequest,
@@ -118,7 +118,8 @@ impl Shop {
         } });
         let record = json!({ "messageId": "m", "body": body.to_string(), "attributes": {}, "messageAttributes": trace });
         let event = serde_json::from_value(json!({ "Records": [record] })).unwrap();
-        submission::handle(&*self.world.ports, &self.world.config.reply_queues, event).await;
+        steward_submission::handle(&*self.world.ports, &self.world.config.reply_queues, event)
+            .await;
         self.turn().await;
     }
 
@@ -132,10 +133,10 @@ impl Shop {
             if to_scheduler.records.is_empty() && to_agent.records.is_empty() {
                 return;
             }
-            let answer = scheduler::handle(&**ports, to_scheduler).await;
+            let answer = steward_scheduler::handle(&**ports, to_scheduler).await;
             assert!(answer.batch_item_failures.is_empty(), "{answer:?}");
             let deadline = ports.clock().now() + std::time::Duration::from_secs(115);
-            let answer = agent::handle(&**ports, &self.agent, to_agent, deadline).await;
+            let answer = steward_agent::handle(&**ports, &self.agent, to_agent, deadline).await;
             assert!(answer.batch_item_failures.is_empty(), "{answer:?}");
         }
     }

@@ -7,11 +7,11 @@ use axum::{
     body::{Body, to_bytes},
     http::{Request, StatusCode, header},
 };
-use console::{Console, access::Caller, config::Links, routes};
 use serde_json::Value;
 use steward_aws::{AwsPorts, Config};
+use steward_console::{Console, access::Caller, config::Links, routes};
 use steward_core::{ports::Ports, workflow::Workflow};
-use steward_local::{embedded::EmbeddedAws, resources};
+use steward_emulator::{embedded::EmbeddedAws, resources};
 use tower::ServiceExt;
 
 /// Bytes of a page, at most.

@@ -1,0 +1,26 @@
+//! The submission Lambda function.
+
+use aws_lambda_events::sqs::SqsEvent;
+use lambda_runtime::{Error, LambdaEvent, run, service_fn};
+use steward_aws::{AwsPorts, Config, function, telemetry};
+use steward_core::ports::{Ports, Queue};
+use steward_submission::handle;
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    telemetry::init();
+    let config: Config = function::configuration()?;
+    let ports = &AwsPorts::new(&function::sdk_config(), &config, "submission");
+    let reply_queues = &config.reply_queues;
+    run(service_fn(|event: LambdaEvent<SqsEvent>| async move {
+        Ok::<_, Error>(
+            telemetry::observed(ports.channel().handled(
+                &Queue::Submissions,
+                event.payload,
+                |event| handle(ports, reply_queues, event),
+            ))
+            .await,
+        )
+    }))
+    .await
+}
