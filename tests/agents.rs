@@ -22,10 +22,12 @@ use steward_agent::{
 };
 use steward_core::{
     breaker::Settings,
-    messages::{Action, StepRequest},
-    ports::{Clock, Ports},
-    workflow::Method,
+    model::{
+        attempt::Action,
+        messages::{Method, StepRequest},
+    },
 };
+use steward_runtime::ports::{Clock, Ports};
 use tokio::{net::TcpListener, sync::Semaphore, task::JoinSet};
 
 use crate::support::{Cut, Deployment, Sabotage, TestPorts, event, failed, line, whole_millis};
@@ -105,7 +107,7 @@ fn request(ports: &TestPorts, task: &str, path: &str) -> StepRequest {
         idempotency_key: format!("{task}/step_1/do"),
         idempotent: true,
         call_within_ms: None,
-        responses: steward_core::responses::Responses::NONE,
+        responses: steward_core::model::responses::Responses::NONE,
         may_have_run: false,
         agent: "a".parse().unwrap(),
         method: Method::Post,

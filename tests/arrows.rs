@@ -4,11 +4,15 @@
 use std::{collections::BTreeSet, fmt};
 
 use steward_core::{
-    command::Order,
-    messages::{Action, Answer, Outcome, StepReply},
-    names::Part,
-    task::{Progress, StepState, Task},
-    transition::{Event, Transition},
+    engine::{decision::Transition, event::Event},
+    model::{
+        attempt::Action,
+        command::Order,
+        messages::{Answer, Outcome, StepReply},
+        names::Part,
+        step::{Progress, StepState},
+        task::Task,
+    },
 };
 
 /// A row of the table: state, event, what it becomes.
@@ -27,7 +31,7 @@ impl fmt::Display for Arrow {
 
 /// The rows of the table, each cell taken apart into what it stands for.
 pub(crate) fn table() -> BTreeSet<Arrow> {
-    let source = include_str!("../crates/core/src/transition.rs");
+    let source = include_str!("../crates/core/src/engine/transition.rs");
     let rows = source.lines().filter_map(|line| line.strip_prefix("//! | ")).skip(2);
     let mut arrows = BTreeSet::new();
     for row in rows {

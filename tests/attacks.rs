@@ -21,12 +21,15 @@ use aws_smithy_types::{body::SdkBody, config_bag::ConfigBag};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use steward_core::{
-    ports::{Created, Ports, Saved, StateStore, shard_of},
+    definition::workflow::Workflow,
+    model::{
+        step::{Items, StepRecord, StepState},
+        task::{ProcessState, Task},
+    },
     submission::accept,
-    task::{Items, ProcessState, StepRecord, StepState, Task},
-    workflow::Workflow,
 };
 use steward_emulator::embedded::EmbeddedAws;
+use steward_runtime::ports::{Created, Ports, Saved, StateStore, shard_of};
 use steward_supervisor::supervise;
 
 use crate::support::{Deployment, line};
@@ -68,7 +71,7 @@ async fn alerts_that_are_too_large_together_are_published_apart() {
             serde_json::from_value(json!({ "task_id": id, "workflow": "wide", "input": {} }))
                 .unwrap();
         let at = deployment.clock.clone();
-        let now = steward_core::ports::Clock::now(&at) - SignedDuration::from_hours(48);
+        let now = steward_runtime::ports::Clock::now(&at) - SignedDuration::from_hours(48);
         let timing = ports.timing();
         let (mut task, document) = accept(&submission, &workflow, None, now, timing);
         // One in ten has done only one item.
@@ -93,7 +96,7 @@ async fn alerts_that_are_too_large_together_are_published_apart() {
     }
     for _ in 0..4 {
         let deadline =
-            steward_core::ports::Clock::now(&deployment.clock) + SignedDuration::from_secs(60);
+            steward_runtime::ports::Clock::now(&deployment.clock) + SignedDuration::from_secs(60);
         supervise(&ports, 0, deadline).await.unwrap();
         deployment.clock.advance(3600);
     }
@@ -142,7 +145,7 @@ async fn a_save_of_an_earlier_task_with_the_same_id_is_refused() {
     let (ports, workflow) = (deployment.ports("scheduler"), line(1));
     let submission =
         serde_json::from_value(json!({ "task_id": "t", "workflow": "line", "input": {} })).unwrap();
-    let now = steward_core::ports::Clock::now(&deployment.clock);
+    let now = steward_runtime::ports::Clock::now(&deployment.clock);
     let (first, document) = accept(
         &submission,
         &workflow,
@@ -346,7 +349,7 @@ async fn a_notice_to_a_queue_whose_key_is_disabled_is_given_up() {
     for _ in 0..24 {
         deployment.clock.advance(3600);
         let deadline =
-            steward_core::ports::Clock::now(&deployment.clock) + SignedDuration::from_secs(60);
+            steward_runtime::ports::Clock::now(&deployment.clock) + SignedDuration::from_secs(60);
         supervise(&watched("supervisor"), 0, deadline).await.unwrap();
     }
     let task = deployment.task("t").await;

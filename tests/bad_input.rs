@@ -10,15 +10,12 @@ use reqwest::{
 };
 use serde_json::{Value, json};
 use steward_aws::{AwsPorts, Config};
-use steward_core::{
-    limits,
-    ports::{Clock, DocumentKey, Owner, Ports, StateStore},
-    workflow::Workflow,
-};
+use steward_core::{definition::workflow::Workflow, limits, model::document::DocumentKey};
 use steward_emulator::{
     host::{Host, HostOptions},
     resources,
 };
+use steward_runtime::ports::{Clock, Ports, StateStore};
 use tokio::net::TcpSocket;
 
 use crate::support::{Deployment, event, failed, whole_millis};
@@ -126,7 +123,7 @@ impl Door {
         let ports = self.deployment.ports("reader");
         let id = id.parse().unwrap();
         let task = ports.store().load(&id).await.unwrap()?;
-        let owner = Owner::of(&task);
+        let owner = task.owner();
         let documents = ports.store().documents(&owner, &[DocumentKey::Submission]).await.unwrap();
         assert!(!documents.is_empty(), "{id}: a task and its document are one");
         documents.into_iter().next().map(|document| document.body)

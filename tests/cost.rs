@@ -3,7 +3,7 @@
 //! against the forecast's counts, so that `steward cost` says the same.
 
 use serde_json::{Value, json};
-use steward_core::workflow::Workflow;
+use steward_core::definition::workflow::Workflow;
 use steward_forecast::cost::{At, Json, Report, Said, Settings, forecast, prices::Usage};
 
 use crate::support::line;

@@ -16,11 +16,9 @@ use steward_aws::{
     batch::Received,
     dead_letters::{DeadLetterQueue, DeadLettersError, Redrive},
 };
-use steward_core::{
-    events::BusEvent,
-    ports::{EventBus, PortError},
-};
+use steward_core::model::events::BusEvent;
 use steward_emulator::{embedded::EmbeddedAws, resources::create_queue};
+use steward_runtime::ports::{EventBus, PortError};
 use steward_testkit::memory::MemoryBus;
 
 const DEAD: &str = "shop-dead-letters";

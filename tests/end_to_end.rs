@@ -10,7 +10,7 @@ use std::{
 
 use axum::{Json, Router, extract::State, http::HeaderMap, routing::post};
 use serde_json::{Value, json};
-use steward_core::workflow::Workflow;
+use steward_core::definition::workflow::Workflow;
 use steward_emulator::{
     host::{Host, HostOptions},
     resources,

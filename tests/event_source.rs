@@ -13,12 +13,12 @@ use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use aws_sdk_sqs::Client;
 use steward_aws::queues::QueueSettings;
 use steward_aws::{AwsPorts, batch::response};
-use steward_core::ports::{Ports, Queue};
 use steward_emulator::{
     embedded::EmbeddedAws,
     event_source::EventSource,
     resources::{self, create_queue},
 };
+use steward_runtime::ports::{Ports, Queue};
 use tokio::{task::JoinSet, time::Instant};
 
 /// How long the queue's clock goes on, at most.

@@ -12,15 +12,15 @@ use std::{
 use axum::{Json, Router, routing::post};
 use serde_json::{Value, json};
 use steward_core::{
-    messages::{NoticeStatus, StatusNotice},
-    ports::{Ports, StateStore},
-    workflow::Workflow,
+    definition::workflow::Workflow,
+    model::messages::{NoticeStatus, StatusNotice},
 };
 use steward_emulator::{
     embedded::{EmbeddedAws, Endpoints, Service},
     host::{Host, HostOptions},
     resources,
 };
+use steward_runtime::ports::{Ports, StateStore};
 use tokio::net::TcpListener;
 
 /// Serves a router on a port of its own; returns the URL.

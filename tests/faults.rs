@@ -4,7 +4,7 @@
 
 use jiff::Timestamp;
 use steward_aws::ports::SharedInterceptor;
-use steward_core::task::{ProcessState, StepState};
+use steward_core::model::{step::StepState, task::ProcessState};
 
 use crate::support::{
     Cut, Deployment, Sabotage, TestPorts, Without, completed, event, failed, line, submission, wake,

@@ -20,12 +20,9 @@ use aws_smithy_types::config_bag::ConfigBag;
 use metrics_util::debugging::DebuggingRecorder;
 use serde_json::{Value, json};
 use steward_aws::ports::SharedInterceptor;
-use steward_core::{
-    messages::StepRequest,
-    ports::{Clock, Ports},
-    workflow::Workflow,
-};
+use steward_core::{definition::workflow::Workflow, model::messages::StepRequest};
 use steward_emulator::resources;
+use steward_runtime::ports::{Clock, Ports};
 
 use crate::support::{Deployment, TestPorts, event};
 

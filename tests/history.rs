@@ -7,10 +7,10 @@ use steward_aws::{
     meter::{Meter, total},
     ports::SharedInterceptor,
 };
-use steward_core::{
+use steward_core::model::task::ProcessState;
+use steward_runtime::{
     history::{Counts, LastRun, Minute, minute_of},
     ports::{Clock, Ports, SharedKind, StateStore},
-    task::ProcessState,
 };
 use steward_supervisor::supervise;
 

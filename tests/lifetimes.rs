@@ -9,18 +9,28 @@ use std::{collections::BTreeMap, time::Duration};
 use aws_lambda_events::sqs::SqsEvent;
 use serde_json::{Value, json};
 use steward_core::{
-    command::Command,
-    drive::{Delivery, drive},
-    effects::carry_out,
-    events::{BusEvent, Happened},
-    messages::{Outcome, SchedulerMessage, StepReply, StepRequest},
-    names::TaskId,
-    ports::{Clock, Kept, Outgoing, Owner, Ports, Queue, StateStore, Timing},
+    definition::workflow::Workflow,
+    engine::{
+        decision::{Context, Transition},
+        documents::Documents,
+        event::Event,
+        transition::transition,
+    },
+    model::{
+        command::Command,
+        events::{BusEvent, Happened},
+        messages::{Outcome, SchedulerMessage, StepReply, StepRequest},
+        names::TaskId,
+        task::{ProcessState, Task},
+        time::Timing,
+    },
     submission::{Refusal, ReplyQueues},
-    task::{ProcessState, Task},
+};
+use steward_runtime::{
+    dispatch::carry_out,
+    drive::{Delivery, drive},
+    ports::{Clock, Outgoing, Ports, Queue, StateStore},
     trace::{Span, SpanKind},
-    transition::{Context, Documents, Event, Transition, transition},
-    workflow::Workflow,
 };
 use steward_testkit::memory::{ExpiredItem, MemoryPorts};
 
@@ -245,7 +255,7 @@ async fn an_id_is_free_again_when_only_documents_of_its_earlier_task_are_left() 
         let second = world.task("t").await;
         assert_eq!(second.process_state, ProcessState::Processing);
         world.completes("t", "charge", json!("second")).await;
-        let owner = Owner::of(&second);
+        let owner = second.owner();
         let key = "step/charge/1/output".parse().unwrap();
         let output = world.ports.store().documents(&owner, &[key]).await.unwrap();
         assert_eq!(output[0].body, json!("second"));
@@ -439,7 +449,7 @@ async fn a_missing_document_is_an_error_with_an_alert_that_names_it() {
     let mut world = World::new(&[slow("1h", "2d", "1h")]);
     world.submit(submission("t", "slow")).await.unwrap();
     world.completes("t", "charge", json!({ "id": "c-1" })).await;
-    let owner = Owner::of(&world.task("t").await);
+    let owner = (world.task("t").await).owner();
     let key = "step/charge/1/output".parse().unwrap();
     world.ports.store().delete_expired(&ExpiredItem::Document(owner, key));
     world.requests.clear();
@@ -579,7 +589,7 @@ async fn a_command_that_lost_its_race_does_not_replace_what_the_service_answers(
     let (_, documents) = swept(&waiting, &Event::Commanded(command.clone()));
     assert!(!documents.is_empty());
     for document in documents {
-        let (owner, kept) = (Owner::of(&task), Kept::with(&task));
+        let (owner, kept) = (task.owner(), task.kept());
         world.ports.store().put_document(&owner, kept, &document).await.unwrap();
     }
     world.sweep().await;
@@ -598,8 +608,8 @@ async fn a_command_that_lost_its_race_does_not_replace_what_the_service_answers(
     let task = world.task("t").await;
     assert_eq!(task.process_state, ProcessState::Processed);
     assert!(task.commands[0].refused.is_some());
-    let result = steward_core::view::result_of(&task).unwrap();
-    let result = world.ports.store().documents(&Owner::of(&task), &[result]).await.unwrap();
+    let result = steward_operator::view::result_of(&task).unwrap();
+    let result = world.ports.store().documents(&task.owner(), &[result]).await.unwrap();
     assert_eq!(result[0].body, json!("c-7"));
     world.command("t", "c-2", json!({ "command": "undo" })).await;
     assert_eq!(body(&world, "t", "charge"), json!("c-7"));

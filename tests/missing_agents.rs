@@ -5,7 +5,7 @@
 
 use aws_lambda_events::sqs::SqsBatchResponse;
 use serde_json::{Value, json};
-use steward_core::{messages::StepRequest, workflow::Workflow};
+use steward_core::{definition::workflow::Workflow, model::messages::StepRequest};
 
 use crate::support::{Deployment, completed, event, wake};
 

@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 use futures_util::future::join;
 use jiff::Timestamp;
 use steward_core::{
-    drive::{Delivery, drive},
-    task::{ProcessState, StepState},
-    transition::Event,
+    engine::event::Event,
+    model::{step::StepState, task::ProcessState},
 };
+use steward_runtime::drive::{Delivery, drive};
 
 use crate::support::{Deployment, event, failed, line, submission, wake};
 

@@ -7,10 +7,8 @@ use steward_aws::{
     meter::{Meter, total},
     ports::SharedInterceptor,
 };
-use steward_core::{
-    names::TaskId,
-    ports::{DocumentKey, Owner, Ports, StateStore},
-};
+use steward_core::model::{document::DocumentKey, names::TaskId};
+use steward_runtime::ports::{Ports, StateStore};
 use tokio::time::timeout;
 
 use crate::support::{Deployment, TestPorts, line};
@@ -79,7 +77,7 @@ async fn tasks_and_documents_share_a_request() {
     let ids = ids(2);
     let counted = Counted::new(&ids).await;
     let (store, ids) = (counted.ports.store(), task_ids(&ids));
-    let owner = Owner::of(&counted.deployment.task(ids[1].as_str()).await);
+    let owner = (counted.deployment.task(ids[1].as_str()).await).owner();
     let (task, documents) = futures_util::join!(
         store.load(&ids[0]),
         store.documents(&owner, &[DocumentKey::Submission]),

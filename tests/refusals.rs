@@ -25,13 +25,13 @@ use aws_smithy_types::body::SdkBody;
 use futures_util::future::join_all;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use serde_json::{Value, json};
-use steward_core::{
-    metrics::STATEMENTS_REFUSED,
-    ports::{
-        Document, DocumentKey, Kept, Owner, PortError, Ports, Put, Saved, Shared, SharedKey,
-        SharedKind, SharedSaved, StateStore,
-    },
+use steward_core::model::{
+    document::{Document, DocumentKey},
     task::Task,
+};
+use steward_runtime::{
+    metrics::STATEMENTS_REFUSED,
+    ports::{PortError, Ports, Put, Saved, Shared, SharedKey, SharedKind, SharedSaved, StateStore},
 };
 
 use crate::support::{Deployment, TestPorts, line};
@@ -249,8 +249,8 @@ fn document(body: &str) -> Document {
 
 async fn put(world: &World, body: &str) -> Result<Put, PortError> {
     let task = &world.tasks[0];
-    let kept = Kept::with(task);
-    world.ports.store().put_document(&Owner::of(task), kept, &document(body)).await
+    let kept = task.kept();
+    world.ports.store().put_document(&task.owner(), kept, &document(body)).await
 }
 
 #[tokio::test]

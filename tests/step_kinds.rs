@@ -15,11 +15,11 @@ use axum::{
 };
 use serde_json::{Value, json};
 use steward_core::{
-    ports::{Ports, StateStore},
-    task::{ProcessState, Task},
-    workflow::Workflow,
+    definition::workflow::Workflow,
+    model::task::{ProcessState, Task},
 };
 use steward_emulator::host::{Host, HostOptions};
+use steward_runtime::ports::{Ports, StateStore};
 
 type Calls = Arc<Mutex<Vec<(String, Value)>>>;
 

@@ -65,8 +65,8 @@ use std::{
 };
 
 use steward_core::{
-    task::Task,
-    transition::{Event, Transition},
+    engine::{decision::Transition, event::Event},
+    model::task::Task,
 };
 
 use crate::arrows::{Arrow, KINDS, STATES, arrow, kind, table};

@@ -11,10 +11,15 @@ use steward_aws::{
     ports::SharedInterceptor,
 };
 use steward_core::{
-    drive::TASKS_AT_ONCE,
-    ports::{Clock, Document, DocumentKey, Kept, Owner, Ports, Put, StateStore, shard_of},
+    model::{
+        document::{Document, DocumentKey},
+        task::{ProcessState, Task},
+    },
     submission::accept,
-    task::{ProcessState, Task},
+};
+use steward_runtime::{
+    drive::TASKS_AT_ONCE,
+    ports::{Clock, Ports, Put, StateStore, shard_of},
 };
 use steward_supervisor::{supervise, sweep};
 
@@ -53,7 +58,7 @@ async fn fill(deployment: &Deployment) {
         let task = task(number, now - SignedDuration::from_hours(1));
         let body = json!({ "task_id": task.task_id, "workflow": "line", "input": null });
         let submitted = Document::new(DocumentKey::Submission, now, body);
-        let (owner, kept) = (Owner::of(&task), Kept::with(&task));
+        let (owner, kept) = (task.owner(), task.kept());
         let put = ports.store().put_document(&owner, kept, &submitted).await.unwrap();
         assert_eq!(put, Put::Stored);
     }
@@ -62,10 +67,10 @@ async fn fill(deployment: &Deployment) {
 fn task(number: usize, due: Timestamp) -> Task {
     let submission = json!({ "task_id": format!("t-{number}"), "workflow": "line" });
     let submission = serde_json::from_value(submission).unwrap();
-    let timing = steward_core::ports::Timing {
+    let timing = steward_core::model::time::Timing {
         pickup_within: std::time::Duration::ZERO,
         clock_skew: std::time::Duration::ZERO,
-        retention: steward_core::ports::Timing::RETENTION,
+        retention: steward_core::model::time::Timing::RETENTION,
     };
     let submitted_at = due - SignedDuration::from_hours(1);
     let (task, _) = accept(&submission, &line(1), None, submitted_at, timing);

@@ -14,13 +14,16 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use steward_aws::{AwsPorts, Config, ports::SharedInterceptor};
 use steward_core::{
-    messages::StepRequest,
-    names::{AgentName, TaskId},
-    ports::{Clock, Ports, StateStore, Timing},
-    task::Task,
-    workflow::Workflow,
+    definition::workflow::Workflow,
+    model::{
+        messages::StepRequest,
+        names::{AgentName, TaskId},
+        task::Task,
+        time::Timing,
+    },
 };
 use steward_emulator::{embedded::EmbeddedAws, resources};
+use steward_runtime::ports::{Clock, Ports, StateStore};
 
 /// Tables, queues and one published workflow, with nothing running.
 pub(crate) struct Deployment {

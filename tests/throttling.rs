@@ -21,10 +21,11 @@ use aws_smithy_runtime_api::{
 use aws_smithy_types::body::SdkBody;
 use futures_util::{StreamExt, future::join_all};
 use serde_json::{Value, json};
-use steward_core::{
-    ports::{Created, Document, DocumentKey, Ports, Saved, StateStore},
+use steward_core::model::{
+    document::{Document, DocumentKey},
     task::Task,
 };
+use steward_runtime::ports::{Created, Ports, Saved, StateStore};
 
 use crate::support::{Deployment, TestPorts, line};
 

@@ -8,14 +8,14 @@ use axum::{Json, Router, routing::post};
 use serde_json::{Value, json};
 use steward_aws::{definitions::PublishError, publisher::Publisher};
 use steward_core::{
-    ports::{Definitions, DocumentKey, Owner, Ports, StateStore, chain},
-    task::Task,
-    workflow::Workflow,
+    definition::workflow::Workflow,
+    model::{document::DocumentKey, task::Task},
 };
 use steward_emulator::{
     host::{Host, HostOptions, publisher},
     resources,
 };
+use steward_runtime::ports::{Definitions, Ports, StateStore, chain};
 
 use crate::support::{Deployment, event, line};
 
@@ -97,7 +97,7 @@ async fn an_event_on_the_bus_becomes_a_task_that_is_processed() {
     assert_eq!(processed(&host, &id).await.workflow.as_str(), "audit");
     let id = "order-7".parse().unwrap();
     let task = host.ports.store().load(&id).await.unwrap().unwrap();
-    let owner = Owner::of(&task);
+    let owner = task.owner();
     let submitted = host.ports.store().documents(&owner, &[DocumentKey::Submission]);
     let expected = json!({ "task_id": "order-7", "workflow": "order", "input": { "number": 7 } });
     assert_eq!(submitted.await.unwrap()[0].body, expected);

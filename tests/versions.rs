@@ -7,12 +7,9 @@ use steward_aws::{
     definitions::Listed,
     publisher::{Publisher, UnpublishError},
 };
-use steward_core::{
-    ports::{Ports, StateStore},
-    task::ProcessState,
-    workflow::Workflow,
-};
+use steward_core::{definition::workflow::Workflow, model::task::ProcessState};
 use steward_emulator::host::publisher;
+use steward_runtime::ports::{Ports, StateStore};
 
 use crate::support::{Deployment, completed, event, line, wake};
 

@@ -12,13 +12,12 @@ use steward_aws::{
     meter::{Meter, total},
     ports::SharedInterceptor,
 };
-use steward_core::{
-    messages::AttemptTimes,
-    ports::{
-        Created, Document, DocumentKey, Kept, Owner, PortError, Ports, Put, Saved, StateStore,
-    },
+use steward_core::model::{
+    attempt::AttemptTimes,
+    document::{Document, DocumentKey},
     task::Task,
 };
+use steward_runtime::ports::{Created, PortError, Ports, Put, Saved, StateStore};
 use tokio::time::timeout;
 
 use crate::support::{Cut, Deployment, Sabotage, TestPorts, Without, line};
@@ -63,8 +62,8 @@ impl Counted {
     }
 
     async fn put(&self, task: &Task, document: &Document) -> Put {
-        let owner = Owner::of(task);
-        self.ports.store().put_document(&owner, Kept::with(task), document).await.unwrap()
+        let owner = task.owner();
+        self.ports.store().put_document(&owner, task.kept(), document).await.unwrap()
     }
 
     /// The task as it is now.

@@ -11,7 +11,7 @@ mod wide;
 
 use aws_lambda_events::sqs::SqsBatchResponse;
 use slow::Seen;
-use steward_core::drive::TASKS_AT_ONCE;
+use steward_runtime::drive::TASKS_AT_ONCE;
 
 use crate::support::Deployment;
 

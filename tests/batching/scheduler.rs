@@ -1,7 +1,8 @@
 //! The scheduler: wakes and answers, each for a task of its own and many for one.
 
 use serde_json::{Value, json};
-use steward_core::{drive::TASKS_AT_ONCE, workflow::Workflow};
+use steward_core::definition::workflow::Workflow;
+use steward_runtime::drive::TASKS_AT_ONCE;
 
 use super::{
     SEND, SENDS_AT_ONCE, SIZES, assert_seen, ids, rounds, sends, slow::Slow, submitted, together,

@@ -23,7 +23,7 @@ use steward_aws::{
     meter::{Meter, Usages},
     ports::SharedInterceptor,
 };
-use steward_core::messages::StepRequest;
+use steward_core::model::messages::StepRequest;
 use tokio::time::{Instant, sleep};
 
 use crate::support::{Deployment, TestPorts};

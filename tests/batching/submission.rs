@@ -3,7 +3,8 @@
 use std::time::Instant;
 
 use serde_json::json;
-use steward_core::{ports::Ports, workflow::Workflow};
+use steward_core::definition::workflow::Workflow;
+use steward_runtime::ports::Ports;
 
 use super::{
     SIZES, assert_seen, ids, rounds, sends,

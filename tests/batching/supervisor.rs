@@ -3,8 +3,8 @@
 use aws_lambda_events::sqs::SqsBatchResponse;
 use jiff::Timestamp;
 use steward_aws::config::QueueNames;
-use steward_core::drive::TASKS_AT_ONCE;
 use steward_emulator::resources;
+use steward_runtime::drive::TASKS_AT_ONCE;
 use steward_supervisor::{supervise, sweep};
 
 use super::{SIZES, assert_seen, ids, rounds, sends, slow::Slow, submitted};

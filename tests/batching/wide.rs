@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde_json::json;
-use steward_core::{limits, task::ProcessState, workflow::Workflow};
+use steward_core::{definition::workflow::Workflow, limits, model::task::ProcessState};
 
 use super::slow::Slow;
 use crate::support::{Deployment, completed, event, failed, wake};

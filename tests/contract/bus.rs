@@ -1,11 +1,11 @@
 //! The event bus: what is published arrives whole, under its kind.
 
 use serde_json::{Value, json};
-use steward_core::{
+use steward_core::model::{
     events::{BusEvent, Happened, TaskTrouble},
-    ports::{EventBus, Ports},
     task::ProcessState,
 };
+use steward_runtime::ports::{EventBus, Ports};
 
 use super::{
     samples::{at, id, step},

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use steward_core::{
-    limits,
-    ports::{Channel, Outgoing, PortError, Ports, Queue},
-};
+use steward_core::limits;
+use steward_runtime::ports::{Channel, Outgoing, PortError, Ports, Queue};
 
 use super::worlds::{Sent, World};
 

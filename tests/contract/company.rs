@@ -14,14 +14,17 @@ use steward_aws::{
     definitions::PublishError, meter::total, ports::SystemClock, store::DynamoStore,
 };
 use steward_core::{
-    names::TaskId,
-    ports::{
-        Created, Document, DocumentKey, DueCursor, DuePage, Ended, EndedPage, Kept, Owner,
-        PortError, Ports, Put, Queue, Saved, Shared, SharedKey, SharedKind, SharedSaved,
-        StateStore, Timing,
+    definition::workflow::Workflow,
+    model::{
+        document::{Document, DocumentKey, Kept, Owner},
+        names::TaskId,
+        task::{ProcessState, Task},
+        time::Timing,
     },
-    task::{ProcessState, Task},
-    workflow::Workflow,
+};
+use steward_runtime::ports::{
+    Created, DueCursor, DuePage, Ended, EndedPage, PortError, Ports, Put, Queue, Saved, Shared,
+    SharedKey, SharedKind, SharedSaved, StateStore,
 };
 
 use super::{
@@ -233,7 +236,7 @@ async fn what_is_written_is_written_together() {
     let task = task_due("t", None);
     let store = world.ports().store();
     store.create(&task, &submission(&task)).await.unwrap();
-    store.put_document(&owner("t"), Kept::with(&task), &output("a", 1, Value::Null)).await.unwrap();
+    store.put_document(&owner("t"), task.kept(), &output("a", 1, Value::Null)).await.unwrap();
     store.save(&Task { revision: 2, ..task }).await.unwrap();
     let requests = |operation: &str| total(&world.embedded.meter.read(), operation).requests;
     assert_eq!(requests("DynamoDB.TransactWriteItems"), 1);

@@ -5,11 +5,8 @@ use std::sync::Arc;
 
 use serde_json::json;
 use steward_aws::definitions::PublishError;
-use steward_core::{
-    limits,
-    ports::{Definitions, Ports},
-    workflow::Workflow,
-};
+use steward_core::{definition::workflow::Workflow, limits};
+use steward_runtime::ports::{Definitions, Ports};
 
 use super::{samples::workflow, worlds::World};
 

@@ -3,10 +3,13 @@
 use serde_json::{Value, json};
 use steward_core::{
     limits,
-    messages::{Action, AttemptTimes},
-    ports::{Attempt, Document, DocumentKey, Kept, Owner, Ports, Put, StateStore},
-    task::Task,
+    model::{
+        attempt::{Action, Attempt, AttemptTimes},
+        document::{Document, DocumentKey, Kept},
+        task::Task,
+    },
 };
+use steward_runtime::ports::{Ports, Put, StateStore};
 
 use super::{
     samples::{at, new_task, output, owner, step, submission},
@@ -16,7 +19,7 @@ use super::{
 
 async fn put<P: Ports>(ports: &P, task: &Task, document: &Document) {
     assert_eq!(
-        ports.store().put_document(&Owner::of(task), Kept::with(task), document).await.unwrap(),
+        ports.store().put_document(&task.owner(), task.kept(), document).await.unwrap(),
         Put::Stored
     );
 }
@@ -69,7 +72,7 @@ pub(super) async fn a_document_is_written_once(world: impl World) {
     for body in [json!({ "charge": "c-2" }), first.body.clone()] {
         let again = Document { at: at(99), body, ..first.clone() };
         let existing =
-            ports.store().put_document(&Owner::of(&task), Kept::with(&task), &again).await.unwrap();
+            ports.store().put_document(&task.owner(), task.kept(), &again).await.unwrap();
         assert_eq!(existing, Put::Existing(first.body.clone()));
     }
     assert_eq!(read(ports, "t", std::slice::from_ref(&first.key)).await, [first]);
@@ -152,7 +155,6 @@ pub(super) async fn the_submission_is_a_document_like_any_other(world: impl Worl
     ports.store().create(&task, &first).await.unwrap();
     assert_eq!(read(ports, "t", &[DocumentKey::Submission]).await, std::slice::from_ref(&first));
     let again = Document { body: "other".into(), ..first.clone() };
-    let existing =
-        ports.store().put_document(&Owner::of(&task), Kept::with(&task), &again).await.unwrap();
+    let existing = ports.store().put_document(&task.owner(), task.kept(), &again).await.unwrap();
     assert_eq!(existing, Put::Existing(first.body));
 }

@@ -3,10 +3,8 @@
 use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
 
 use jiff::Timestamp;
-use steward_core::{
-    ports::{Created, Ports, Saved, StateStore, shard_of},
-    task::{ProcessState, Task},
-};
+use steward_core::model::task::{ProcessState, Task};
+use steward_runtime::ports::{Created, Ports, Saved, StateStore, shard_of};
 
 use super::{
     samples::{at, id, ids_in, new_task, next, submission, task_due},

@@ -3,10 +3,8 @@
 use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
 
 use jiff::Timestamp;
-use steward_core::{
-    ports::{Created, Ended, Ports, Saved, StateStore, ended_parts, shard_of},
-    task::{ProcessState, Task},
-};
+use steward_core::model::task::{ProcessState, Task};
+use steward_runtime::ports::{Created, Ended, Ports, Saved, StateStore, ended_parts, shard_of};
 
 use super::{
     samples::{at, id, new_task, next, submission},

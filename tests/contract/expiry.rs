@@ -2,12 +2,13 @@
 //! earlier task with the same id left is never taken for the new one's.
 
 use jiff::Timestamp;
-use steward_core::{
+use steward_core::model::{
+    document::{Document, DocumentKey, Kept},
     messages::Parent,
     names::Incarnation,
-    ports::{Created, Document, DocumentKey, Kept, Owner, Ports, Put, StateStore},
     task::{ProcessState, Task},
 };
+use steward_runtime::ports::{Created, Ports, Put, StateStore};
 
 use super::{
     samples::{at, id, new_task, output, submission},
@@ -41,7 +42,7 @@ fn of(task: &Task, body: &str) -> Document {
 }
 
 async fn read<P: Ports>(ports: &P, task: &Task, key: DocumentKey) -> Vec<Document> {
-    ports.store().documents(&Owner::of(task), &[key]).await.unwrap()
+    ports.store().documents(&task.owner(), &[key]).await.unwrap()
 }
 
 pub(super) async fn a_task_that_has_expired_is_absent(world: impl World) {
@@ -58,13 +59,13 @@ pub(super) async fn a_document_that_has_expired_is_absent(world: impl World) {
     let (ports, task) = (world.ports(), new_task("t"));
     let (gone, left) = (output("charge", 1, 1.into()), output("charge", 2, 2.into()));
     let past = Kept { from: Timestamp::UNIX_EPOCH, retention_s: Some(3_600) };
-    for (kept, document) in [(past, &gone), (Kept::with(&task), &left)] {
-        let put = ports.store().put_document(&Owner::of(&task), kept, document).await;
+    for (kept, document) in [(past, &gone), (task.kept(), &left)] {
+        let put = ports.store().put_document(&task.owner(), kept, document).await;
         assert_eq!(put.unwrap(), Put::Stored);
     }
     assert_eq!(read(ports, &task, gone.key.clone()).await, []);
     let keys = [gone.key, left.key.clone()];
-    assert_eq!(ports.store().documents(&Owner::of(&task), &keys).await.unwrap(), [left]);
+    assert_eq!(ports.store().documents(&task.owner(), &keys).await.unwrap(), [left]);
 }
 
 pub(super) async fn a_new_task_takes_the_place_of_one_that_has_expired(world: impl World) {
@@ -97,15 +98,15 @@ pub(super) async fn documents_that_an_earlier_task_left_are_not_seen(world: impl
     // The task itself is gone; what was submitted and what a step returned are not yet.
     for (task, body) in [(&first, 1), (&old, 0)] {
         for document in [of(task, "left"), output("charge", 1, body.into())] {
-            let owner = Owner::of(task);
-            let put = ports.store().put_document(&owner, Kept::with(task), &document).await;
+            let owner = task.owner();
+            let put = ports.store().put_document(&owner, task.kept(), &document).await;
             assert_eq!(put.unwrap(), Put::Stored);
         }
     }
     assert_eq!(create(ports, &second).await, Created::Created);
     let output = output("charge", 1, 2.into());
     assert_eq!(read(ports, &second, output.key.clone()).await, []);
-    let put = ports.store().put_document(&Owner::of(&second), Kept::with(&second), &output).await;
+    let put = ports.store().put_document(&second.owner(), second.kept(), &output).await;
     assert_eq!(put.unwrap(), Put::Stored);
     for (task, body) in [(first, 1), (second, 2), (old, 0)] {
         assert_eq!(read(ports, &task, output.key.clone()).await[0].body, body);
@@ -156,7 +157,7 @@ pub(super) async fn of_sixteen_creations_in_the_place_of_an_expired_task_one_win
         Ok(Created::Created) => Some(n),
         Ok(Created::Exists(_)) => None,
         // DynamoDB may also say that another transaction is in the way.
-        Err(steward_core::ports::PortError { retryable: true, .. }) => None,
+        Err(steward_runtime::ports::PortError { retryable: true, .. }) => None,
         Err(error) => panic!("{error:?}"),
     };
     let winners: Vec<_> = attempts.await.into_iter().filter_map(is_won).collect();
@@ -169,13 +170,13 @@ pub(super) async fn of_sixteen_creations_in_the_place_of_an_expired_task_one_win
 async fn people_see_the_documents_of_the_newest_task_only() {
     let world = Embedded::open().await;
     let (ports, first, second) = (world.ports(), expired_task("t", 0), new_task("t"));
-    let kept = Kept::with(&second);
+    let kept = second.kept();
     for task in [&first, &second] {
         assert_eq!(create(ports, task).await, Created::Created);
         let returned = output("charge", 1, task.submitted_at.to_string().into());
-        ports.store().put_document(&Owner::of(task), kept, &returned).await.unwrap();
+        ports.store().put_document(&task.owner(), kept, &returned).await.unwrap();
     }
-    let shown = ports.store().all_documents(&Owner::of(&second)).await.unwrap();
+    let shown = ports.store().all_documents(&second.owner()).await.unwrap();
     let bodies: Vec<_> = shown.iter().map(|document| document.body.clone()).collect();
     assert_eq!(bodies, [at(0).to_string().into(), of(&second, "submitted").body]);
     let times = ports.store().attempt_times(&id("t")).await.unwrap();

@@ -8,10 +8,13 @@ use steward_aws::{
     meter::total,
 };
 use steward_core::{
-    ports::{Created, Ports, Saved, StateStore},
-    task::{self, ProcessState, Progress, StepRecord, StepState, Task},
-    workflow::{Workflow, size::task_bytes},
+    definition::{size::task_bytes, workflow::Workflow},
+    model::{
+        step::{Progress, StepRecord, StepState},
+        task::{ProcessState, Task},
+    },
 };
+use steward_runtime::ports::{Created, Ports, Saved, StateStore};
 
 use super::{
     samples::{at, full_task, next, step, submission},
@@ -154,7 +157,8 @@ impl Dice {
             if has_items {
                 let count = self.below(101) as u32;
                 let begun = (0..self.below(u64::from(count) + 1)).map(|_| self.record(has_undo));
-                record.items = Some(task::Items { count, begun: begun.collect() });
+                record.items =
+                    Some(steward_core::model::step::Items { count, begun: begun.collect() });
             }
             steps.insert(step(&name), record);
             definitions.insert(name, definition);

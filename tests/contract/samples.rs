@@ -5,13 +5,18 @@ use std::{num::NonZeroU32, time::Duration};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use steward_core::{
-    command::CommandRecord,
-    messages::{Action, Parent},
-    names::{Incarnation, StepName, TaskId},
-    ports::{Attempt, Document, DocumentKey, Kept, Owner, shard_of},
-    task::{Items, ProcessState, Progress, StepRecord, StepState, Task},
-    workflow::Workflow,
+    definition::workflow::Workflow,
+    model::{
+        attempt::{Action, Attempt},
+        command::CommandRecord,
+        document::{Document, DocumentKey, Kept, Owner},
+        messages::Parent,
+        names::{Incarnation, StepName, TaskId},
+        step::{Items, Progress, StepRecord, StepState},
+        task::{ProcessState, Task},
+    },
 };
+use steward_runtime::ports::shard_of;
 
 /// This many seconds after a day in 2096: nothing that is kept from then on expires during a test.
 pub(super) fn at(seconds: u64) -> Timestamp {
@@ -165,7 +170,7 @@ pub(super) fn submission(task: &Task) -> Document {
 
 /// The owner of the documents of the task with this id.
 pub(super) fn owner(task_id: &str) -> Owner {
-    Owner::of(&new_task(task_id))
+    new_task(task_id).owner()
 }
 
 /// What an attempt at a step returned.

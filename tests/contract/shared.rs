@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use steward_core::ports::{Ports, Shared, SharedKey, SharedKind, SharedSaved, StateStore};
+use steward_runtime::ports::{Ports, Shared, SharedKey, SharedKind, SharedSaved, StateStore};
 
 use super::{
     samples::{at, id},
@@ -126,5 +126,5 @@ pub(super) async fn a_shared_record_is_no_task(world: impl World) {
     let ports = world.ports();
     assert_eq!(save(ports, &breaker(1, json!(0))).await, SharedSaved::Saved);
     assert_eq!(ports.store().load(&id("payment")).await.unwrap(), None);
-    assert!("#breaker".parse::<steward_core::names::TaskId>().is_err());
+    assert!("#breaker".parse::<steward_core::model::names::TaskId>().is_err());
 }

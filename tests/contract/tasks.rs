@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use steward_core::{
-    ports::{Created, Document, DocumentKey, Kept, Owner, Ports, Saved, StateStore},
+use steward_core::model::{
+    document::{Document, DocumentKey, Kept},
     task::{ProcessState, Task},
 };
+use steward_runtime::ports::{Created, Ports, Saved, StateStore};
 use tokio::sync::Barrier;
 
 use super::{
@@ -73,7 +74,7 @@ pub(super) async fn a_task_created_twice_exists_and_stays_as_it_was(world: impl 
         assert_eq!(again, Created::Exists(Some(Box::new(first.clone()))));
     }
     assert_eq!(load(ports, "t").await.as_ref(), Some(&first));
-    let read = ports.store().documents(&Owner::of(&first), &[DocumentKey::Submission]).await;
+    let read = ports.store().documents(&first.owner(), &[DocumentKey::Submission]).await;
     assert_eq!(read.unwrap(), [submission(&first)]);
 }
 
@@ -83,11 +84,11 @@ pub(super) async fn a_task_is_not_created_without_its_document(world: impl World
     let task = new_task(&ids_in(0, shards, 1)[0]);
     let mut first = submission(&task);
     first.body = "first".into();
-    ports.store().put_document(&Owner::of(&task), Kept::with(&task), &first).await.unwrap();
+    ports.store().put_document(&task.owner(), task.kept(), &first).await.unwrap();
     let created = ports.store().create(&task, &submission(&task)).await.unwrap();
     assert_eq!(created, Created::Exists(None));
     assert_eq!(ports.store().load(&task.task_id).await.unwrap(), None);
-    let read = ports.store().documents(&Owner::of(&task), &[DocumentKey::Submission]).await;
+    let read = ports.store().documents(&task.owner(), &[DocumentKey::Submission]).await;
     assert_eq!(read.unwrap(), [first]);
     let due = ports.store().due(0, at(1_000), None).await.unwrap();
     assert!(due.task_ids.is_empty(), "{due:?}");
@@ -99,7 +100,7 @@ pub(super) async fn a_document_is_not_created_without_its_task(world: impl World
     let late = output("charge", 1, "late".into());
     let created = ports.store().create(&task, &late).await.unwrap();
     assert_eq!(created, Created::Exists(Some(Box::new(task.clone()))));
-    assert_eq!(ports.store().documents(&Owner::of(&task), &[late.key]).await.unwrap(), []);
+    assert_eq!(ports.store().documents(&task.owner(), &[late.key]).await.unwrap(), []);
 }
 
 pub(super) async fn of_sixteen_creations_of_one_task_one_wins<W: World>(world: W) {
@@ -219,13 +220,13 @@ pub(super) async fn what_one_instance_wrote_another_reads_at_once(world: impl Wo
     for attempt in 1..=50 {
         task = next(&task);
         let document = output("charge", attempt, attempt.into());
-        one.store().put_document(&Owner::of(&task), Kept::with(&task), &document).await.unwrap();
+        one.store().put_document(&task.owner(), task.kept(), &document).await.unwrap();
         one.store().save(&task).await.unwrap();
         assert_eq!(load(&another, "t").await.as_ref(), Some(&task));
         let keys = [document.key.clone(), DocumentKey::Submission];
-        let read = another.store().documents(&Owner::of(&task), &keys[..1]).await.unwrap();
+        let read = another.store().documents(&task.owner(), &keys[..1]).await.unwrap();
         assert_eq!(read, std::slice::from_ref(&document));
-        let read = another.store().documents(&Owner::of(&task), &keys).await.unwrap();
+        let read = another.store().documents(&task.owner(), &keys).await.unwrap();
         assert!(read.contains(&document), "{read:?}");
     }
 }

@@ -21,14 +21,12 @@ use aws_sdk_sqs::{
 use jiff::Timestamp;
 use serde_json::Value;
 use steward_aws::{AwsPorts, Config, definitions::PublishError, meter::Meter};
-use steward_core::{
-    ports::{Ports, Queue, Timing},
-    workflow::Workflow,
-};
+use steward_core::{definition::workflow::Workflow, model::time::Timing};
 use steward_emulator::{
     embedded::{EmbeddedAws, Endpoints},
     resources,
 };
+use steward_runtime::ports::{Ports, Queue};
 use steward_testkit::memory::MemoryPorts;
 
 /// Names the emulator that the adapters run over.

@@ -14,11 +14,10 @@ use steward_aws::{
 };
 use steward_core::{
     breaker::Settings,
-    messages::StepRequest,
-    ports::{Clock, Ports},
-    task::ProcessState,
-    workflow::Workflow,
+    definition::workflow::Workflow,
+    model::{messages::StepRequest, task::ProcessState},
 };
+use steward_runtime::ports::{Clock, Ports};
 
 use crate::support::{Deployment, TestPorts, event};
 

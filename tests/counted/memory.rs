@@ -15,11 +15,10 @@ use steward_agent::Agent;
 use steward_agent::attempt::{Fault, RemoteService};
 use steward_core::{
     breaker::Settings,
+    definition::workflow::Workflow,
     limits,
-    messages::StepRequest,
-    ports::Timing,
+    model::{messages::StepRequest, time::Timing},
     submission::{self as core_submission, ReplyQueues},
-    workflow::Workflow,
 };
 
 use crate::{

@@ -13,15 +13,18 @@ use std::{
 use jiff::Timestamp;
 use serde_json::Value;
 use steward_core::{
-    events::BusEvent,
-    names::{TaskId, WorkflowName},
-    ports::{
-        Channel, Clock, Created, Definitions, Document, DocumentKey, DueCursor, DuePage, Ended,
-        EndedPage, EventBus, Kept, Outgoing, Owner, PortError, Ports, Put, Saved, Shared,
-        SharedKey, SharedKind, SharedSaved, StateStore, Timing,
+    definition::workflow::Workflow,
+    model::{
+        document::{Document, DocumentKey, Kept, Owner},
+        events::BusEvent,
+        names::{TaskId, WorkflowName},
+        task::{ProcessState, Task},
+        time::Timing,
     },
-    task::{ProcessState, Task},
-    workflow::Workflow,
+};
+use steward_runtime::ports::{
+    Channel, Clock, Created, Definitions, DueCursor, DuePage, Ended, EndedPage, EventBus, Outgoing,
+    PortError, Ports, Put, Saved, Shared, SharedKey, SharedKind, SharedSaved, StateStore,
 };
 use tokio::task::yield_now;
 

@@ -2,8 +2,8 @@
 //! uncut one: only its side effects are judged, and whether people learned of what needs them.
 
 use steward_core::{
-    names::StepName,
-    workflow::{Work, Workflow},
+    definition::{step::Work, workflow::Workflow},
+    model::names::StepName,
 };
 
 use super::{judge::judge_start, scenarios::Scenario, wire::CutAt, world::Run};

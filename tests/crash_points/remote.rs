@@ -9,10 +9,7 @@ use std::{
 
 use serde_json::{Value, json};
 use steward_agent::attempt::{Fault, RemoteService};
-use steward_core::{
-    messages::{Action, StepRequest},
-    names::TaskId,
-};
+use steward_core::model::{attempt::Action, messages::StepRequest, names::TaskId};
 
 /// How the service treats the calls of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

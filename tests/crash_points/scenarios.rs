@@ -2,7 +2,10 @@
 //! whatever is cut on the way.
 
 use serde_json::{Value, json};
-use steward_core::{command::Order, messages::Action, task::ProcessState, workflow::Workflow};
+use steward_core::{
+    definition::workflow::Workflow,
+    model::{attempt::Action, command::Order, task::ProcessState},
+};
 
 use super::{outage::Outage, remote::Manner, world::ComesBack};
 

@@ -12,12 +12,9 @@ use aws_sdk_sqs::{
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use steward_core::{
-    names::TaskId,
-    ports::{Clock, Ports, StateStore},
-    task::Task,
-};
+use steward_core::model::{names::TaskId, task::Task};
 use steward_emulator::{embedded::EmbeddedAws, resources};
+use steward_runtime::ports::{Clock, Ports, StateStore};
 use tempfile::TempDir;
 use tokio::time::Instant;
 

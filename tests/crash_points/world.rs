@@ -24,13 +24,16 @@ use serde_json::{Value, json};
 use steward_agent::Agent;
 use steward_core::{
     breaker::Settings,
-    command::Command,
-    messages::SchedulerMessage,
-    names::{AgentName, TaskId},
-    ports::{Clock, Ports, Queue},
-    task::{StepRecord, Task},
+    model::{
+        command::Command,
+        messages::SchedulerMessage,
+        names::{AgentName, TaskId},
+        step::StepRecord,
+        task::Task,
+    },
 };
 use steward_emulator::resources;
+use steward_runtime::ports::{Clock, Ports, Queue};
 
 use super::{
     remote::Remote,

@@ -4,7 +4,7 @@ use std::{rc::Rc, time::Duration};
 
 use aws_sdk_eventbridge::types::PutEventsRequestEntry;
 use serde_json::json;
-use steward_core::task::ProcessState;
+use steward_core::model::task::ProcessState;
 use steward_demo::services::Fault;
 
 use super::{

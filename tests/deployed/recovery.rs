@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use steward_core::task::ProcessState;
+use steward_core::model::task::ProcessState;
 use steward_demo::{
     scenario::Shipped,
     services::{Fault, Service},

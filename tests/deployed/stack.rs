@@ -13,11 +13,12 @@ use serde_json::{Value, json};
 use steward_aws::{
     definitions::DynamoDefinitions, publisher::Publisher, rules::TriggerRules, store::DynamoStore,
 };
-use steward_core::{ports::StateStore, task::Task};
+use steward_core::model::task::Task;
 use steward_demo::{
     scenario::Shipped,
     services::{Fault, FaultPlan, MockServices, Service},
 };
+use steward_runtime::ports::StateStore;
 
 use super::{
     emulator::{call, root, run, wait_for},

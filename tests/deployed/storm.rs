@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use futures_util::{StreamExt, stream};
-use steward_core::task::ProcessState;
+use steward_core::model::task::ProcessState;
 use steward_demo::{audit::Audit, scenario::Shipped};
 
 use super::{emulator::wait_for, functions::kill, stack::Stack};

@@ -3,12 +3,14 @@
 use std::{rc::Rc, time::Duration};
 
 use serde_json::{Value, json};
-use steward_core::{
-    messages::Action,
-    ports::{Attempt, DocumentKey, Owner, StateStore},
-    task::{ProcessState, StepState, Task},
+use steward_core::model::{
+    attempt::{Action, Attempt},
+    document::DocumentKey,
+    step::StepState,
+    task::{ProcessState, Task},
 };
 use steward_demo::{scenario::Shipped, services::Fault};
+use steward_runtime::ports::StateStore;
 
 use super::{
     emulator::{call, root, wait_for},
@@ -88,7 +90,7 @@ async fn step_millis(stack: &Stack, task: &Task) -> Vec<i64> {
         Some(DocumentKey::Output(Attempt { step, action, number: attempt }))
     });
     let keys: Vec<_> = std::iter::once(DocumentKey::Submission).chain(outputs).collect();
-    let documents = stack.store().documents(&Owner::of(task), &keys).await.unwrap();
+    let documents = stack.store().documents(&task.owner(), &keys).await.unwrap();
     let mut at: Vec<_> = documents.iter().map(|document| document.at.as_millisecond()).collect();
     at.sort_unstable();
     at.windows(2).map(|pair| pair[1] - pair[0]).collect()

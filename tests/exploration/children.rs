@@ -10,10 +10,13 @@ use std::{
 use jiff::Timestamp;
 use serde_json::json;
 use steward_core::{
-    messages::{Action, ChildOutcome, Submission},
-    names::Part,
-    task::later,
-    transition::Event,
+    engine::event::Event,
+    model::{
+        attempt::Action,
+        messages::{ChildOutcome, Submission},
+        names::Part,
+        time::later,
+    },
 };
 
 use super::expiry::{RETENTION, days_until, expires_at};

@@ -8,10 +8,11 @@ use std::{
 };
 
 use jiff::Timestamp;
-use steward_core::{
+use steward_core::model::{
+    document::{Document, DocumentKey, Kept},
     names::Part,
-    ports::{Document, DocumentKey, Kept, Timing},
-    task::{Task, later},
+    task::Task,
+    time::{Timing, later},
 };
 
 use super::{states::is_final, world::World};
@@ -51,7 +52,7 @@ impl World {
 
     /// A save of `after`, before which what it refers to is kept for longer, if that is necessary.
     pub(super) fn keep(&mut self, before: Option<&Task>, after: &Task) {
-        let until = expires_at(Kept::with(after));
+        let until = expires_at(after.kept());
         if before.is_none_or(|before| after.kept_from > before.kept_from) {
             let expires = Arc::make_mut(&mut self.expires);
             let there = expires.iter_mut().filter(|(key, _)| self.documents.contains_key(key));

@@ -5,14 +5,18 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use steward_core::{
-    effects::Effect,
-    events::Happened,
+    engine::{effect::Effect, event::Event},
     limits,
-    messages::{Action, Outcome, StepRequest},
-    names::{Part, StepName},
-    ports::{Attempt, DocumentKey},
-    task::{ProcessState, Progress, StepState, Task, later},
-    transition::Event,
+    model::{
+        attempt::{Action, Attempt},
+        document::DocumentKey,
+        events::Happened,
+        messages::{Outcome, StepRequest},
+        names::{Part, StepName},
+        step::{Progress, StepState},
+        task::{ProcessState, Task},
+        time::later,
+    },
 };
 
 use super::{

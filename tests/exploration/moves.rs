@@ -5,12 +5,16 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use serde_json::json;
 use steward_core::{
-    command::Command,
-    messages::{Action, Answer, AttemptTimes, Outcome, StepReply},
-    names::{CallbackFence, Part, TaskId},
-    ports::Attempt,
-    task::{StepState, Task, later},
-    transition::Event,
+    engine::event::Event,
+    model::{
+        attempt::{Action, Attempt, AttemptTimes},
+        command::Command,
+        messages::{Answer, Outcome, StepReply},
+        names::{CallbackFence, Part, TaskId},
+        step::StepState,
+        task::Task,
+        time::later,
+    },
 };
 
 use super::{

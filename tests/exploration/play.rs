@@ -5,14 +5,23 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use jiff::Timestamp;
 use serde_json::Value;
 use steward_core::{
-    command::Order,
-    effects::Effect,
-    messages::{Action, ChildOutcome, Outcome, Parent, StepReply, Submission},
-    names::{CallbackFence, Part},
-    ports::Attempt,
+    engine::{
+        decision::{Context, Transition},
+        documents::{Documents, Wanted},
+        effect::Effect,
+        event::Event,
+        transition::transition,
+    },
+    model::{
+        attempt::{Action, Attempt},
+        command::Order,
+        messages::{ChildOutcome, Outcome, Parent, StepReply, Submission},
+        names::{CallbackFence, Part},
+        step::StepState,
+        task::{ProcessState, Task},
+        time::later,
+    },
     submission::accept,
-    task::{ProcessState, StepState, Task, later},
-    transition::{Context, Documents, Event, Transition, Wanted, transition},
 };
 
 use super::{

@@ -3,11 +3,14 @@
 use std::fmt::Write;
 
 use steward_core::{
-    effects::Effect,
-    messages::{Action, Answer, Outcome, StepReply, StepRequest},
-    names::{CallbackFence, Part},
-    task::{StepState, Task},
-    transition::{Event, Transition},
+    engine::{decision::Transition, effect::Effect, event::Event},
+    model::{
+        attempt::Action,
+        messages::{Answer, Outcome, StepReply, StepRequest},
+        names::{CallbackFence, Part},
+        step::StepState,
+        task::Task,
+    },
 };
 
 use super::play::Arrow;

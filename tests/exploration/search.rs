@@ -7,12 +7,14 @@ use std::{
 };
 
 use steward_core::{
-    command::{Command, Order},
-    effects::Effect,
-    messages::{Action, AttemptTimes, StepReply},
-    names::CallbackFence,
-    task::later,
-    transition::Event,
+    engine::{effect::Effect, event::Event},
+    model::{
+        attempt::{Action, AttemptTimes},
+        command::{Command, Order},
+        messages::StepReply,
+        names::CallbackFence,
+        time::later,
+    },
 };
 
 use super::{

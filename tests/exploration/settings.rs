@@ -6,10 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use steward_core::{
-    command::Order,
-    names::Part,
-    ports::Timing,
-    workflow::{Callback, Workflow},
+    definition::{step::Callback, workflow::Workflow},
+    model::{command::Order, names::Part, time::Timing},
 };
 
 mod steps;

@@ -1,7 +1,10 @@
 //! What a state means, in the laws' own words.
 
 use jiff::Timestamp;
-use steward_core::task::{ProcessState, Progress, StepState, Task};
+use steward_core::model::{
+    step::{Progress, StepState},
+    task::{ProcessState, Task},
+};
 
 pub(super) fn is_final(task: &Task) -> bool {
     match task.process_state {

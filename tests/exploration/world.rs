@@ -10,12 +10,16 @@ use std::{
 
 use jiff::Timestamp;
 use steward_core::{
-    command::Command,
-    messages::Action,
-    names::Part,
-    ports::{Attempt, DocumentKey},
-    task::{ProcessState, Progress, StepState, Task, later},
-    transition::{Documents, Event},
+    engine::{documents::Documents, event::Event},
+    model::{
+        attempt::{Action, Attempt},
+        command::Command,
+        document::DocumentKey,
+        names::Part,
+        step::{Progress, StepState},
+        task::{ProcessState, Task},
+        time::later,
+    },
 };
 
 use super::{

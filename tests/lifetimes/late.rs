@@ -83,7 +83,7 @@ async fn a_command_for_an_earlier_task_with_the_same_id_is_refused() {
     assert_eq!(world.state("t").await, ProcessState::Error);
     let first = world.task("t").await;
     // The operator shipped by hand; the command is on its way when the task expires.
-    let bulk = steward_core::bulk::Bulk {
+    let bulk = steward_runtime::bulk::Bulk {
         id: "run-1".parse().unwrap(),
         order: serde_json::from_value(json!({ "command": "complete", "step": "ship" })).unwrap(),
         by: "ann".to_owned(),

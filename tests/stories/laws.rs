@@ -5,14 +5,17 @@ use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
 use steward_core::{
-    effects::Effect,
-    events::{BusEvent, Happened},
+    definition::workflow::Workflow,
+    engine::{decision::Context, effect::Effect, event::Event},
     limits,
-    messages::{Action, ChildOutcome, StepReply, StepRequest, Submission},
-    names::{Part, StepName},
-    task::{ProcessState, Progress, StepRecord, StepState, Task},
-    transition::{Context, Event},
-    workflow::Workflow,
+    model::{
+        attempt::Action,
+        events::{BusEvent, Happened},
+        messages::{ChildOutcome, StepReply, StepRequest, Submission},
+        names::{Part, StepName},
+        step::{Progress, StepRecord, StepState},
+        task::{ProcessState, Task},
+    },
 };
 
 /// A decision, before and after.

@@ -3,10 +3,13 @@
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use steward_core::{
-    command::Order,
-    messages::{Action, Answer, AttemptTimes, ChildOutcome, Outcome, Parent, StepReply},
-    names::{CallbackFence, CallbackToken},
-    transition::Event,
+    engine::event::Event,
+    model::{
+        attempt::{Action, AttemptTimes},
+        command::Order,
+        messages::{Answer, ChildOutcome, Outcome, Parent, StepReply},
+        names::{CallbackFence, CallbackToken},
+    },
 };
 
 use super::script::{duration, json};

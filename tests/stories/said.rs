@@ -5,13 +5,17 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::json;
 use steward_core::{
-    effects::Effect,
-    events::{BusEvent, Happened, TaskTrouble},
-    messages::{Action, ChildEnded, ChildOutcome, StepRequest, Submission},
-    names::{Part, StepName},
-    ports::{Attempt, Document, DocumentKey},
-    task::{Progress, StepState, Task},
-    workflow::Workflow,
+    definition::workflow::Workflow,
+    engine::effect::Effect,
+    model::{
+        attempt::{Action, Attempt},
+        document::{Document, DocumentKey},
+        events::{BusEvent, Happened, TaskTrouble},
+        messages::{ChildEnded, ChildOutcome, StepRequest, Submission},
+        names::{Part, StepName},
+        step::{Progress, StepState},
+        task::Task,
+    },
 };
 
 /// The documents of one decision that have not been said yet.

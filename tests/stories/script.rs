@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, time::Duration};
 
 use jiff::SignedDuration;
 use serde_json::{Map, Value, json};
-use steward_core::{ports::Timing, workflow::Workflow};
+use steward_core::{definition::workflow::Workflow, model::time::Timing};
 
 use super::folder;
 

@@ -3,13 +3,22 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use steward_core::{
-    command::{Command, Order},
-    effects::Effect,
-    messages::{Action, Answer, ChildOutcome, Outcome, Submission},
-    ports::{Attempt, Document, DocumentKey},
+    engine::{
+        decision::{Context, Transition},
+        documents::{Documents, Wanted},
+        effect::Effect,
+        event::Event,
+        transition::transition,
+    },
+    model::{
+        attempt::{Action, Attempt},
+        command::{Command, Order},
+        document::{Document, DocumentKey},
+        messages::{Answer, ChildOutcome, Outcome, Submission},
+        step::StepState,
+        task::{ProcessState, Task},
+    },
     submission::accept,
-    task::{ProcessState, StepState, Task},
-    transition::{Context, Documents, Event, Transition, Wanted, transition},
 };
 
 use super::{

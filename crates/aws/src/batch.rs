@@ -5,12 +5,17 @@ use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use steward_core::{
-    drive::DriveError,
-    effects::{Effect, Send, carry_out},
-    events::{BusEvent, Happened},
-    integers::check_integers,
+    engine::effect::Effect,
     limits,
-    messages::mistake,
+    model::{
+        events::{BusEvent, Happened},
+        integers::check_integers,
+        messages::mistake,
+    },
+};
+use steward_runtime::{
+    dispatch::{Send, carry_out},
+    drive::DriveError,
     ports::{Clock, Ports, chain},
 };
 
@@ -180,7 +185,8 @@ mod tests {
         let text = r#"{"type":"callback","token":"o-1/ask/i1","answer":"completed","output":18446744073709551616}"#;
         let event = serde_json::json!({ "Records": [{ "messageId": "m-1", "body": text }] });
         let messages: Vec<_> = received(serde_json::from_value(event).unwrap()).collect();
-        let corrupt = messages[0].parse::<steward_core::messages::SchedulerMessage>().unwrap_err();
+        let corrupt =
+            messages[0].parse::<steward_core::model::messages::SchedulerMessage>().unwrap_err();
         assert_eq!(
             corrupt.reason,
             "an integer of more than 64 bits at line 1 column 71: it would lose digits; send it as a text"

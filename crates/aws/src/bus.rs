@@ -2,11 +2,9 @@
 
 use aws_sdk_eventbridge::{Client, types::PutEventsRequestEntry};
 use futures_util::{StreamExt, stream};
-pub use steward_core::events::SOURCE;
-use steward_core::{
-    events::BusEvent,
-    ports::{EventBus, PortError},
-};
+use steward_core::model::events::BusEvent;
+pub use steward_core::model::events::SOURCE;
+use steward_runtime::ports::{EventBus, PortError};
 
 use crate::errors::{failed, for_each};
 

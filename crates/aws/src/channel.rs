@@ -8,10 +8,8 @@ use aws_sdk_sqs::{
     types::{MessageAttributeValue, QueueAttributeName, SendMessageBatchRequestEntry},
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
-use steward_core::{
-    limits,
-    ports::{Channel, Outgoing, PortError, Queue},
-};
+use steward_core::limits;
+use steward_runtime::ports::{Channel, Outgoing, PortError, Queue};
 
 use crate::{
     config::AgentQueueUrl,

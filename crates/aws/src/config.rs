@@ -4,7 +4,10 @@
 use std::{num::NonZeroU32, str::FromStr, time::Duration};
 
 use envconfig::Envconfig;
-use steward_core::{names::AgentName, ports::Timing, submission::ReplyQueues};
+use steward_core::{
+    model::{names::AgentName, time::Timing},
+    submission::ReplyQueues,
+};
 
 use crate::channel::name_of;
 

@@ -18,7 +18,7 @@ use aws_sdk_sqs::{
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
-use steward_core::ports::{PortError, chain};
+use steward_runtime::ports::{PortError, chain};
 
 use crate::{
     channel::{BATCH_MESSAGES_MAX, name_of, queue_url},

@@ -8,11 +8,8 @@ use std::{
 
 use aws_sdk_dynamodb::{Client, types::AttributeValue};
 use futures_util::{StreamExt, TryStreamExt, stream};
-use steward_core::{
-    names::WorkflowName,
-    ports::{Definitions, PortError},
-    workflow::Workflow,
-};
+use steward_core::{definition::workflow::Workflow, model::names::WorkflowName};
+use steward_runtime::ports::{Definitions, PortError};
 
 use crate::errors::{corrupt, failed};
 use kept::Kept;

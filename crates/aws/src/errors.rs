@@ -4,7 +4,7 @@ use std::error::Error;
 
 use aws_smithy_runtime_api::client::{orchestrator::HttpResponse, result::SdkError};
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
-use steward_core::ports::{NoSuchQueue, PortError, chain};
+use steward_runtime::ports::{NoSuchQueue, PortError, chain};
 
 /// Error codes that say "not like this": the same request would fail again.
 const PERMANENT: &[&str] = &[

@@ -6,11 +6,13 @@ use std::{collections::HashMap, num::NonZeroU32, time::Duration};
 use aws_sdk_dynamodb::types::AttributeValue;
 use jiff::Timestamp;
 use serde_aux::serde_introspection::serde_introspect;
-use steward_core::{
-    messages::AttemptTimes,
-    ports::{Document, DocumentKey, Kept, Owner, PortError, StoredKey, ended_parts, shard_of},
-    task::{ProcessState, Task, later},
+use steward_core::model::{
+    attempt::AttemptTimes,
+    document::{Document, DocumentKey, Kept, Owner, StoredKey},
+    task::{ProcessState, Task},
+    time::later,
 };
+use steward_runtime::ports::{PortError, ended_parts, shard_of};
 
 use crate::errors::corrupt;
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 use aws_config::{SdkConfig, retry::RetryConfig};
 pub use aws_smithy_runtime_api::client::interceptors::SharedInterceptor;
 use jiff::Timestamp;
-use steward_core::ports::{Clock, Ports, Timing};
+use steward_core::model::time::Timing;
+use steward_runtime::ports::{Clock, Ports};
 
 use crate::{
     bus::EventBridgeBus,

@@ -5,10 +5,10 @@
 //! before the table is written, in state disabled: a workflow for which there is no rule left is not published.
 
 use steward_core::{
-    names::{TaskId, WorkflowName},
-    ports::{Definitions, PortError},
-    workflow::Workflow,
+    definition::workflow::Workflow,
+    model::names::{TaskId, WorkflowName},
 };
+use steward_runtime::ports::{Definitions, PortError};
 
 use crate::{
     definitions::{DynamoDefinitions, PublishError, Stored, definition_text},

@@ -13,7 +13,8 @@ use aws_sdk_eventbridge::{
 };
 use aws_sdk_sqs::types::QueueAttributeName;
 use serde_json::{Value, json};
-use steward_core::{names::WorkflowName, ports::PortError, workflow::Trigger};
+use steward_core::{definition::workflow::Trigger, model::names::WorkflowName};
+use steward_runtime::ports::PortError;
 
 use crate::errors::{corrupt, failed};
 

@@ -12,15 +12,15 @@ pub use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::{operation::query::builders::QueryFluentBuilder, types::AttributeValue};
 use futures_util::future::try_join_all;
 use jiff::Timestamp;
-use steward_core::{
-    messages::AttemptTimes,
+use steward_core::model::{
+    attempt::AttemptTimes,
+    document::{Document, DocumentKey, Kept, Owner, StoredKey},
     names::TaskId,
-    ports::{
-        Created, Document, DocumentKey, DueCursor, DuePage, Ended, EndedPage, Kept, Owner,
-        PortError, Put, Saved, Shared, SharedKey, SharedKind, SharedSaved, StateStore, StoredKey,
-        TooLarge, chain,
-    },
     task::{ProcessState, Task},
+};
+use steward_runtime::ports::{
+    Created, DueCursor, DuePage, Ended, EndedPage, PortError, Put, Saved, Shared, SharedKey,
+    SharedKind, SharedSaved, StateStore, TooLarge, chain,
 };
 
 use crate::{
@@ -172,7 +172,7 @@ impl DynamoStore {
         submitted: &Document,
         condition: Condition,
     ) -> Result<New, PortError> {
-        let document = self.items.document(&Owner::of(task), Kept::with(task), submitted);
+        let document = self.items.document(&task.owner(), task.kept(), submitted);
         Ok(New {
             document: Write::new(&self.documents, document, Condition::IsNew),
             task: Write::new(&self.tasks, self.items.task(task)?, condition),

@@ -1,9 +1,9 @@
 //! What a function tells of itself.
 //!
 //! - Logs: structured JSON on standard output, as CloudWatch takes them; `RUST_LOG` sets the level.
-//! - Counts: those of [`steward_core::metrics`], in CloudWatch's embedded metric format on standard
+//! - Counts: those of [`steward_runtime::metrics`], in CloudWatch's embedded metric format on standard
 //!   output, once an invocation. `STEWARD_DEPLOYMENT` is a dimension of each.
-//! - [`traces`]: the spans of [`steward_core::trace`], sent to the OpenTelemetry collector at
+//! - [`traces`]: the spans of [`steward_runtime::trace`], sent to the OpenTelemetry collector at
 //!   `OTEL_EXPORTER_OTLP_ENDPOINT`; without that there are none.
 //!
 //! Lambda freezes a function between invocations, so counts and spans leave before the answer:
@@ -108,12 +108,15 @@ mod tests {
     use serde_json::{Value, json};
     use steward_core::{
         breaker::Turned,
-        metrics,
-        ports::Timing,
+        engine::decision::Ignored,
+        model::{
+            step::{StepRecord, StepState},
+            task::{ProcessState, Task},
+            time::Timing,
+        },
         submission::accept,
-        task::{ProcessState, StepRecord, StepState, Task},
-        transition::Ignored,
     };
+    use steward_runtime::metrics;
 
     #[test]
     fn a_log_line_says_of_which_request_it_is() {
@@ -236,7 +239,7 @@ mod tests {
 
     #[test]
     fn no_declared_metric_is_left_out() {
-        let source = include_str!("../../core/src/metrics.rs");
+        let source = include_str!("../../runtime/src/metrics.rs");
         let declared = source.lines().filter_map(|line| line.strip_prefix("pub const "));
         let declared: Vec<_> = declared.filter_map(|line| line.split('"').nth(1)).collect();
         assert!(declared.len() > 10, "{declared:?}");

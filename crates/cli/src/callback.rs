@@ -12,12 +12,14 @@ use clap::{Args, Subcommand, builder::NonEmptyStringValueParser};
 use jiff::Timestamp;
 use serde_json::Value;
 use steward_aws::store::DynamoStore;
-use steward_core::{
-    messages::{Action, Answer, CallbackAnswer, SchedulerMessage},
+use steward_core::model::{
+    attempt::Action,
+    messages::{Answer, CallbackAnswer, SchedulerMessage},
     names::{CallbackFence, CallbackToken},
-    ports::{PortError, StateStore},
-    task::{StepState, Task},
+    step::StepState,
+    task::Task,
 };
+use steward_runtime::ports::{PortError, StateStore};
 
 use crate::{client::Deployment, operate::read_json};
 

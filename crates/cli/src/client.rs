@@ -16,8 +16,9 @@ use steward_aws::{
     rules::TriggerRules,
     store::DynamoStore,
 };
-use steward_core::{names::AgentName, ports::PortError, submission::ReplyQueues};
+use steward_core::{model::names::AgentName, submission::ReplyQueues};
 use steward_emulator::resources;
+use steward_runtime::ports::PortError;
 
 /// Messages in one request, by SQS's limit.
 pub(crate) const BATCH: usize = 10;

@@ -29,10 +29,8 @@ use hdrhistogram::Histogram;
 use indicatif::{ProgressBar, ProgressStyle};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use serde_json::{Value, json};
-use steward_core::{
+use steward_core::model::{
     messages::{NoticeStatus, StatusNotice},
-    metrics,
-    ports::{Ports, StateStore},
     task::Task,
 };
 use steward_demo::{
@@ -45,6 +43,10 @@ use steward_emulator::{
     event_source::EventSource,
     host::{Host, HostOptions},
     resources,
+};
+use steward_runtime::{
+    metrics,
+    ports::{Ports, StateStore},
 };
 use tokio::{sync::Semaphore, task::JoinSet};
 

@@ -6,7 +6,7 @@ use std::{io::Write, net::SocketAddr, path::PathBuf, time::Duration};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use steward_agent::http::BaseUrl;
-use steward_core::names::AgentName;
+use steward_core::model::names::AgentName;
 use steward_definition_file::read_dir;
 use steward_emulator::{
     embedded::{Endpoints, Service},

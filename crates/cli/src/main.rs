@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use steward_core::{command::Order, names::TaskId};
+use steward_core::model::{command::Order, names::TaskId};
 use tracing_subscriber::EnvFilter;
 
 #[macro_use]

@@ -14,15 +14,15 @@ use backon::{ExponentialBuilder, Retryable};
 use clap::{Args, builder::NonEmptyStringValueParser};
 use serde_json::Value;
 use steward_aws::store::DynamoStore;
-use steward_core::{
+use steward_core::model::{
     command::{Command, CommandId, CommandRecord, Order},
     integers::check_integers,
     messages::SchedulerMessage,
     names::{Part, TaskId},
-    ports::{PortError, StateStore},
     task::Task,
-    view::TaskView,
 };
+use steward_operator::view::TaskView;
+use steward_runtime::ports::{PortError, StateStore};
 
 use crate::client::Deployment;
 

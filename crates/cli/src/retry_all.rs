@@ -8,10 +8,11 @@ use futures_util::{StreamExt, future::join_all, stream};
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 use steward_aws::store::DynamoStore;
-use steward_core::{
+use steward_core::model::{
     command::{CommandId, Order},
     names::{TaskId, WorkflowName},
-    task::{ProcessState, Task, earlier},
+    task::{ProcessState, Task},
+    time::earlier,
 };
 
 use crate::{

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use anyhow::Result;
 use clap::Args;
-use steward_core::workflow::Workflow;
+use steward_core::definition::workflow::Workflow;
 use steward_definition_file::{parse, read_file};
 use steward_forecast::{
     capacity::{

@@ -2,12 +2,10 @@
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use steward_core::{
-    names::TaskId,
-    ports::{Owner, StateStore},
-    view::TaskView,
-};
+use steward_core::model::names::TaskId;
 use steward_operator::timeline::{Line, timeline};
+use steward_operator::view::TaskView;
+use steward_runtime::ports::StateStore;
 
 use crate::{client::Deployment, table::table};
 
@@ -15,7 +13,7 @@ use crate::{client::Deployment, table::table};
 pub(crate) async fn show(id: &TaskId, as_json: bool, deployment: &Deployment) -> Result<()> {
     let store = deployment.store().await;
     let task = store.load(id).await?.with_context(|| format!("there is no task `{id}`"))?;
-    let documents = store.all_documents(&Owner::of(&task)).await?;
+    let documents = store.all_documents(&task.owner()).await?;
     let view = TaskView::of(&task).with_reasons(&task, &documents);
     let lines = timeline(&task, &documents);
     if as_json {

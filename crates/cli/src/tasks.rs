@@ -6,10 +6,10 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 use steward_core::{
+    model::task::{ProcessState, Task},
     submission::parse,
-    task::{ProcessState, Task},
-    view::TaskView,
 };
+use steward_operator::view::TaskView;
 
 use crate::{
     client::{BATCH, Deployment},

@@ -5,7 +5,7 @@ use std::{io::IsTerminal, path::PathBuf};
 use anyhow::{Result, bail};
 use clap::Subcommand;
 use miette::{GraphicalReportHandler, LabeledSpan, MietteDiagnostic, NamedSource, Report};
-use steward_core::{names::WorkflowName, workflow::json_schema};
+use steward_core::{definition::workflow::json_schema, model::names::WorkflowName};
 use steward_definition_file::{DefinitionError, Found, read_file};
 
 use crate::client::Deployment;

@@ -36,15 +36,13 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    events::{BreakerTurned, BusEvent, Happened},
     limits,
-    names::AgentName,
-    task::later,
+    model::{
+        events::{BreakerTurned, BusEvent, Happened},
+        names::AgentName,
+        time::later,
+    },
 };
-
-mod stored;
-
-pub use stored::{Stored, StoredSaved, tell, tell_untold};
 
 /// When a breaker opens, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,57 +1,27 @@
-//! Steward's decision engine: pure and synchronous, with the ports and the loop that apply its decisions.
+//! Steward's decision engine: pure and synchronous.
 //!
-//! This crate holds the nouns (a [`task`] is one run of a [`workflow`]), the [`messages`] that the
-//! roles exchange, the pure [`transition`](transition::transition) that decides what happens next,
-//! the [`ports`] through which a decision reaches the world, and [`drive`](drive::drive), the one
-//! loop that joins them. It has no clock, no I/O and no randomness: whatever a decision needs is an
-//! argument, so that the same inputs always give the same answer. `clippy.toml` beside this crate
-//! enforces that.
+//! | module | what it holds |
+//! | --- | --- |
+//! | [`model`] | the nouns: tasks, steps, documents, and the messages that the roles exchange |
+//! | [`definition`] | workflow definitions: the file format, and what is wrong with one |
+//! | [`expression`] | templates, and the expressions in them |
+//! | [`submission`] | what becomes of a submission |
+//! | [`engine`] | the one decision: [`transition`](engine::transition::transition) |
+//! | [`breaker`] | the circuit breaker of an agent |
+//! | [`limits`] | every limit, with its reason |
 //!
-//! ```text
-//!                            ┌─ reads the documents that it wants, asks again ─┐
-//!                            ▼                                                 │
-//! message ──► drive: load ─► transition ───────────────────────────────────────┴─► save (conditional) ─► effects
-//!                     ▲                                                            │
-//!                     └──────────────── lost the race: decide again ◄──────────────┘
-//! ```
+//! It has no clock, no I/O and no randomness: whatever a decision needs is an argument, so that the same inputs
+//! always give the same decision. `clippy.toml` beside this crate enforces that. The crate `steward-runtime` loads
+//! tasks, applies decisions and sends their effects.
 //!
 //! The pattern is *Scheduler Agent Supervisor*:
 //! <https://learn.microsoft.com/azure/architecture/patterns/scheduler-agent-supervisor>.
 
 pub mod breaker;
-pub mod bulk;
-mod change;
-pub mod command;
-pub mod dead_letter;
-pub mod drive;
-pub mod effects;
-pub mod events;
-mod expression;
-mod forward;
+pub mod definition;
+pub mod engine;
+pub mod expression;
 pub mod hint;
-pub mod history;
-pub mod integers;
-pub mod json_text;
 pub mod limits;
-pub mod mask;
-pub mod messages;
-pub mod metrics;
-pub mod names;
-mod operate;
-pub mod ports;
-pub mod preview;
-pub mod recovery;
-mod request;
-pub mod responses;
-pub mod schema;
+pub mod model;
 pub mod submission;
-pub mod task;
-mod tell;
-pub mod template;
-pub mod trace;
-pub mod transition;
-pub mod undo;
-pub mod uses;
-mod values;
-pub mod view;
-pub mod workflow;

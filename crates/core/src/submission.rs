@@ -7,13 +7,16 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
-    integers::check_integers,
+    definition::workflow::Workflow,
     limits,
-    messages::{Submission, mistake},
-    names::{Incarnation, WorkflowName},
-    ports::{Document, DocumentKey, Timing},
-    task::{ProcessState, Task, kept_from, later},
-    workflow::Workflow,
+    model::{
+        document::{Document, DocumentKey},
+        integers::check_integers,
+        messages::{Submission, mistake},
+        names::{Incarnation, WorkflowName},
+        task::{ProcessState, Task, kept_from},
+        time::{Timing, later},
+    },
 };
 
 pub mod event;

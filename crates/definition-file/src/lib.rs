@@ -18,8 +18,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_saphyr::{Error, Localizer, Location, MessageFormatter, UserMessageFormatter};
 use steward_core::{
+    definition::{lint::Severity, problem::Problem, workflow::Workflow},
     limits,
-    workflow::{Problem, Severity, Workflow},
 };
 
 use outline::Outline;

@@ -7,6 +7,7 @@
 //! read for further problems.
 
 use std::sync::LazyLock;
+use steward_core::definition::workflow::json_schema;
 
 use jsonschema::{
     ValidationError, Validator,
@@ -14,10 +15,7 @@ use jsonschema::{
     paths::LocationSegment,
 };
 use serde_json::{Value, json};
-use steward_core::{
-    hint, limits,
-    workflow::{self, Problem},
-};
+use steward_core::{definition::problem::Problem, hint, limits};
 
 use super::{Found, outline::Outline};
 
@@ -27,7 +25,7 @@ const ROUNDS_MAX: usize = 8;
 /// Of a text that is quoted in a message.
 const QUOTED_CHARS_MAX: usize = 60;
 
-static SCHEMA: LazyLock<Value> = LazyLock::new(workflow::json_schema);
+static SCHEMA: LazyLock<Value> = LazyLock::new(json_schema);
 
 /// Nothing only if the schema itself were broken, which a test rules out.
 static VALIDATOR: LazyLock<Option<Validator>> =

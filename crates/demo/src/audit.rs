@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use steward_core::task::{ProcessState, Task};
+use steward_core::model::task::{ProcessState, Task};
 
 use crate::{
     scenario::Scenario,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use serde_json::Value;
-use steward_core::{task::ProcessState, workflow::Workflow};
+use steward_core::{definition::workflow::Workflow, model::task::ProcessState};
 
 use crate::services::{Ledger, Service};
 

@@ -30,12 +30,11 @@ use steward_aws::{AwsPorts, Config, publisher::Publisher, rules::TriggerRules};
 use steward_console::{Console, access::Caller};
 use steward_core::{
     breaker::Settings,
+    definition::workflow::Workflow,
     limits,
-    names::AgentName,
-    ports::{Clock, Ports, Queue},
-    task::later,
-    workflow::Workflow,
+    model::{names::AgentName, time::later},
 };
+use steward_runtime::ports::{Clock, Ports, Queue};
 use tokio::{net::TcpListener, task::JoinSet};
 
 use crate::{

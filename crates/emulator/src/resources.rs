@@ -20,7 +20,7 @@ use steward_aws::{
     config::{HumanDuration, QueueNames},
     queues::{AGENT, QueueSettings, SCHEDULER, SUBMISSIONS},
 };
-use steward_core::{names::AgentName, submission::ReplyQueues};
+use steward_core::{model::names::AgentName, submission::ReplyQueues};
 
 use crate::embedded::{EmbeddedAws, EventRule, Service};
 

@@ -7,10 +7,12 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use steward_core::{
-    mask::Mask,
-    names::AgentName,
-    recovery::{Recovery, Then},
-    workflow::{Trigger, Workflow},
+    definition::{
+        mask::Mask,
+        recovery::{Recovery, Then},
+        workflow::{Trigger, Workflow},
+    },
+    model::names::AgentName,
 };
 
 mod schema;

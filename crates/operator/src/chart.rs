@@ -13,12 +13,14 @@ use std::fmt::Write;
 use indexmap::IndexMap;
 use jiff::Timestamp;
 use steward_core::{
+    definition::workflow::Workflow,
     limits,
-    messages::{Action, AttemptTimes},
-    names::Part,
-    ports::{Attempt, Document, DocumentKey},
-    task::Task,
-    workflow::Workflow,
+    model::{
+        attempt::{Action, Attempt, AttemptTimes},
+        document::{Document, DocumentKey},
+        names::Part,
+        task::Task,
+    },
 };
 
 use crate::escaped;
@@ -148,7 +150,7 @@ impl Ended {
 fn rows(task: &Task, workflow: &Workflow, documents: &[Document], now: Timestamp) -> Vec<Row> {
     let mut bars: Vec<_> = documents.iter().filter_map(of_document).collect();
     bars.extend(task.awaited().map(|(part, action, number, _)| {
-        let queued_at = task.sent_at(&part, action, workflow);
+        let queued_at = workflow.sent_at(task, &part, action);
         let times = AttemptTimes { queued_at, ..AttemptTimes::default() };
         ((part, action), Bar { number, ended: Ended::Not, times, until: now })
     }));

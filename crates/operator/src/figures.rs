@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use steward_core::{
-    messages::{Action, AttemptTimes},
+use steward_core::model::{
+    attempt::{Action, AttemptTimes},
+    document::DocumentKey,
     names::StepName,
-    ports::DocumentKey,
 };
 
 /// The attempts at doing, or undoing, a step.

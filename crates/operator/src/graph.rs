@@ -1,6 +1,7 @@
 //! A workflow as a picture; with the states of its steps, a task.
 
-use steward_core::{view::TaskView, workflow::Workflow};
+use crate::view::TaskView;
+use steward_core::definition::workflow::Workflow;
 
 use drawing::Drawing;
 

@@ -10,11 +10,14 @@
 
 pub mod changes;
 pub mod chart;
+pub mod dead_letter;
 pub mod figures;
 pub mod graph;
 pub mod next;
+pub mod preview;
 pub mod state;
 pub mod timeline;
+pub mod view;
 
 /// A text as XML has it; what XML cannot have is replaced.
 fn escaped(text: &str) -> String {

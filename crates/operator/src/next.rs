@@ -1,14 +1,20 @@
 //! What happens to a task next, and when, in words.
 
+use crate::view::{child_of, newest_reason};
 use jiff::Timestamp;
 use steward_core::{
-    messages::Action,
-    names::{Part, TaskId},
-    ports::Document,
-    recovery::{Recovery, Then, Verdict},
-    task::{ProcessState, Progress, StepState, Task},
-    view::{child_of, newest_reason},
-    workflow::{Work, Workflow},
+    definition::{
+        recovery::{Recovery, Then, Verdict},
+        step::Work,
+        workflow::Workflow,
+    },
+    model::{
+        attempt::Action,
+        document::Document,
+        names::{Part, TaskId},
+        step::{Progress, StepState},
+        task::{ProcessState, Task},
+    },
 };
 
 /// One thing that comes next: `what`, perhaps a task, perhaps a time, and what `then`.
@@ -285,13 +291,13 @@ mod tests {
     #[test]
     fn what_waits_is_said_with_its_next_attempt() {
         let waiting = json!({ "s": "w", "a": 1, "u": 40_000, "f": 1 });
-        let attempt = steward_core::ports::Attempt {
+        let attempt = steward_core::model::attempt::Attempt {
             step: "charge".parse().unwrap(),
             action: Action::Do,
             number: 1,
         };
         let failure = Document::new(
-            steward_core::ports::DocumentKey::Failure(attempt),
+            steward_core::model::document::DocumentKey::Failure(attempt),
             Timestamp::UNIX_EPOCH,
             json!({ "reason": "no reply by complete-by", "verdict": "attempt 2 of 2" }),
         );

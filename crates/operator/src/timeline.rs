@@ -4,12 +4,13 @@
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
-use steward_core::{
+use steward_core::model::{
+    attempt::{Action, Attempt, AttemptTimes},
     command::{CommandId, CommandRecord},
-    messages::{Action, AttemptTimes},
+    document::{Document, DocumentKey},
     names::Part,
-    ports::{Attempt, Document, DocumentKey},
-    task::{Progress, StepState, Task},
+    step::{Progress, StepState},
+    task::Task,
 };
 
 /// One line of a task's timeline. What does not apply is absent.

@@ -21,10 +21,12 @@ use std::{
 
 use jiff::Timestamp;
 use serde::{Serialize, de::DeserializeOwned};
-use steward_core::{
+use steward_core::model::{
     events::BusEvent,
-    ports::{Channel, Clock, EventBus, NoSuchQueue, Outgoing, PortError, Ports, Queue, Timing},
-    task::later,
+    time::{Timing, later},
+};
+use steward_runtime::ports::{
+    Channel, Clock, EventBus, NoSuchQueue, Outgoing, PortError, Ports, Queue,
 };
 
 mod definitions;
@@ -271,7 +273,8 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use steward_core::ports::{Created, Document, DocumentKey, Kept, Owner, Put, StateStore};
+    use steward_core::model::document::{Document, DocumentKey};
+    use steward_runtime::ports::{Created, Put, StateStore};
 
     fn ports() -> MemoryPorts {
         let timing = Timing {
@@ -297,12 +300,12 @@ mod tests {
     #[tokio::test]
     async fn what_aws_refuses_for_its_size_is_refused() {
         let ports = ports();
-        let task: steward_core::task::Task = serde_json::from_value(serde_json::json!({
+        let task: steward_core::model::task::Task = serde_json::from_value(serde_json::json!({
             "task_id": "t", "workflow": "order", "version": 1, "process_state": "Pending",
             "revision": 1, "complete_by": 9, "submitted_at": 0, "due": 1,
         }))
         .unwrap();
-        let (owner, kept) = (Owner::of(&task), Kept::with(&task));
+        let (owner, kept) = (task.owner(), task.kept());
         let of = |bytes: usize| {
             let (key, at) = (DocumentKey::Submission, Timestamp::UNIX_EPOCH);
             Document::new(key, at, "x".repeat(bytes).into())
@@ -313,7 +316,8 @@ mod tests {
         assert_eq!(put.unwrap(), Put::Stored);
         let error = ports.store().put_document(&owner, kept, &of(room + 100)).await.unwrap_err();
         assert!(!error.retryable && error.operation == "write submission of t", "{error:?}");
-        let large = steward_core::task::Task { error: Some("\u{5b57}".repeat(140_000)), ..task };
+        let large =
+            steward_core::model::task::Task { error: Some("\u{5b57}".repeat(140_000)), ..task };
         assert!(!ports.store().create(&large, &of(0)).await.unwrap_err().retryable);
         assert_eq!(ports.store().load(&large.task_id).await.unwrap(), None);
         let message = |bytes: usize| Outgoing {
@@ -330,7 +334,7 @@ mod tests {
     #[tokio::test]
     async fn what_has_expired_is_deleted_item_by_item() {
         let ports = ports();
-        let task: steward_core::task::Task = serde_json::from_value(serde_json::json!({
+        let task: steward_core::model::task::Task = serde_json::from_value(serde_json::json!({
             "task_id": "t", "workflow": "order", "version": 1, "process_state": "Processed",
             "revision": 1, "complete_by": 0, "submitted_at": 0, "ended_at": 0, "retention_s": 3600,
         }))
@@ -341,7 +345,7 @@ mod tests {
         let at = |hours: i64| Timestamp::from_second(hours * 3_600).unwrap();
         assert_eq!(ports.store().expired(at(0)), []);
         let task_item = ExpiredItem::Task(task.task_id.clone());
-        let document = ExpiredItem::Document(Owner::of(&task), DocumentKey::Submission);
+        let document = ExpiredItem::Document(task.owner(), DocumentKey::Submission);
         let all = ports.store().expired(at(24 * 365));
         assert_eq!(all, [task_item.clone(), document.clone()]);
         let ended = async || {

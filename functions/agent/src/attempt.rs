@@ -31,11 +31,16 @@ use jiff::Timestamp;
 use serde_json::Value;
 use steward_core::{
     breaker::{Heard, Permit},
+    definition::recovery::seed,
     limits,
-    messages::{Action, AttemptTimes, Outcome, StepReply, StepRequest},
+    model::{
+        attempt::{Action, AttemptTimes},
+        messages::{Outcome, StepReply, StepRequest},
+    },
+};
+use steward_runtime::{
     metrics,
     ports::{Clock, Ports},
-    recovery::seed,
 };
 use tokio::time::{Instant, sleep_until, timeout_at};
 

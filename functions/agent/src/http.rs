@@ -1,4 +1,4 @@
-//! HTTP as a remote service. What each status means is in [`steward_core::responses`].
+//! HTTP as a remote service. What each status means is in [`steward_core::model::responses`].
 
 use std::{
     collections::BTreeMap,
@@ -14,13 +14,14 @@ use reqwest::{
 };
 use serde_json::Value;
 use steward_core::{
-    integers::check_integers,
     limits,
-    messages::StepRequest,
-    responses::ResponseMeaning,
-    trace::{self, Span, SpanKind},
-    workflow::Method,
+    model::{
+        integers::check_integers,
+        messages::{Method, StepRequest},
+        responses::ResponseMeaning,
+    },
 };
+use steward_runtime::trace::{self, Span, SpanKind};
 
 /// A service that speaks HTTP and JSON. Its clones share the headers.
 #[derive(Debug, Clone)]

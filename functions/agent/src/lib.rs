@@ -17,9 +17,14 @@ use steward_aws::{
 };
 use steward_core::{
     breaker::Settings,
-    effects::{Effect, Send, carry_out},
-    messages::{Outcome, StepRequest},
-    names::AgentName,
+    engine::effect::Effect,
+    model::{
+        messages::{Outcome, StepRequest},
+        names::AgentName,
+    },
+};
+use steward_runtime::{
+    dispatch::{Send, carry_out},
     ports::{Ports, chain},
     trace::{Span, SpanKind},
 };

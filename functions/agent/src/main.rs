@@ -4,7 +4,7 @@ use aws_lambda_events::sqs::SqsEvent;
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
 use steward_agent::{Agent, AgentConfig, handle, http::HttpService, secret::Secret};
 use steward_aws::{AwsPorts, Config, function, telemetry};
-use steward_core::ports::{Clock, Ports, Queue};
+use steward_runtime::ports::{Clock, Ports, Queue};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {

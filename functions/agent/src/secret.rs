@@ -14,7 +14,8 @@ use aws_sdk_secretsmanager::{
     operation::get_secret_value::{GetSecretValueError, GetSecretValueOutput},
 };
 use jiff::Timestamp;
-use steward_core::{ports::chain, task::later};
+use steward_core::model::time::later;
+use steward_runtime::ports::chain;
 
 use crate::http::{Headers, HttpService};
 

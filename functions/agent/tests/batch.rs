@@ -22,9 +22,12 @@ use steward_agent::attempt::{Fault, RemoteService};
 use steward_agent::{Agent, AgentConfig, handle};
 use steward_core::{
     breaker::Settings,
-    messages::{Outcome, SchedulerMessage, StepRequest},
-    ports::{Ports, Queue, Timing},
+    model::{
+        messages::{Outcome, SchedulerMessage, StepRequest},
+        time::Timing,
+    },
 };
+use steward_runtime::ports::{Ports, Queue};
 use steward_testkit::memory::MemoryPorts;
 
 const SECOND: Duration = Duration::from_secs(1);

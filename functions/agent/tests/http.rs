@@ -30,9 +30,11 @@ use steward_agent::{
 };
 use steward_core::{
     limits,
-    messages::{Action, StepRequest},
-    responses::{ResponseClass, Responses},
-    workflow::Method,
+    model::{
+        attempt::Action,
+        messages::{Method, StepRequest},
+        responses::{ResponseClass, Responses},
+    },
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},

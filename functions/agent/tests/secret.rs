@@ -26,7 +26,7 @@ use steward_agent::{
     http::HttpService,
     secret::{Secret, SecretError},
 };
-use steward_core::messages::StepRequest;
+use steward_core::model::messages::StepRequest;
 use tokio::{
     net::{TcpListener, TcpSocket},
     task::JoinSet,

@@ -33,8 +33,9 @@ use steward_aws::{
     AwsPorts, Config,
     telemetry::{observed, traces},
 };
-use steward_core::{breaker::Settings, ports::Ports, ports::StateStore, submission::ReplyQueues};
+use steward_core::{breaker::Settings, submission::ReplyQueues};
 use steward_emulator::{embedded::EmbeddedAws, resources};
+use steward_runtime::ports::{Ports, StateStore};
 use tokio::{net::TcpListener, task::JoinSet};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";

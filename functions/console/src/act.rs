@@ -17,15 +17,19 @@ use axum::{
 use serde::Deserialize;
 use serde_json::Value;
 use steward_core::{
-    command::{Command, CommandId, Order},
-    effects::commanded,
+    definition::mask::MASKED,
     limits,
-    mask::MASKED,
-    messages::mistake,
-    names::Part,
+    model::{
+        command::{Command, CommandId, Order},
+        messages::mistake,
+        names::Part,
+        task::Task,
+    },
+};
+use steward_operator::preview::Preview;
+use steward_runtime::{
+    dispatch::commanded,
     ports::{Channel, Ports},
-    preview::Preview,
-    task::Task,
 };
 
 use crate::{

@@ -15,12 +15,16 @@ use axum::{
 use jiff::SignedDuration;
 use serde::Deserialize;
 use steward_core::{
-    bulk::Bulk,
-    command::{CommandId, Order},
     limits::BULK_TASKS_MAX,
-    names::{Part, TaskId},
+    model::{
+        command::{CommandId, Order},
+        names::{Part, TaskId},
+        task::Task,
+    },
+};
+use steward_runtime::{
+    bulk::Bulk,
     ports::{Clock, PortError, Ports, chain},
-    task::Task,
 };
 use uuid::Uuid;
 

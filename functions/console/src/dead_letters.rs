@@ -18,12 +18,12 @@ use futures_util::future::try_join_all;
 use jiff::Timestamp;
 use serde::Deserialize;
 use steward_aws::dead_letters::{DeadLetter, DeadLetterQueue, DeadLettersError, Holds, Redrive};
-use steward_core::{
-    dead_letter::{About, about},
+use steward_core::model::{
     names::{Part, TaskId},
-    ports::{Clock, Definitions, PortError, Ports, Queue, StateStore},
     task::Task,
 };
+use steward_operator::dead_letter::{About, about};
+use steward_runtime::ports::{Clock, Definitions, PortError, Ports, Queue, StateStore};
 
 use crate::{
     Console,

@@ -11,11 +11,11 @@ use jiff::{Timestamp, civil, tz::TimeZone};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use steward_aws::store::{Cursor, DynamoStore, Entries};
-use steward_core::{
+use steward_core::model::{
     names::{StepName, WorkflowName},
-    ports::PortError,
     task::{ProcessState, Task},
 };
+use steward_runtime::ports::PortError;
 
 use crate::page::{Failure, STATES};
 

@@ -4,11 +4,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
 use steward_aws::store::DynamoStore;
-use steward_core::{
+use steward_core::model::{names::WorkflowName, task::ProcessState, time::earlier};
+use steward_runtime::{
     history::{self, Counts, LastRun, Minute, minute_of},
-    names::WorkflowName,
     ports::{PortError, SharedKind, StateStore},
-    task::{ProcessState, earlier},
 };
 
 /// Tasks that are counted here, at most, until the supervisor counts them.

@@ -13,9 +13,14 @@ use steward_aws::{
 };
 use steward_core::{
     breaker::Breaker,
+    model::{
+        task::{ProcessState, Task},
+        time::earlier,
+    },
+};
+use steward_runtime::{
     history::{Counts, LastRun},
     ports::{Channel, PortError, Ports, Shared, SharedKind, StateStore, chain},
-    task::{ProcessState, Task, earlier},
 };
 
 use crate::{

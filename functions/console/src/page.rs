@@ -11,9 +11,9 @@ use axum::{
 use jiff::{SignedDuration, Timestamp};
 use steward_core::{
     limits::{COMMAND_TEXT_CHARS_MAX, shorten},
-    ports::{PortError, chain},
-    task::ProcessState,
+    model::task::ProcessState,
 };
+use steward_runtime::ports::{PortError, chain};
 
 pub(crate) use steward_operator::state::{class, glyph};
 

@@ -13,21 +13,26 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::Value;
 use steward_core::{
-    command::{Command, CommandId, CommandRecord, Order},
-    messages::AttemptTimes,
-    names::{Part, TaskId},
-    ports::{Clock, Definitions, Document, DocumentKey, Owner, Ports, StateStore},
-    preview::{Preview, preview},
-    task::Task,
-    transition::Documents,
-    view::{TaskView, child_of},
-    workflow::{Work, Workflow},
+    definition::{step::Work, workflow::Workflow},
+    engine::documents::Documents,
+    model::{
+        attempt::AttemptTimes,
+        command::{Command, CommandId, CommandRecord, Order},
+        document::{Document, DocumentKey},
+        names::{Part, TaskId},
+        task::Task,
+    },
 };
 use steward_operator::{
     chart, graph,
     next::{Next, next},
     timeline::{Line, timeline},
 };
+use steward_operator::{
+    preview::{Preview, preview},
+    view::{TaskView, child_of},
+};
+use steward_runtime::ports::{Clock, Definitions, Ports, StateStore};
 
 use crate::{
     Console,
@@ -63,7 +68,7 @@ impl Seen {
         let workflow = workflow.ok_or_else(|| {
             Failure::NotFound(format!("definition of workflow {name}, version {version}"))
         })?;
-        let documents = ports.store().all_documents(&Owner::of(&task)).await?;
+        let documents = ports.store().all_documents(&task.owner()).await?;
         Ok(Self { task, workflow, documents, now: ports.clock().now() })
     }
 

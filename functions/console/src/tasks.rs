@@ -9,11 +9,8 @@ use axum::{
 };
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
-use steward_core::{
-    names::TaskId,
-    ports::{Ports, StateStore},
-    task::Task,
-};
+use steward_core::model::{names::TaskId, task::Task};
+use steward_runtime::ports::{Ports, StateStore};
 
 use crate::{
     Console,

@@ -13,15 +13,16 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Deserialize;
 use steward_aws::definitions::{DynamoDefinitions, Listed};
 use steward_core::{
-    history::Counts,
-    names::WorkflowName,
-    ports::{Definitions, Ports},
-    task::earlier,
-    workflow::Workflow,
+    definition::workflow::Workflow,
+    model::{names::WorkflowName, time::earlier},
 };
 use steward_operator::{
     changes::{Change, changes},
     graph,
+};
+use steward_runtime::{
+    history::Counts,
+    ports::{Definitions, Ports},
 };
 
 use crate::{

@@ -7,11 +7,15 @@ use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use futures_util::future::join;
 use steward_aws::batch::{Received, alert_corrupt, judge, received, response};
 use steward_core::{
+    engine::event::Event,
+    model::{
+        messages::{CallbackAnswer, ChildEnded, SchedulerMessage},
+        names::CallbackToken,
+    },
+};
+use steward_runtime::{
     drive::{Delivery, drive, keep},
-    messages::{CallbackAnswer, ChildEnded, SchedulerMessage},
-    names::CallbackToken,
     ports::Ports,
-    transition::Event,
 };
 
 /// Who alerts.

@@ -20,14 +20,15 @@ use axum::{
 };
 use serde_json::json;
 use steward_core::{
-    effects::carry_out,
     limits,
-    messages::Submission,
-    names::TaskId,
-    ports::{Owner, PortError, Ports, StateStore, chain},
+    model::{messages::Submission, names::TaskId},
     submission::{Refusal, ReplyQueues, parse},
+};
+use steward_operator::view::{TaskView, reason_keys, result_of};
+use steward_runtime::{
+    dispatch::carry_out,
+    ports::{PortError, Ports, StateStore, chain},
     trace::{Span, SpanKind},
-    view::{TaskView, reason_keys, result_of},
 };
 
 use crate::{SPAN, receive};
@@ -124,7 +125,7 @@ async fn view<P: Ports>(ports: &P, id: &TaskId) -> Result<Option<TaskView>, Port
     let documents = if keys.is_empty() {
         Vec::new()
     } else {
-        ports.store().documents(&Owner::of(&task), &keys).await?
+        ports.store().documents(&task.owner(), &keys).await?
     };
     let output = documents.iter().find(|document| Some(&document.key) == result.as_ref());
     let output = output.map(|document| document.body.clone());

@@ -14,25 +14,29 @@ use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use futures_util::{FutureExt, StreamExt, stream};
 use steward_aws::batch::{received, response};
 use steward_core::{
-    effects::{Effect, Send, carry_out, kept},
-    events::{BusEvent, Happened},
-    messages::{
-        Action, Ask, ChildEnded, ChildOutcome, Keep, NoticeStatus, Parent, StatusNotice,
-        Submission, Wake, WakeCause,
-    },
-    metrics,
-    names::TaskId,
-    ports::{
-        Channel, Clock, Created, Definitions, DocumentKey, Owner, PortError, Ports, StateStore,
-        chain,
+    definition::workflow::Workflow,
+    engine::effect::Effect,
+    model::{
+        attempt::Action,
+        document::DocumentKey,
+        events::{BusEvent, Happened},
+        messages::{
+            Ask, ChildEnded, ChildOutcome, Keep, NoticeStatus, Parent, StatusNotice, Submission,
+            Wake, WakeCause,
+        },
+        names::TaskId,
+        task::Task,
     },
     submission::{
         Readable, Refusal, ReplyQueues, accept, check_input, event::Event, is_same, is_tombstone,
         is_traceparent, parse, tombstone,
     },
-    task::Task,
+};
+use steward_runtime::{
+    dispatch::{Send, carry_out, kept},
+    metrics,
+    ports::{Channel, Clock, Created, Definitions, PortError, Ports, StateStore, chain},
     trace::{Span, SpanKind},
-    workflow::Workflow,
 };
 
 pub mod http;
@@ -280,7 +284,7 @@ async fn is_of<P: Ports>(
     submission: &Submission,
     task: &Task,
 ) -> Result<bool, PortError> {
-    let stored = ports.store().documents(&Owner::of(task), &[DocumentKey::Submission]).await?;
+    let stored = ports.store().documents(&task.owner(), &[DocumentKey::Submission]).await?;
     Ok(stored.iter().any(|document| is_same(&document.body, submission)))
 }
 

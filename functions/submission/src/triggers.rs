@@ -9,10 +9,12 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use steward_core::{
-    ports::{Definitions, PortError, Ports},
+    definition::workflow::Workflow,
     submission::{event::Event, is_traceparent},
+};
+use steward_runtime::{
+    ports::{Definitions, PortError, Ports},
     trace::{Span, SpanKind},
-    workflow::Workflow,
 };
 
 use crate::{Receipt, SPAN, accepted, record_as, refused, say_whose, traced};

@@ -16,12 +16,9 @@ use lambda_http::{
 };
 use serde_json::{Value, json};
 use steward_aws::{AwsPorts, Config};
-use steward_core::{
-    limits,
-    ports::{Ports, StateStore},
-    workflow::Workflow,
-};
+use steward_core::{definition::workflow::Workflow, limits};
 use steward_emulator::{embedded::EmbeddedAws, resources};
+use steward_runtime::ports::{Ports, StateStore};
 use steward_submission::http::service;
 
 /// A deployment with one workflow, `strict`, and nothing running.

@@ -9,8 +9,11 @@ use futures_util::future::join_all;
 use jiff::Timestamp;
 use serde_json::json;
 use steward_core::{
-    effects::{Effect, Send, carry_out},
-    events::{BusEvent, Happened},
+    engine::effect::Effect,
+    model::events::{BusEvent, Happened},
+};
+use steward_runtime::{
+    dispatch::{Send, carry_out},
     ports::{
         Channel, Clock, PortError, Ports, Shared, SharedKey, SharedKind, SharedSaved, StateStore,
     },

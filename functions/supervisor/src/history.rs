@@ -7,10 +7,10 @@ use std::{num::NonZeroU32, ops::Range, time::Duration};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
-use steward_core::{
+use steward_core::model::task::ProcessState;
+use steward_runtime::{
     history::{LastRun, Minute, uncounted},
     ports::{Clock, PortError, Ports, SharedSaved, StateStore, ended_parts},
-    task::ProcessState,
 };
 
 use crate::Swept;

@@ -7,13 +7,12 @@
 use futures_util::{StreamExt, future::join3, stream};
 use jiff::Timestamp;
 use serde::Serialize;
-use steward_core::{
+use steward_core::{engine::event::Event, model::time::earlier};
+use steward_runtime::{
     breaker::tell_untold,
     drive::{Delivery, drive},
     metrics,
     ports::{Clock, DueCursor, PortError, Ports, StateStore, chain},
-    task::earlier,
-    transition::Event,
 };
 
 mod dead_letters;

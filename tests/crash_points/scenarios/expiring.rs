@@ -1,7 +1,10 @@
 //! The scenarios of outages: their items expire within ten days, and every undo reads what its step returned.
 
 use serde_json::{Value, json};
-use steward_core::{messages::Action, task::ProcessState, workflow::Workflow};
+use steward_core::{
+    definition::workflow::Workflow,
+    model::{attempt::Action, task::ProcessState},
+};
 
 use super::{Child, Ending, Scenario, completed, line, step, undone};
 use crate::crash_points::{

@@ -4,8 +4,9 @@ use std::{collections::BTreeSet, time::Duration};
 
 use jiff::SignedDuration;
 use serde_json::Value;
-use steward_core::{ports::Clock, submission::is_tombstone, task::Task};
+use steward_core::{model::task::Task, submission::is_tombstone};
 use steward_emulator::resources;
+use steward_runtime::ports::Clock;
 
 use super::World;
 use crate::crash_points::outage::{Deleted, Deletes, Lasts, Outage, Resumes, delete_expired};

@@ -1,10 +1,15 @@
 //! The laws of a callback: whose answer counts, and until when it is waited for.
 
 use steward_core::{
-    messages::{Action, Answer, Outcome},
-    names::{CallbackFence, Part},
-    task::{ProcessState, StepState, Task, later},
-    transition::Event,
+    engine::event::Event,
+    model::{
+        attempt::Action,
+        messages::{Answer, Outcome},
+        names::{CallbackFence, Part},
+        step::StepState,
+        task::{ProcessState, Task},
+        time::later,
+    },
 };
 
 use super::Change;

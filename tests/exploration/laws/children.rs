@@ -3,11 +3,14 @@
 
 use serde_json::Value;
 use steward_core::{
-    effects::Effect,
-    messages::{Action, ChildOutcome},
-    ports::{Attempt, DocumentKey},
-    task::{ProcessState, StepRecord, StepState, Task},
-    transition::Event,
+    engine::{effect::Effect, event::Event},
+    model::{
+        attempt::{Action, Attempt},
+        document::DocumentKey,
+        messages::ChildOutcome,
+        step::{StepRecord, StepState},
+        task::{ProcessState, Task},
+    },
 };
 
 use super::{Change, is_final};

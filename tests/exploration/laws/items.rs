@@ -1,12 +1,14 @@
 //! The laws of `for_each`: a step goes item by item, and is done when all of them are.
 
 use serde_json::Value;
-use steward_core::{
+use steward_core::model::{
+    attempt::Action,
+    document::DocumentKey,
     json_text::JsonText,
-    messages::{Action, StepRequest},
+    messages::StepRequest,
     names::{Part, StepName},
-    ports::DocumentKey,
-    task::{ProcessState, StepRecord, StepState, Task},
+    step::{StepRecord, StepState},
+    task::{ProcessState, Task},
 };
 
 use super::Change;

@@ -2,13 +2,16 @@
 
 use serde_json::Value;
 use steward_core::{
-    command::Order,
-    json_text::JsonText,
-    messages::{Action, Outcome, StepRequest},
-    names::{Part, StepName},
-    ports::Attempt,
-    task::{Progress, StepRecord, StepState, Task},
-    transition::Event,
+    engine::event::Event,
+    model::{
+        attempt::{Action, Attempt},
+        command::Order,
+        json_text::JsonText,
+        messages::{Outcome, StepRequest},
+        names::{Part, StepName},
+        step::{Progress, StepRecord, StepState},
+        task::Task,
+    },
 };
 
 use super::{Change, followers, is_left};

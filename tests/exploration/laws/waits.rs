@@ -2,12 +2,16 @@
 //! has begun.
 
 use steward_core::{
-    command::Order,
-    messages::Action,
-    names::StepName,
-    ports::DocumentKey,
-    task::{ProcessState, StepState, Task, later},
-    transition::Event,
+    engine::event::Event,
+    model::{
+        attempt::Action,
+        command::Order,
+        document::DocumentKey,
+        names::StepName,
+        step::StepState,
+        task::{ProcessState, Task},
+        time::later,
+    },
 };
 
 use super::Change;

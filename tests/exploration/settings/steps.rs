@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steward_core::command::Order;
+use steward_core::model::command::Order;
 
 use super::{Budget, Ending, QUIET, Setting, setting, step, undoable, with};
 
@@ -382,6 +382,6 @@ fn output() -> Setting {
     Setting { orders, ..setting }
 }
 
-fn json_template(value: Value) -> steward_core::template::Template {
+fn json_template(value: Value) -> steward_core::expression::template::Template {
     serde_json::from_value(value).unwrap()
 }

@@ -9,9 +9,9 @@ use steward_aws::{
     items::{Items, read_task},
 };
 use steward_core::{
-    messages::{SchedulerMessage, StepRequest},
+    engine::decision::Transition,
+    model::messages::{SchedulerMessage, StepRequest},
     submission,
-    transition::Transition,
 };
 
 use crate::{

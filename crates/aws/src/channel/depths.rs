@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use aws_sdk_sqs::types::QueueAttributeName;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use steward_core::{names::AgentName, ports::PortError};
+use steward_core::model::names::AgentName;
+use steward_runtime::ports::PortError;
 
 use super::{BATCHES_AT_ONCE, SqsChannel, name_of};
 use crate::{dead_letters::SUFFIX, errors::failed};

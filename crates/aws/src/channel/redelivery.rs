@@ -9,7 +9,7 @@ use aws_sdk_sqs::{
     types::ChangeMessageVisibilityBatchRequestEntry,
 };
 use futures_util::future::join_all;
-use steward_core::{
+use steward_runtime::{
     metrics,
     ports::{Queue, chain},
 };

@@ -7,10 +7,10 @@ use aws_sdk_sqs::types::MessageAttributeValue;
 use futures_util::{StreamExt, stream};
 use jiff::Timestamp;
 use steward_core::{
-    events::{BusEvent, Happened},
     limits::{COMMAND_TEXT_CHARS_MAX, shorten},
-    ports::{EventBus, PortError, chain},
+    model::events::{BusEvent, Happened},
 };
+use steward_runtime::ports::{EventBus, PortError, chain};
 
 use super::{DeadLetter, DeadLetterQueue, DeadLettersError, REDRIVE_SECONDS};
 use crate::{

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use steward_core::{names::WorkflowName, workflow::Workflow};
+use steward_core::{definition::workflow::Workflow, model::names::WorkflowName};
 
 /// How long it is believed what a new task runs.
 const BELIEVED_FOR: Duration = Duration::from_secs(10);

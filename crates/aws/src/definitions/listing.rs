@@ -2,7 +2,8 @@
 //! more than a function has memory for.
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use steward_core::{names::WorkflowName, ports::PortError};
+use steward_core::model::names::WorkflowName;
+use steward_runtime::ports::PortError;
 
 use super::{DynamoDefinitions, UNPUBLISHED, is_published};
 use crate::{

@@ -12,11 +12,11 @@ use aws_sdk_dynamodb::{
     types::AttributeValue,
 };
 use steward_core::{
+    definition::workflow::{Trigger, Workflow},
     limits,
-    names::WorkflowName,
-    ports::PortError,
-    workflow::{Trigger, Workflow},
+    model::names::WorkflowName,
 };
+use steward_runtime::ports::PortError;
 
 use super::{DynamoDefinitions, UNPUBLISHED, is_published, read};
 use crate::errors::{corrupt, failed};
@@ -223,7 +223,7 @@ impl DynamoDefinitions {
         let names = names.and_then(|names| names.as_ss().cloned().ok()).unwrap_or_default();
         let names: Result<Vec<WorkflowName>, _> =
             names.into_iter().map(TryInto::try_into).collect();
-        let mut names = names.map_err(|error: steward_core::names::InvalidName| {
+        let mut names = names.map_err(|error: steward_core::model::names::InvalidName| {
             corrupt(operation())(error.into())
         })?;
         names.sort();

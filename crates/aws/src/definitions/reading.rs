@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use steward_core::names::WorkflowName;
+use steward_core::model::names::WorkflowName;
 use tokio::sync::{Mutex as Turns, OwnedMutexGuard};
 
 /// What is asked for: a version, or the newest.

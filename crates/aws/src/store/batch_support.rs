@@ -19,7 +19,7 @@ use std::{
 use aws_sdk_dynamodb::types::BatchStatementError;
 use aws_smithy_runtime_api::client::{orchestrator::HttpResponse, result::SdkError};
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
-use steward_core::metrics;
+use steward_runtime::metrics;
 
 /// Server errors in a row, before any batch was answered, after which no more are sent. A parser that fails on a
 /// statement (moto's, for one) answers so each time; DynamoDB may once or twice.

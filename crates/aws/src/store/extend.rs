@@ -3,7 +3,8 @@
 use aws_sdk_dynamodb::{operation::update_item::UpdateItemError, types::AttributeValue};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
-use steward_core::ports::{Owner, PortError};
+use steward_core::model::document::Owner;
+use steward_runtime::ports::PortError;
 
 use super::{DynamoStore, number, read_key};
 use crate::{

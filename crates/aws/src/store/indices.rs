@@ -9,11 +9,11 @@ use aws_sdk_dynamodb::{
 };
 use futures_util::{StreamExt, TryStreamExt, future::try_join_all, stream};
 use jiff::Timestamp;
-use steward_core::{
+use steward_core::model::{
     names::{TaskId, WorkflowName},
-    ports::{Ended, PortError, StateStore, ended_parts},
     task::{ProcessState, Task},
 };
+use steward_runtime::ports::{Ended, PortError, StateStore, ended_parts};
 
 use super::{DynamoStore, as_text, as_time};
 use crate::{

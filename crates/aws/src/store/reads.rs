@@ -8,7 +8,7 @@ use std::{
 };
 
 use aws_sdk_dynamodb::{Client, types::KeysAndAttributes};
-use steward_core::ports::PortError;
+use steward_runtime::ports::PortError;
 use tokio::sync::oneshot::Sender;
 
 use super::{

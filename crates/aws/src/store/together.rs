@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use steward_core::ports::PortError;
+use steward_runtime::ports::PortError;
 use tokio::{
     sync::oneshot::{Sender, channel},
     task::yield_now,

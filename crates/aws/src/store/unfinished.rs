@@ -1,11 +1,11 @@
 //! Which tasks still need their definition.
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use steward_core::{
+use steward_core::model::{
     names::{InvalidName, TaskId, WorkflowName},
-    ports::PortError,
     task::ProcessState,
 };
+use steward_runtime::ports::PortError;
 
 use super::{DynamoStore, text};
 use crate::errors::{corrupt, failed};

@@ -16,7 +16,7 @@ use aws_sdk_dynamodb::{
     },
 };
 use jiff::Timestamp;
-use steward_core::ports::{PortError, chain};
+use steward_runtime::ports::{PortError, chain};
 
 use super::{
     backoff::Backoff,

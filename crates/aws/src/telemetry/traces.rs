@@ -15,7 +15,7 @@ use opentelemetry_sdk::{
     propagation::TraceContextPropagator,
     trace::{SdkTracerProvider, Span, SpanData, SpanExporter, SpanProcessor},
 };
-use steward_core::{ports::chain, trace};
+use steward_runtime::{ports::chain, trace};
 use tokio::time::timeout;
 
 /// How long an invocation waits for the collector. With the answer it must fit into the time that
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    use steward_core::trace::{Span, SpanKind};
+    use steward_runtime::trace::{Span, SpanKind};
 
     use tokio::time::Instant;
 

@@ -7,13 +7,14 @@ use jiff::{SignedDuration, Timestamp};
 use reqwest::Client;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use steward_core::{
-    messages::Action,
-    ports::{Attempt, Created, Document, DocumentKey, Kept, Owner, Ports, Put, StateStore},
+use steward_core::model::{
+    attempt::{Action, Attempt},
+    document::{Document, DocumentKey},
     task::Task,
 };
 use steward_demo::scenario::{Scenario, Shipped};
 use steward_emulator::host::{Host, HostOptions};
+use steward_runtime::ports::{Created, Ports, Put, StateStore};
 use tokio::task::JoinSet;
 
 use super::{
@@ -137,9 +138,8 @@ async fn fill(host: &Host, order: &'static dyn Scenario, count: usize) -> Result
                 let of = Attempt { step: step.parse()?, action: Action::Do, number: 1 };
                 let body = json!({ "id": format!("{step}-{n}"), "status": "ok" });
                 let at = submitted_at + SignedDuration::from_millis(50 * (i64::try_from(at)? + 1));
-                let (kept, output) =
-                    (Kept::with(&task), document(DocumentKey::Output(of), at, body));
-                let put = ports.store().put_document(&Owner::of(&task), kept, &output).await?;
+                let (kept, output) = (task.kept(), document(DocumentKey::Output(of), at, body));
+                let put = ports.store().put_document(&task.owner(), kept, &output).await?;
                 ensure!(put == Put::Stored, "{} has been written", output.key);
             }
             Ok::<_, anyhow::Error>(())

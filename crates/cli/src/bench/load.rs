@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
-use steward_core::messages::{NoticeStatus, StatusNotice};
+use steward_core::model::messages::{NoticeStatus, StatusNotice};
 use steward_emulator::{embedded::EmbeddedAws, event_source::EventSource, host::Host, resources};
 use tokio::{sync::Semaphore, task::JoinSet};
 

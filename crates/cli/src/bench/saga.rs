@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use steward_core::workflow::Workflow;
+use steward_core::definition::workflow::Workflow;
 use steward_emulator::{
     cpu,
     host::{Host, HostOptions},

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::json;
-use steward_core::workflow::Workflow;
+use steward_core::definition::workflow::Workflow;
 use steward_definition_file::read_file;
 use steward_operator::changes::{Change, changes};
 
@@ -61,7 +61,7 @@ fn print(changes: &[Change]) {
 async fn read(given: &str, deployment: &Deployment) -> Result<Workflow> {
     let path = Path::new(given);
     let name = given.split_once('@').map_or(given, |(name, _)| name);
-    let is_name = name.parse::<steward_core::names::WorkflowName>();
+    let is_name = name.parse::<steward_core::model::names::WorkflowName>();
     match is_name {
         Ok(name) if !path.exists() => {
             let version = given.split_once('@').map(|(_, version)| version.parse());

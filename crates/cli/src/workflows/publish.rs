@@ -6,8 +6,9 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use steward_core::{names::WorkflowName, ports::chain, workflow::Workflow};
+use steward_core::{definition::workflow::Workflow, model::names::WorkflowName};
 use steward_definition_file::read_file;
+use steward_runtime::ports::chain;
 
 use crate::client::Deployment;
 

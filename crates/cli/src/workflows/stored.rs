@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::json;
 use steward_aws::definitions::Stored;
-use steward_core::{names::WorkflowName, workflow::Workflow};
+use steward_core::{definition::workflow::Workflow, model::names::WorkflowName};
 
 use crate::{client::Deployment, table::table};
 

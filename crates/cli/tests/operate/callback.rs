@@ -1,11 +1,11 @@
 //! Steps that someone answers later: `steward callback`.
 
 use serde_json::json;
-use steward_core::{names::Part, task::StepState};
+use steward_core::model::{names::Part, step::StepState};
 
 use crate::world::World;
 
-fn is_handed_out(task: &steward_core::task::Task) -> bool {
+fn is_handed_out(task: &steward_core::model::task::Task) -> bool {
     let ask: Part = "ask".parse().unwrap();
     task.record(&ask).is_some_and(|record| matches!(record.run.state, StepState::HandedOut { .. }))
 }

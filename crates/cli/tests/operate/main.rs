@@ -133,7 +133,8 @@ async fn a_paused_task_starts_nothing_until_it_is_resumed() {
     let said = world.steward(&["pause", "order-1", "--why", "stock count"]).await;
     said.has(&["order-1: pause: done; Processing, next: an operator: resume"]);
     world.remote.hold(false);
-    let reserved = |task: &steward_core::task::Task| task.has_passed(&"reserve".parse().unwrap());
+    let reserved =
+        |task: &steward_core::model::task::Task| task.has_passed(&"reserve".parse().unwrap());
     world.until("order-1", reserved).await;
     world.steward(&["show", "order-1"]).await.has(&["paused since", "pause by anna"]);
     assert_eq!(world.remote.paths("order-1"), ["/reserve"]);
@@ -152,7 +153,8 @@ async fn a_cancelled_task_stops_where_it_stands() {
     let said = world.steward(&["cancel", "order-1", "--why", "a test order"]).await;
     said.has(&["order-1: cancel: done; Error"]);
     world.remote.hold(false);
-    let reserved = |task: &steward_core::task::Task| task.has_passed(&"reserve".parse().unwrap());
+    let reserved =
+        |task: &steward_core::model::task::Task| task.has_passed(&"reserve".parse().unwrap());
     world.until("order-1", reserved).await;
     assert_eq!(world.remote.paths("order-1"), ["/reserve"]);
     let shown = world.steward(&["show", "order-1"]).await;

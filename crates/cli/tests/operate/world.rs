@@ -14,12 +14,9 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde_json::{Value, json};
-use steward_core::{
-    ports::{Ports, StateStore},
-    task::Task,
-    workflow::Workflow,
-};
+use steward_core::{definition::workflow::Workflow, model::task::Task};
 use steward_emulator::host::{Host, HostOptions};
+use steward_runtime::ports::{Ports, StateStore};
 use tokio::sync::watch;
 
 /// A call that the remote service got.

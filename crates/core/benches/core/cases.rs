@@ -4,10 +4,9 @@ use std::{borrow::Cow, collections::BTreeMap, rc::Rc};
 
 use serde_json::{Value, json};
 use steward_core::{
-    names::StepName,
-    schema::InputSchema,
-    template::{Scope, Template},
-    workflow::Workflow,
+    definition::{schema::InputSchema, workflow::Workflow},
+    expression::{scope::Scope, template::Template},
+    model::names::StepName,
 };
 
 use crate::{

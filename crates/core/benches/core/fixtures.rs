@@ -7,13 +7,21 @@ use std::{collections::VecDeque, rc::Rc, time::Duration};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use steward_core::{
-    effects::Effect,
-    messages::{AttemptTimes, Outcome, StepReply, StepRequest, Submission},
-    ports::Timing,
+    definition::workflow::Workflow,
+    engine::{
+        decision::{Context, Transition},
+        documents::{Documents, Wanted},
+        effect::Effect,
+        event::Event,
+        transition::transition,
+    },
+    model::{
+        attempt::AttemptTimes,
+        messages::{Outcome, StepReply, StepRequest, Submission},
+        task::Task,
+        time::Timing,
+    },
     submission::accept,
-    task::Task,
-    transition::{Context, Documents, Event, Transition, Wanted, transition},
-    workflow::Workflow,
 };
 
 const TIMING: Timing = Timing {

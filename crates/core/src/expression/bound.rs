@@ -208,7 +208,7 @@ impl<'v> Counter<'v> {
                 None => self.known(vec![name.clone()]),
             },
             Expr::Select(select) => {
-                if let Some(path) = super::path(&node.expr)
+                if let Some(path) = super::uses::plain_path(&node.expr)
                     && let [root, ..] = path.as_slice()
                     && !self.bound.iter().any(|(bound, _)| bound == root)
                 {

@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::HashMap};
 use serde_json::Value;
 
 use super::bound;
-use crate::template::Scope;
+use crate::expression::scope::Scope;
 
 /// What each path of an expression leads to in a scope, as far as it leads.
 pub(super) struct Documents<'v> {

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::{
+    expression::{scope::Scope, template::Template},
     limits,
-    template::{Scope, Template},
 };
 
 /// The input of the worst cases: about as large as a document can be, in the ways it can be large.

@@ -10,12 +10,13 @@ use serde_json::Value;
 
 use super::{Refusal, too_deep, too_large, visible};
 use crate::{
-    integers::check_integers,
+    definition::workflow::Workflow,
+    expression::{
+        scope::{EvaluationError, Scope},
+        template::Template,
+    },
     limits,
-    messages::Submission,
-    names::TaskId,
-    template::{EvaluationError, Scope, Template},
-    workflow::Workflow,
+    model::{integers::check_integers, messages::Submission, names::TaskId},
 };
 
 /// An event as EventBridge puts it in a queue.
@@ -114,9 +115,11 @@ impl Event {
 
     fn task_id(&self, template: &Template) -> Result<TaskId, String> {
         match self.render(template)? {
-            Value::String(text) => text.parse().map_err(|error: crate::names::InvalidName| {
-                format!("gives no valid id: {}", error.rule())
-            }),
+            Value::String(text) => {
+                text.parse().map_err(|error: crate::model::names::InvalidName| {
+                    format!("gives no valid id: {}", error.rule())
+                })
+            }
             Value::Null
             | Value::Bool(_)
             | Value::Number(_)

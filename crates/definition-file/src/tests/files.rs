@@ -1,6 +1,6 @@
 //! Files as a whole: YAML, JSON, places, sizes.
 
-use steward_core::{recovery::Then, workflow::Method};
+use steward_core::{definition::recovery::Then, model::messages::Method};
 
 use super::*;
 

@@ -70,7 +70,7 @@ fn check(cases: &[(&str, &str, &str)]) {
 #[test]
 fn every_key_can_be_used() {
     assert_eq!(told_of(EVERYTHING), "");
-    let schema = steward_core::workflow::json_schema();
+    let schema = steward_core::definition::workflow::json_schema();
     let maps = schema["$defs"].as_object().unwrap().values().chain([&schema]);
     for keys in maps.filter_map(|map| map["properties"].as_object()) {
         for key in keys.keys() {

@@ -1,7 +1,7 @@
 //! The published JSON Schema and the reference: generated from the types, and kept up to date.
 
 use serde_json::Value;
-use steward_core::workflow::json_schema;
+use steward_core::definition::workflow::json_schema;
 
 use super::*;
 

@@ -194,7 +194,7 @@ proptest! {
         let definition: Value = read(&shipped[which % shipped.len()]).unwrap();
         let definition = swapped(definition, index, by);
         assert_sound(&definition.to_string());
-        if jsonschema::is_valid(&steward_core::workflow::json_schema(), &definition)
+        if jsonschema::is_valid(&steward_core::definition::workflow::json_schema(), &definition)
             && let Err(problem) = Workflow::read(definition)
         {
             let known = ["floating point", "without a lack of precision"];

@@ -3,7 +3,7 @@
 use crate::services::{Fault, FaultPlan, MockServices, Service};
 use reqwest::Method;
 use serde_json::{Value, json};
-use steward_core::{ports::Timing, submission};
+use steward_core::{model::time::Timing, submission};
 
 use super::*;
 use crate::scenario::Shipped;

@@ -2,7 +2,7 @@
 
 use crate::services::{Ledger, Service};
 use serde_json::{Value, json};
-use steward_core::task::ProcessState;
+use steward_core::model::task::ProcessState;
 
 use super::Scenario;
 

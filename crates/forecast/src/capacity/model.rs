@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use steward_core::{
-    messages::Action,
-    workflow::{Work, Workflow},
+    definition::{step::Work, workflow::Workflow},
+    model::attempt::Action,
 };
 
 use super::settings::Settings;

@@ -1,7 +1,7 @@
 //! The model against arithmetic, against what is counted elsewhere, and against itself.
 
 use serde_json::Value;
-use steward_core::names::AgentName;
+use steward_core::model::names::AgentName;
 
 use super::{
     bounds::{self, Bound},

@@ -15,8 +15,11 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use serde::Serialize;
 use steward_core::{
-    task::{StepState, Task},
-    workflow::{StepDefinition, Work, Workflow},
+    definition::{
+        step::{StepDefinition, Work},
+        workflow::Workflow,
+    },
+    model::{step::StepState, task::Task},
 };
 
 use super::prices::Prices;

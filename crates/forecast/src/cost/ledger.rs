@@ -14,14 +14,14 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use steward_core::{
+use steward_core::model::{
     messages::{
         Ask, CallbackAnswer, ChildEnded, Keep, SchedulerMessage, StepReply, StepRequest,
         Submission, Wake,
     },
     names::{AgentName, StepName, TaskId, WorkflowName},
-    ports::{Outgoing, Queue},
 };
+use steward_runtime::ports::{Outgoing, Queue};
 
 use super::{
     meter::gb_seconds,

@@ -4,11 +4,8 @@ use steward_aws::{
     channel,
     items::{self, Item, READ_UNIT_BYTES, WRITE_UNIT_BYTES},
 };
-use steward_core::{
-    events::BusEvent,
-    ports::{Outgoing, PortError},
-    task::Task,
-};
+use steward_core::model::{events::BusEvent, task::Task};
+use steward_runtime::ports::{Outgoing, PortError};
 
 use super::{
     ledger::{Account, Accounts},

@@ -3,9 +3,14 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use steward_core::{
-    messages::Action,
-    names::{StepName, WorkflowName},
-    workflow::{StepDefinition, Work, Workflow},
+    definition::{
+        step::{StepDefinition, Work},
+        workflow::Workflow,
+    },
+    model::{
+        attempt::Action,
+        names::{StepName, WorkflowName},
+    },
 };
 
 use super::{

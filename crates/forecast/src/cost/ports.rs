@@ -6,15 +6,18 @@ use std::{ops::Range, sync::Arc, time::Duration};
 use jiff::Timestamp;
 use steward_aws::items;
 use steward_core::{
-    events::BusEvent,
-    names::{TaskId, WorkflowName},
-    ports::{
-        Channel, Clock, Created, Definitions, Document, DocumentKey, DueCursor, DuePage, Ended,
-        EndedPage, EventBus, Kept, Outgoing, Owner, PortError, Ports, Put, Saved, Shared,
-        SharedKey, SharedKind, SharedSaved, StateStore, Timing,
+    definition::workflow::Workflow,
+    model::{
+        document::{Document, DocumentKey, Kept, Owner},
+        events::BusEvent,
+        names::{TaskId, WorkflowName},
+        task::{ProcessState, Task},
+        time::Timing,
     },
-    task::{ProcessState, Task},
-    workflow::Workflow,
+};
+use steward_runtime::ports::{
+    Channel, Clock, Created, Definitions, DueCursor, DuePage, Ended, EndedPage, EventBus, Outgoing,
+    PortError, Ports, Put, Saved, Shared, SharedKey, SharedKind, SharedSaved, StateStore,
 };
 
 use super::{
@@ -164,7 +167,7 @@ impl StateStore for ForecastPorts {
 
     async fn create(&self, task: &Task, submitted: &Document) -> Result<Created, PortError> {
         tokio::time::sleep(DYNAMODB_TAKES).await;
-        let document = self.world.items.document(&Owner::of(task), Kept::with(task), submitted);
+        let document = self.world.items.document(&task.owner(), task.kept(), submitted);
         let item = self.world.items.task(task)?;
         let created = self.store().create(task, submitted).await?;
         // A transaction costs double, also one that is refused; the indices follow at the plain price.

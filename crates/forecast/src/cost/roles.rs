@@ -4,7 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use aws_lambda_events::sqs::{SqsEvent, SqsMessage, SqsMessageAttribute};
 use jiff::Timestamp;
-use steward_core::{ports::Outgoing, submission::ReplyQueues, task::later};
+use steward_core::{model::time::later, submission::ReplyQueues};
+use steward_runtime::ports::Outgoing;
 
 use super::{
     demand,

@@ -4,12 +4,16 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use steward_core::{
-    messages::{Action, Submission},
-    names::TaskId,
-    ports::{Ports, StateStore},
-    task::{ProcessState, StepState, Task},
-    workflow::Workflow,
+    definition::workflow::Workflow,
+    model::{
+        attempt::Action,
+        messages::Submission,
+        names::TaskId,
+        step::StepState,
+        task::{ProcessState, Task},
+    },
 };
+use steward_runtime::ports::{Ports, StateStore};
 use tokio::select;
 
 use super::{

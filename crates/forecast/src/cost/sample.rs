@@ -6,11 +6,17 @@ use std::{borrow::Cow, collections::BTreeMap};
 use jiff::Timestamp;
 use serde_json::Value;
 use steward_core::{
+    definition::{
+        step::{StepDefinition, Work, wait_until},
+        workflow::Workflow,
+    },
+    expression::{
+        scope::Scope,
+        template::Template,
+        uses::{Key, Kind, Use},
+    },
     limits,
-    names::StepName,
-    template::{Scope, Template},
-    uses::{Key, Kind, Use},
-    workflow::{StepDefinition, Work, Workflow, wait_until},
+    model::names::StepName,
 };
 
 use super::{

@@ -5,9 +5,12 @@ use std::{sync::Arc, time::Duration};
 use serde_json::Value;
 use steward_agent::attempt::{Fault, RemoteService};
 use steward_core::{
-    messages::{Action, Answer, CallbackAnswer, SchedulerMessage, StepRequest},
-    names::{CallbackFence, CallbackToken},
-    workflow::Callback,
+    definition::step::Callback,
+    model::{
+        attempt::Action,
+        messages::{Answer, CallbackAnswer, SchedulerMessage, StepRequest},
+        names::{CallbackFence, CallbackToken},
+    },
 };
 
 use super::{

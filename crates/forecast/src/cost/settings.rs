@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use steward_core::{limits, workflow::Workflow};
+use steward_core::{definition::workflow::Workflow, limits};
 
 use super::odds::{At, Json, Said, Share, Span};
 

@@ -3,8 +3,8 @@
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 use steward_core::{
+    expression::uses::{Key, Kind},
     limits,
-    uses::{Key, Kind},
 };
 
 /// How many elements a list has, unless its schema wants others.

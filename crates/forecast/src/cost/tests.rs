@@ -5,7 +5,7 @@ mod ledger;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steward_core::workflow::Workflow;
+use steward_core::definition::workflow::Workflow;
 
 use super::{
     Report, Said, Settings, forecast, odds::Sayable, prices::Usage, settings::ForecastError,

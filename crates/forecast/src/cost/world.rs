@@ -17,12 +17,16 @@ use steward_agent::attempt::Guard;
 use steward_aws::{channel::redelivery, items::Items};
 use steward_core::{
     breaker::Settings as Breaker,
-    messages::{Action, ChildEnded, ChildOutcome, Parent, SchedulerMessage, Submission},
-    names::{AgentName, Part, StepName, TaskId, WorkflowName},
-    ports::{Outgoing, Queue, Timing},
-    recovery,
-    task::{Task, later},
+    definition::recovery,
+    model::{
+        attempt::Action,
+        messages::{ChildEnded, ChildOutcome, Parent, SchedulerMessage, Submission},
+        names::{AgentName, Part, StepName, TaskId, WorkflowName},
+        task::Task,
+        time::{Timing, later},
+    },
 };
+use steward_runtime::ports::{Outgoing, Queue};
 use tokio::{
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     time::Instant,

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
-use steward_core::schema::InputSchema;
+use steward_core::definition::schema::InputSchema;
 
 use super::Changes;
 

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use indexmap::IndexMap;
 use steward_core::{
-    limits,
-    messages::Action,
-    names::StepName,
-    workflow::{
-        ActionDefinition, ChildWorkflow, ForEach, StepDefinition, UndoDefinition, Workflow,
+    definition::{
+        step::{ActionDefinition, ChildWorkflow, ForEach, StepDefinition, UndoDefinition},
+        workflow::Workflow,
     },
+    limits,
+    model::{attempt::Action, names::StepName},
 };
 
 use super::{Changes, agents, differing, human};

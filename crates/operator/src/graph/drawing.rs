@@ -4,10 +4,13 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 use steward_core::{
+    definition::{
+        step::{RequestTemplate, StepDefinition, Work},
+        workflow::Workflow,
+    },
+    expression::template::Template,
     limits,
-    names::StepName,
-    template::Template,
-    workflow::{Method, RequestTemplate, StepDefinition, Work, Workflow},
+    model::{messages::Method, names::StepName},
 };
 
 /// Characters of an expression or a path in a picture.

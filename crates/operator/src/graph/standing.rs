@@ -1,10 +1,7 @@
 //! How the steps of one task stand: in their boxes, and in words.
 
-use steward_core::{
-    names::StepName,
-    view::{StepView, TaskView},
-    workflow::Workflow,
-};
+use crate::view::{StepView, TaskView};
+use steward_core::{definition::workflow::Workflow, model::names::StepName};
 
 use super::drawing::{Drawing, Kind, Standing};
 

@@ -1,8 +1,9 @@
 //! The same workflow in both pictures, any workflow in the one that needs a layout, and a task.
 
+use crate::view::TaskView;
 use roxmltree::Document;
 use serde_json::{Value, json};
-use steward_core::{task::Task, view::TaskView, workflow::Workflow};
+use steward_core::{definition::workflow::Workflow, model::task::Task};
 
 use super::{drawing::Drawing, element, mermaid, svg};
 

@@ -6,11 +6,8 @@ use std::{
 };
 
 use steward_aws::definitions::{PublishError, check_ids, definition_text};
-use steward_core::{
-    names::WorkflowName,
-    ports::{Definitions, PortError},
-    workflow::Workflow,
-};
+use steward_core::{definition::workflow::Workflow, model::names::WorkflowName};
+use steward_runtime::ports::{Definitions, PortError};
 
 use super::{from_text, lock};
 

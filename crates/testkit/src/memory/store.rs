@@ -10,15 +10,15 @@ use std::{
 
 use jiff::Timestamp;
 use steward_aws::items::{ITEM_BYTES_MAX, Item, Items, TRANSACTION_BYTES_MAX, expires_at, size};
-use steward_core::{
-    messages::AttemptTimes,
+use steward_core::model::{
+    attempt::AttemptTimes,
+    document::{Document, DocumentKey, Owner},
     names::TaskId,
-    ports::{
-        self, Clock, Created, Document, DocumentKey, DueCursor, DuePage, Ended, EndedPage, Owner,
-        PortError, Put, Saved, Shared, SharedKey, SharedKind, SharedSaved, StateStore, TooLarge,
-        ended_parts, shard_of,
-    },
     task::{ProcessState, Task},
+};
+use steward_runtime::ports::{
+    Clock, Created, DueCursor, DuePage, Ended, EndedPage, PortError, Put, Saved, Shared, SharedKey,
+    SharedKind, SharedSaved, StateStore, TooLarge, ended_parts, shard_of,
 };
 
 use super::{ManualClock, corrupt, lock, stored};
@@ -184,7 +184,7 @@ impl MemoryStore {
     fn document(
         &self,
         owner: &Owner,
-        kept: ports::Kept,
+        kept: steward_core::model::document::Kept,
         document: &Document,
         operation: impl Fn() -> String,
     ) -> Result<Kept<Document>, PortError> {
@@ -203,8 +203,8 @@ impl StateStore for MemoryStore {
 
     async fn create(&self, task: &Task, submitted: &Document) -> Result<Created, PortError> {
         let operation = || format!("create task {}", task.task_id);
-        let owner = Owner::of(task);
-        let document = self.document(&owner, ports::Kept::with(task), submitted, operation)?;
+        let owner = task.owner();
+        let document = self.document(&owner, task.kept(), submitted, operation)?;
         let key = (owner, submitted.key.clone());
         let new = self.task(task, operation)?;
         if new.bytes + document.bytes > TRANSACTION_BYTES_MAX {
@@ -243,7 +243,7 @@ impl StateStore for MemoryStore {
     async fn put_document(
         &self,
         owner: &Owner,
-        kept: ports::Kept,
+        kept: steward_core::model::document::Kept,
         document: &Document,
     ) -> Result<Put, PortError> {
         let operation = || format!("write {} of {}", document.key, owner.task_id);
@@ -268,7 +268,11 @@ impl StateStore for MemoryStore {
         Ok(found.filter_map(|kept| kept.present(now)).cloned().collect())
     }
 
-    async fn extend_documents(&self, owner: &Owner, kept: ports::Kept) -> Result<(), PortError> {
+    async fn extend_documents(
+        &self,
+        owner: &Owner,
+        kept: steward_core::model::document::Kept,
+    ) -> Result<(), PortError> {
         let until = self.items.expires_at(kept).as_second();
         let mut tables = lock(&self.tables);
         let of_owner = tables.documents.iter_mut().filter(|((of, _), _)| of == owner);

@@ -2,7 +2,7 @@
 //! checker must accept exactly those that do, by the rules as they are told again here; and what it
 //! accepts is run like any other.
 
-use steward_core::names::StepName;
+use steward_core::model::names::StepName;
 
 use super::{
     blueprint::{Blueprint, Each, ItemsPlan, StepPlan, UndoPlan, WaitPlan, When, WorkPlan},

@@ -7,9 +7,11 @@ use anyhow::Result;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use steward_core::{
-    names::{StepName, WorkflowName},
-    task::later,
-    workflow::Workflow,
+    definition::workflow::Workflow,
+    model::{
+        names::{StepName, WorkflowName},
+        time::later,
+    },
 };
 
 use super::plan::{EPOCH_S, Millis};

@@ -1,9 +1,10 @@
 //! Those who answer later: who was handed a token says something in time, at once, twice, late or
 //! never, with or without heartbeats.
 
-use steward_core::{
+use steward_core::model::{
+    attempt::Action,
     json_text::JsonText,
-    messages::{Action, Answer, CallbackAnswer, SchedulerMessage, StepRequest},
+    messages::{Answer, CallbackAnswer, SchedulerMessage, StepRequest},
     names::CallbackToken,
 };
 

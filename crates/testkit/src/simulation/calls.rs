@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde_json::Value;
-use steward_core::{
+use steward_core::model::{
+    attempt::Action,
     json_text::JsonText,
-    messages::{Action, StepRequest},
+    messages::StepRequest,
     names::{Part, StepName},
-    task::{ProcessState, StepState},
+    step::StepState,
+    task::ProcessState,
 };
 
 use super::{

@@ -3,10 +3,11 @@
 //! refuse an edit. At the end of a task that is Processed each item of the final list took effect once.
 
 use serde_json::{Value, json};
-use steward_core::{
+use steward_core::model::{
     command::{Command, Order},
     names::{Part, StepName},
-    task::{StepState, Task},
+    step::StepState,
+    task::Task,
 };
 
 use super::{

@@ -4,11 +4,13 @@
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use steward_core::{
+use steward_core::model::{
+    document::DocumentKey,
     names::{Incarnation, TaskId},
-    ports::{DocumentKey, Ports, StateStore},
-    task::{ProcessState, Task, later},
+    task::{ProcessState, Task},
+    time::later,
 };
+use steward_runtime::ports::{Ports, StateStore};
 
 use super::{
     oracle::is_final,

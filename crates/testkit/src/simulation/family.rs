@@ -3,10 +3,12 @@
 
 use jiff::Timestamp;
 use serde_json::Value;
-use steward_core::{
-    messages::{Action, ChildEnded, ChildOutcome, Submission},
+use steward_core::model::{
+    attempt::Action,
+    messages::{ChildEnded, ChildOutcome, Submission},
     names::Part,
-    task::{ProcessState, Progress, StepState, Task},
+    step::{Progress, StepState},
+    task::{ProcessState, Task},
 };
 
 use super::{

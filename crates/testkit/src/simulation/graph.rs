@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use steward_core::{messages::Action, names::StepName};
+use steward_core::model::{attempt::Action, names::StepName};
 
 use super::{
     blueprint::{Blueprint, StepPlan, WorkPlan},

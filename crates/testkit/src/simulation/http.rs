@@ -7,7 +7,7 @@ use serde_json::Value;
 use steward_agent::attempt::Fault;
 use steward_core::{
     limits,
-    responses::{ResponseMeaning, Responses},
+    model::responses::{ResponseMeaning, Responses},
 };
 
 use super::large;

@@ -6,9 +6,11 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 use steward_core::{
-    command::Order,
     limits,
-    names::{Part, StepName},
+    model::{
+        command::Order,
+        names::{Part, StepName},
+    },
 };
 
 use super::{

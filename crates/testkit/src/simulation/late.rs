@@ -4,7 +4,7 @@
 //! them back.
 
 use steward_aws::batch::REDRIVEN;
-use steward_core::ports::Outgoing;
+use steward_runtime::ports::Outgoing;
 
 use super::{
     blueprint::Blueprint,

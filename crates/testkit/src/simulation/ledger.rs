@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use steward_core::{
+use steward_core::model::{
+    attempt::Action,
     json_text::JsonText,
-    messages::{Action, StepRequest},
+    messages::StepRequest,
     names::{CallbackToken, Part, StepName, TaskId},
 };
 

@@ -20,7 +20,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::{Context, Result};
-use steward_core::ports::Ports;
+use steward_runtime::ports::Ports;
 
 mod bend;
 mod blueprint;

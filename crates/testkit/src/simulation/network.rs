@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 
 use aws_lambda_events::sqs::{SqsEvent, SqsMessage, SqsMessageAttribute};
-use steward_core::{names::AgentName, ports::Outgoing};
+use steward_core::model::names::AgentName;
+use steward_runtime::ports::Outgoing;
 
 use super::{
     late,

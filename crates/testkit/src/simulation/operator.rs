@@ -1,10 +1,11 @@
 //! The operators: what they do by plan, and how they attend to tasks once it is quiet. They know what
 //! the task's record says, and, where they must, what the services' books say.
 
-use steward_core::{
+use steward_core::model::{
     command::{Command, Order},
     names::{Part, TaskId},
-    task::{ProcessState, StepState, Task},
+    step::StepState,
+    task::{ProcessState, Task},
 };
 
 use super::{

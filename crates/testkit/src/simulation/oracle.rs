@@ -12,13 +12,16 @@ use std::{
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use steward_core::{
+use steward_core::model::{
+    attempt::Action,
+    document::Document,
     events::{BusEvent, Happened, TaskTrouble},
-    messages::{Action, NoticeStatus, SchedulerMessage, StatusNotice, StepRequest},
+    messages::{NoticeStatus, SchedulerMessage, StatusNotice, StepRequest},
     names::{CallbackToken, CommandId, Incarnation, Part, StepName, TaskId, WorkflowName},
-    ports::{Document, Outgoing, Queue},
-    task::{ProcessState, Progress, StepState, Task},
+    step::{Progress, StepState},
+    task::{ProcessState, Task},
 };
+use steward_runtime::ports::{Outgoing, Queue};
 
 use super::{
     blueprint::WorkPlan,

@@ -7,11 +7,13 @@ use anyhow::Result;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use steward_core::{
-    command::Order,
+    definition::workflow::Workflow,
     limits,
-    names::{AgentName, Part, StepName, TaskId},
-    ports::Timing,
-    workflow::Workflow,
+    model::{
+        command::Order,
+        names::{AgentName, Part, StepName, TaskId},
+        time::Timing,
+    },
 };
 
 use super::{

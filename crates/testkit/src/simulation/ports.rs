@@ -6,17 +6,20 @@ use std::{fmt, future::Future, ops::Range, sync::Arc, time::Duration};
 use futures_util::future::AbortHandle;
 use jiff::Timestamp;
 use steward_core::{
-    events::BusEvent,
-    messages::Action,
-    names::{TaskId, WorkflowName},
-    ports::{
-        Channel, Clock, Created, Definitions, Document, DocumentKey, DueCursor, DuePage, Ended,
-        EndedPage, EventBus, Kept, Outgoing, Owner, PortError, Ports, Put, Saved, Shared,
-        SharedKey, SharedKind, SharedSaved, StateStore, Timing,
+    definition::workflow::Workflow,
+    model::{
+        attempt::Action,
+        document::{Document, DocumentKey, Kept, Owner},
+        events::BusEvent,
+        names::{TaskId, WorkflowName},
+        task::{ProcessState, Task},
+        time::{Timing, later},
     },
-    task::{ProcessState, Task, later},
-    view::reason_keys,
-    workflow::Workflow,
+};
+use steward_operator::view::reason_keys;
+use steward_runtime::ports::{
+    Channel, Clock, Created, Definitions, DueCursor, DuePage, Ended, EndedPage, EventBus, Outgoing,
+    PortError, Ports, Put, Saved, Shared, SharedKey, SharedKind, SharedSaved, StateStore,
 };
 
 use super::{
@@ -262,7 +265,7 @@ impl StateStore for Seam {
             if saved == Saved::Saved {
                 self.note(|| format!("saves {}", summary(task)));
                 let keys: Vec<_> = outputs(task).into_iter().chain(reason_keys(task)).collect();
-                let documents = store.documents(&Owner::of(task), &keys).await?;
+                let documents = store.documents(&task.owner(), &keys).await?;
                 let now = self.world.time();
                 self.world.judge_size(before.as_ref(), task);
                 if let Some(before) = before {

@@ -7,8 +7,11 @@ use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use jiff::Timestamp;
 use steward_agent::attempt::Guard;
 use steward_core::{
-    breaker::Settings, names::AgentName, ports::Ports, submission::ReplyQueues, task::later,
+    breaker::Settings,
+    model::{names::AgentName, time::later},
+    submission::ReplyQueues,
 };
+use steward_runtime::ports::Ports;
 
 use super::{plan::Role, ports::SimPorts, service::SimService};
 
@@ -64,6 +67,6 @@ pub(super) async fn sweep(ports: &SimPorts, first_shard: u32, limit: std::time::
 
 /// A little before the function is stopped, as in production.
 fn deadline(ports: &SimPorts, limit: std::time::Duration) -> Timestamp {
-    use steward_core::ports::Clock;
+    use steward_runtime::ports::Clock;
     later(ports.clock().now(), limit.saturating_sub(std::time::Duration::from_secs(1)))
 }

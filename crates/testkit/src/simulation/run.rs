@@ -9,10 +9,8 @@ use futures_util::{
     stream::FuturesUnordered,
 };
 use serde_json::Value;
-use steward_core::{
-    messages::{Action, Submission},
-    ports::{Ports, StateStore},
-};
+use steward_core::model::{attempt::Action, messages::Submission};
+use steward_runtime::ports::{Ports, StateStore};
 use tokio::select;
 
 use super::{
@@ -359,7 +357,7 @@ impl Run {
     fn sweep(&mut self, place: usize) {
         let world = &self.world;
         let store = world.memory.store();
-        let horizon = steward_core::task::later(world.time(), world.plan.timing.clock_skew);
+        let horizon = steward_core::model::time::later(world.time(), world.plan.timing.clock_skew);
         let due = |shard| match store.due(shard, horizon, None).now_or_never() {
             Some(Ok(page)) => !page.task_ids.is_empty(),
             Some(Err(_)) | None => true,

@@ -2,10 +2,11 @@
 //! ought to run, for which items, what it may have returned, when it can have passed at the earliest.
 
 use serde_json::{Value, json};
-use steward_core::{
-    messages::Action,
+use steward_core::model::{
+    attempt::Action,
     names::{Part, StepName, TaskId},
-    task::{ProcessState, StepState, Task},
+    step::StepState,
+    task::{ProcessState, Task},
 };
 
 use super::{

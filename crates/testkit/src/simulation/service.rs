@@ -17,9 +17,8 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use serde_json::Value;
 use steward_agent::attempt::{Fault, RemoteService};
-use steward_core::{
-    messages::{Action, StepRequest},
-    names::AgentName,
+use steward_core::model::{attempt::Action, messages::StepRequest, names::AgentName};
+use steward_runtime::{
     ports::{Ports, SharedKey, SharedKind, StateStore},
     trace,
 };

@@ -2,11 +2,10 @@
 //! definition, does a task stop for its size, or does the store refuse an item for its size.
 
 use steward_core::{
-    names::TaskId,
-    ports::{PortError, Ports},
-    task::{StepRecord, Task},
-    workflow::{Workflow, size},
+    definition::{size, workflow::Workflow},
+    model::{names::TaskId, step::StepRecord, task::Task},
 };
+use steward_runtime::ports::{PortError, Ports};
 
 use super::world::World;
 

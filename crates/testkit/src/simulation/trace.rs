@@ -1,7 +1,7 @@
 //! The traces of tasks. Some clients send a `traceparent` with a submission. Every call that a service
 //! gets has a `traceparent`, and all calls of a task belong to one trace: the client's, if it sent one.
 
-use steward_core::{
+use steward_core::model::{
     messages::StepRequest,
     names::{Incarnation, TaskId},
 };

@@ -1,9 +1,10 @@
 //! The oracle's last word, once it is quiet: what every task has come to, against the ledger.
 
-use steward_core::{
-    messages::Action,
+use steward_core::model::{
+    attempt::Action,
     names::{Part, StepName, TaskId},
-    task::{ProcessState, StepState, Task},
+    step::StepState,
+    task::{ProcessState, Task},
 };
 
 use super::{

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use steward_core::{
-    messages::Action,
+use steward_core::model::{
+    attempt::Action,
+    document::Document,
     names::Part,
-    ports::Document,
-    task::{ProcessState, Progress, StepState, Task},
-    view::newest_reason,
+    step::{Progress, StepState},
+    task::{ProcessState, Task},
 };
+use steward_operator::view::newest_reason;
 
 use super::{
     blueprint::{CallbackPlan, StepPlan, WorkPlan},

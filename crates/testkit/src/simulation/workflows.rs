@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use serde_json::{Value, json};
-use steward_core::names::StepName;
+use steward_core::model::names::StepName;
 
 use super::{
     blueprint::{

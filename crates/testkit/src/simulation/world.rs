@@ -9,12 +9,12 @@ use std::{
 };
 
 use jiff::Timestamp;
-use steward_core::{
+use steward_core::model::{
     command::Command,
     messages::{CallbackAnswer, SchedulerMessage, Submission},
-    ports::{Outgoing, Queue},
-    task::later,
+    time::later,
 };
+use steward_runtime::ports::{Outgoing, Queue};
 use tokio::{sync::Notify, time::Instant};
 
 use super::{

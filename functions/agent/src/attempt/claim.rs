@@ -3,13 +3,12 @@
 //! supervisor finds the attempt at complete-by.
 
 use serde_json::{Value, json};
-use steward_core::{
+use steward_core::model::{
+    attempt::Attempt,
+    document::{Document, DocumentKey, Kept, Owner},
     messages::StepRequest,
-    ports::{
-        Attempt, Clock, Document, DocumentKey, Kept, Owner, PortError, Ports, Put, StateStore,
-        chain,
-    },
 };
+use steward_runtime::ports::{Clock, PortError, Ports, Put, StateStore, chain};
 
 use crate::attempt::Ended;
 

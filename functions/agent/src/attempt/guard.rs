@@ -12,11 +12,14 @@ use std::{
 
 use jiff::Timestamp;
 use steward_core::{
-    breaker::{Asked, Asker, Breaker, Heard, Permit, Settings, Stored, StoredSaved, Turned, tell},
-    limits, metrics,
-    names::AgentName,
+    breaker::{Asked, Asker, Breaker, Heard, Permit, Settings, Turned},
+    limits,
+    model::{names::AgentName, time::later},
+};
+use steward_runtime::{
+    breaker::{Stored, StoredSaved, tell},
+    metrics,
     ports::{Clock, Ports, chain},
-    task::later,
 };
 use tokio::sync::Mutex;
 

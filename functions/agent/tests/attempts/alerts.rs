@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use steward_core::breaker::tell_untold;
+use steward_runtime::breaker::tell_untold;
 
 use crate::world::*;
 

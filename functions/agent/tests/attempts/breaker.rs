@@ -4,7 +4,7 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use serde_json::Value;
 use steward_agent::attempt::Attempted;
-use steward_core::messages::Outcome;
+use steward_core::model::messages::Outcome;
 
 use crate::world::*;
 

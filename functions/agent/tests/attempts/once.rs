@@ -7,10 +7,12 @@ use std::{
 
 use serde_json::Value;
 use steward_agent::attempt::{Attempted, Delivered, Fault, Guard, RemoteService, attempt};
-use steward_core::{
-    messages::{Action, Outcome, StepRequest},
-    ports::{Attempt, Clock, DocumentKey, Owner, Ports, StateStore},
+use steward_core::model::{
+    attempt::{Action, Attempt},
+    document::{DocumentKey, Owner},
+    messages::{Outcome, StepRequest},
 };
+use steward_runtime::ports::{Clock, Ports, StateStore};
 
 use crate::world::*;
 

@@ -5,10 +5,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 use steward_agent::attempt::Attempted;
-use steward_core::{
-    messages::{Action, AttemptTimes, Outcome, StepRequest},
-    ports::Clock,
+use steward_core::model::{
+    attempt::{Action, AttemptTimes},
+    messages::{Outcome, StepRequest},
 };
+use steward_runtime::ports::Clock;
 
 use crate::world::*;
 

@@ -17,17 +17,20 @@ use serde_json::Value;
 use steward_agent::attempt::{Attempted, Delivered, Fault, Guard, RemoteService, attempt};
 use steward_core::{
     breaker::Settings,
-    events::BusEvent,
-    messages::{Action, Outcome, StepRequest},
-    names::TaskId,
-    ports::{
-        Clock, Created, Document, DocumentKey, DueCursor, DuePage, Ended, EndedPage, EventBus,
-        Kept, Owner, PortError, Ports, Put, Saved, Shared, SharedKey, SharedKind, SharedSaved,
-        StateStore, Timing,
+    model::{
+        attempt::Action,
+        document::{Document, DocumentKey, Kept, Owner},
+        events::BusEvent,
+        messages::{Method, Outcome, StepRequest},
+        names::TaskId,
+        responses::Responses,
+        task::{ProcessState, Task},
+        time::Timing,
     },
-    responses::Responses,
-    task::{ProcessState, Task},
-    workflow::Method,
+};
+use steward_runtime::ports::{
+    Clock, Created, DueCursor, DuePage, Ended, EndedPage, EventBus, PortError, Ports, Put, Saved,
+    Shared, SharedKey, SharedKind, SharedSaved, StateStore,
 };
 use steward_testkit::memory::{
     ManualClock, MemoryBus, MemoryChannel, MemoryDefinitions, MemoryPorts, MemoryStore,

@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use steward_core::{
-    history::{Counts, minute_of},
-    task::{earlier, later},
-};
+use steward_core::model::time::{earlier, later};
+use steward_runtime::history::{Counts, minute_of};
 
 use super::HISTORY;
 use crate::{
@@ -104,7 +102,8 @@ fn in_words(time: Duration) -> Span {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use steward_core::{history::Minute, task::ProcessState};
+    use steward_core::model::task::ProcessState;
+    use steward_runtime::history::Minute;
 
     fn at(time: &str) -> Timestamp {
         format!("2026-06-01T{time}Z").parse().unwrap()

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use steward_aws::store::Count;
-use steward_core::{history::LastRun, names::TaskId, task::earlier};
+use steward_core::model::{names::TaskId, time::earlier};
+use steward_runtime::history::LastRun;
 
 use crate::{
     overview::said,

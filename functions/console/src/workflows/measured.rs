@@ -6,13 +6,15 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use jiff::{SignedDuration, Timestamp};
 use steward_aws::store::DynamoStore;
 use steward_core::{
-    messages::Action,
-    names::{StepName, TaskId, WorkflowName},
-    ports::PortError,
-    task::ProcessState,
-    workflow::Workflow,
+    definition::workflow::Workflow,
+    model::{
+        attempt::Action,
+        names::{StepName, TaskId, WorkflowName},
+        task::ProcessState,
+    },
 };
 use steward_operator::figures::{Figures, Spread, figures};
+use steward_runtime::ports::PortError;
 
 use crate::page::Span;
 

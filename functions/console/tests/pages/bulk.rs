@@ -14,13 +14,16 @@ use futures_util::future::join_all;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use steward_aws::{AwsPorts, Config};
-use steward_core::{
-    bulk::Bulk,
+use steward_core::model::{
     command::Order,
-    ports::{Created, Document, DocumentKey, Ports, StateStore},
+    document::{Document, DocumentKey},
     task::Task,
 };
 use steward_emulator::host::{Host, HostOptions};
+use steward_runtime::{
+    bulk::Bulk,
+    ports::{Created, Ports, StateStore},
+};
 
 use crate::world::{Page, World};
 

@@ -4,14 +4,15 @@ use aws_sdk_sqs::Client;
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 use steward_aws::queues::SCHEDULER;
-use steward_core::{
+use steward_core::model::{
+    document::{Document, DocumentKey},
     messages::{SchedulerMessage, Wake, WakeCause},
-    ports::{Clock, Created, Document, DocumentKey, Ports, StateStore},
     task::Task,
 };
 use steward_emulator::resources::{
     ALERTS_QUEUE, DEAD_LETTERS, SCHEDULER_QUEUE, SUBMISSIONS_QUEUE, create_queue,
 };
+use steward_runtime::ports::{Clock, Created, Ports, StateStore};
 
 use crate::world::World;
 

@@ -5,9 +5,11 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use steward_core::{
     breaker::{Breaker, State},
+    model::task::ProcessState,
+};
+use steward_runtime::{
     history::{Minute, minute_of},
     ports::{Ports, Shared, SharedKey, SharedKind, SharedSaved, StateStore},
-    task::ProcessState,
 };
 use steward_supervisor::supervise;
 

@@ -13,10 +13,9 @@ use steward_agent::Agent;
 use steward_agent::attempt::{Fault, RemoteService};
 use steward_core::{
     breaker::Settings,
-    messages::StepRequest,
-    ports::{Clock, Ports, Saved, StateStore},
-    task::Task,
+    model::{messages::StepRequest, task::Task},
 };
+use steward_runtime::ports::{Clock, Ports, Saved, StateStore};
 
 use crate::world::{Page, World};
 

@@ -7,7 +7,7 @@ use std::{
 
 use axum::http::StatusCode;
 use serde_json::json;
-use steward_core::{mask::MASKED, task::ProcessState};
+use steward_core::{definition::mask::MASKED, model::task::ProcessState};
 
 use crate::{
     shop::{CARD, RECEIPT, Shop},

@@ -3,10 +3,11 @@
 use axum::http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use steward_core::{
-    ports::{Created, Document, DocumentKey, Ports, Saved, StateStore},
+use steward_core::model::{
+    document::{Document, DocumentKey},
     task::{ProcessState, Task},
 };
+use steward_runtime::ports::{Created, Ports, Saved, StateStore};
 
 use crate::world::{Page, World};
 

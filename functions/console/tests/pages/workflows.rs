@@ -3,11 +3,14 @@
 use axum::http::StatusCode;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use steward_core::{
-    history::{LastRun, Minute, minute_of},
-    messages::AttemptTimes,
-    ports::{Document, DocumentKey, Kept, Owner, Ports, StateStore},
+use steward_core::model::{
+    attempt::AttemptTimes,
+    document::{Document, DocumentKey},
     task::{ProcessState, Task},
+};
+use steward_runtime::{
+    history::{LastRun, Minute, minute_of},
+    ports::{Ports, StateStore},
 };
 
 use crate::world::World;
@@ -149,7 +152,7 @@ async fn ended(world: &World, id: &str, of: &str, ms: i64, attempts: &[(&str, [i
         let [queued_at, called_at, answered_at] = times.map(|ms| Some(at(ms)));
         let times = AttemptTimes { queued_at, called_at, answered_at };
         let document = Document { times, ..Document::new(key.parse().unwrap(), at(0), json!({})) };
-        store.put_document(&Owner::of(&task), Kept::with(&task), &document).await.unwrap();
+        store.put_document(&task.owner(), task.kept(), &document).await.unwrap();
     }
 }
 

@@ -3,7 +3,7 @@
 use aws_lambda_events::sqs::SqsEvent;
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
 use steward_aws::{AwsPorts, Config, function, telemetry};
-use steward_core::ports::{Ports, Queue};
+use steward_runtime::ports::{Ports, Queue};
 use steward_submission::handle;
 
 #[tokio::main]

@@ -1,0 +1,379 @@
+//! What a definition that can run will not do as its author expects: the arithmetic of its deadlines, and
+//! steps whose effects would be forgotten.
+//!
+//! Publication by file refuses errors and prints warnings. They are apart from
+//! [`problems`](Workflow::problems), because definitions of earlier releases may have them and still run.
+//!
+//! | finding | severity |
+//! | --- | --- |
+//! | `callback.within` longer than the task's `complete_within` | error |
+//! | a `wait` longer than it, or waits in a row that are together | error |
+//! | `idempotent: false` and `then: undo`, and nothing that undoes the step | error |
+//! | `idempotent: false` without `undo`, in a workflow that is undone for another reason | warning |
+//! | attempts, pauses and extended waits of one step longer than the task's `complete_within` | warning |
+//! | the same along a path of steps | warning |
+
+use crate::definition::duration;
+use crate::definition::problem::Problem;
+use crate::definition::step::StepDefinition;
+use crate::definition::step::Work;
+use crate::definition::workflow::Workflow;
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use crate::{
+    definition::recovery::Then,
+    model::{attempt::Action, names::StepName},
+};
+
+/// How serious a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// What the definition says can never happen, or breaks the promise of "all or nothing".
+    Error,
+    /// It can fail for want of time, or leave something behind.
+    Warning,
+}
+
+/// Something that a definition will not do as its author expects.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    /// How serious it is.
+    pub severity: Severity,
+    /// Where, and what.
+    pub problem: Problem,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.severity {
+            Severity::Error => write!(f, "{}", self.problem),
+            Severity::Warning => write!(f, "warning: {}", self.problem),
+        }
+    }
+}
+
+impl Workflow {
+    /// What this definition will not do as its author expects, errors first. Only of use for a definition
+    /// without [problems](Workflow::problems).
+    #[must_use]
+    pub fn lint(&self) -> Vec<Finding> {
+        let mut linter = Linter { workflow: self, found: Vec::new() };
+        for (name, step) in &self.steps {
+            linter.check_callback(name, step);
+            linter.check_wait(name, step);
+            linter.check_repetition(name, step);
+            linter.check_attempts(name, step);
+        }
+        linter.check_paths();
+        linter.found.sort();
+        linter.found
+    }
+}
+
+struct Linter<'a> {
+    workflow: &'a Workflow,
+    found: Vec<Finding>,
+}
+
+impl Linter<'_> {
+    fn say(&mut self, severity: Severity, at: String, message: String, hint: &str) {
+        let hint = Some(hint.to_owned());
+        self.found.push(Finding { severity, problem: Problem { at, message, hint } });
+    }
+
+    fn check_callback(&mut self, name: &StepName, step: &StepDefinition) {
+        let (Some(callback), task) = (&step.callback, self.workflow.complete_within) else {
+            return;
+        };
+        if callback.within > task {
+            let message = format!("longer than the task's `complete_within` of {}", text(task));
+            let hint = "give the task more time, or the answer less";
+            self.say(Severity::Error, format!("steps.{name}.callback.within"), message, hint);
+        }
+    }
+
+    fn check_wait(&mut self, name: &StepName, step: &StepDefinition) {
+        let task = self.workflow.complete_within;
+        if literal_wait(step).is_some_and(|wait| wait > task) {
+            let message = format!("longer than the task's `complete_within` of {}", text(task));
+            let hint = "give the task more time";
+            self.say(Severity::Error, format!("steps.{name}.wait"), message, hint);
+        }
+    }
+
+    /// A call that broke off is not repeated and may have taken effect. If the task is undone then,
+    /// something must undo the step, or the task must not be.
+    fn check_repetition(&mut self, name: &StepName, step: &StepDefinition) {
+        if step.idempotent || step.undo.is_some() || step.point_of_no_return {
+            return;
+        }
+        let what =
+            "a call with an unknown outcome is not repeated, and the undo passes over the step";
+        if step.recovery.then == Then::Undo {
+            let hint =
+                "give it an `undo` that does no harm if the step has not run, or say `then: alert`";
+            return self.say(
+                Severity::Error,
+                format!("steps.{name}.idempotent"),
+                what.into(),
+                hint,
+            );
+        }
+        let others = self.workflow.steps.values().any(|other| other.recovery.then == Then::Undo);
+        if others || self.workflow.overdue == Then::Undo {
+            let hint = "give it an `undo`, unless nothing has to be undone";
+            self.say(Severity::Warning, format!("steps.{name}.idempotent"), what.into(), hint);
+        }
+    }
+
+    fn check_attempts(&mut self, name: &StepName, step: &StepDefinition) {
+        let task = self.workflow.complete_within;
+        for (action, at) in [(Action::Do, "recovery"), (Action::Undo, "undo.recovery")] {
+            let longest = longest(step, action);
+            if longest <= task || step.wait.is_some() {
+                continue;
+            }
+            let message = format!(
+                "attempts, pauses and extended waits take up to {}; the task has {}, so the last of them \
+                 are never made",
+                text(longest),
+                text(task)
+            );
+            let hint = "give the task more time, or the step less";
+            self.say(Severity::Warning, format!("steps.{name}.{at}"), message, hint);
+        }
+    }
+
+    fn check_paths(&mut self) {
+        let task = self.workflow.complete_within;
+        let certain = |step: &StepDefinition| {
+            let wait = literal_wait(step).filter(|_| step.when.is_none());
+            wait.filter(|wait| *wait <= task).unwrap_or_default()
+        };
+        let waits = self.longest_path(certain);
+        if waits.length > task {
+            let message = format!("too short for the waits of {}: {}", waits, text(waits.length));
+            let hint = "give the task more time";
+            return self.say(Severity::Error, "complete_within".to_owned(), message, hint);
+        }
+        // A step that does not fit by itself has a finding of its own.
+        let possible = |step: &StepDefinition| {
+            Some(longest(step, Action::Do)).filter(|longest| *longest <= task).unwrap_or_default()
+        };
+        let path = self.longest_path(possible);
+        if path.length > task {
+            let message = format!(
+                "if every attempt is used up, {} take up to {}: `overdue` may come first",
+                path,
+                text(path.length)
+            );
+            let hint = "give the task more time, or the steps less";
+            self.say(Severity::Warning, "complete_within".to_owned(), message, hint);
+        }
+    }
+
+    /// The path of steps, each `after` the one before, that takes longest by `length`.
+    fn longest_path(&self, length: impl Fn(&StepDefinition) -> Duration) -> Path<'_> {
+        let ancestors = self.workflow.ancestors();
+        // Fewest ancestors first: each step comes after those that it waits for.
+        let mut order: Vec<_> = self.workflow.steps.iter().collect();
+        order.sort_by_key(|(name, _)| ancestors.get(name).map_or(0, |before| before.len()));
+        let mut ends: BTreeMap<&StepName, Path<'_>> = BTreeMap::new();
+        for (name, step) in order {
+            let before = step.after.iter().filter_map(|other| ends.get(other));
+            let mut path = before.max_by_key(|path| path.length).cloned().unwrap_or_default();
+            let own = length(step);
+            if !own.is_zero() {
+                path.length = path.length.saturating_add(own);
+                path.steps.push(name);
+            }
+            ends.insert(name, path);
+        }
+        ends.into_values().max_by_key(|path| path.length).unwrap_or_default()
+    }
+}
+
+/// Steps in a row, and how long they take together.
+#[derive(Debug, Clone, Default)]
+struct Path<'a> {
+    steps: Vec<&'a StepName>,
+    length: Duration,
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, step) in self.steps.iter().enumerate() {
+            write!(f, "{}`{step}`", if n == 0 { "" } else { " → " })?;
+        }
+        Ok(())
+    }
+}
+
+fn literal_wait(step: &StepDefinition) -> Option<Duration> {
+    duration::parse(step.wait.as_ref()?.as_literal()?.as_str()?).ok()
+}
+
+/// How long a step, or its undo, may take: all attempts as long as they may, all pauses and extended waits.
+/// What only an expression or another definition says counts as nothing.
+fn longest(step: &StepDefinition, action: Action) -> Duration {
+    let Some(definition) = step.action(action) else { return Duration::ZERO };
+    let callback = match definition.work {
+        Work::Wait(_) => return literal_wait(step).unwrap_or_default(),
+        Work::Child(_) => {
+            return step.complete_within.filter(|_| action == Action::Do).unwrap_or_default();
+        }
+        Work::Call { callback, .. } => callback.map_or(Duration::ZERO, |callback| callback.within),
+    };
+    let attempt = definition.complete_within.saturating_add(callback);
+    if action == Action::Do && !step.idempotent {
+        return attempt;
+    }
+    definition.recovery.longest(attempt)
+}
+
+fn text(time: Duration) -> String {
+    humantime::format_duration(time).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn findings(workflow: Value) -> Vec<String> {
+        let mut definition = json!({ "name": "w", "version": 1, "complete_within": "1d" });
+        for (key, value) in workflow.as_object().unwrap() {
+            definition[key] = value.clone();
+        }
+        let workflow: Workflow = serde_json::from_value(definition).unwrap();
+        assert_eq!(workflow.problems(), []);
+        workflow.lint().iter().map(ToString::to_string).collect()
+    }
+
+    fn with(more: Value) -> Value {
+        let mut step = json!({ "agent": "a", "request": { "path": "/", "body": "${ input }" } });
+        for (key, value) in more.as_object().unwrap() {
+            step[key] = value.clone();
+        }
+        step
+    }
+
+    #[test]
+    fn what_fits_is_fine() {
+        let steps = json!({
+            "a": with(json!({ "complete_within": "1h" })),
+            "b": { "wait": "12h", "after": ["a"] },
+            "c": { "workflow": { "name": "other" }, "after": ["b"] },
+            "d": { "wait": "${ input.long }", "after": ["b"] },
+        });
+        assert_eq!(findings(json!({ "steps": steps })), Vec::<String>::new());
+    }
+
+    #[test]
+    fn an_answer_or_a_wait_that_may_take_longer_than_the_task_is_an_error() {
+        let mut ask =
+            with(json!({ "callback": { "within": "5d" }, "recovery": { "attempts": 1 } }));
+        ask["request"]["body"] = json!("${ callback.token }");
+        let found = findings(json!({ "steps": { "ask": ask, "rest": { "wait": "20d" } } }));
+        assert_eq!(
+            found[..2],
+            [
+                "steps.ask.callback.within: longer than the task's `complete_within` of 1day; give the \
+                 task more time, or the answer less",
+                "steps.rest.wait: longer than the task's `complete_within` of 1day; give the task more time",
+            ]
+        );
+    }
+
+    #[test]
+    fn waits_in_a_row_that_are_longer_than_the_task_are_an_error_unless_one_may_be_skipped() {
+        let steps = |when: Value| {
+            let mut last = json!({ "wait": "12h", "after": ["b"] });
+            if !when.is_null() {
+                last["when"] = when;
+            }
+            json!({ "steps": { "a": { "wait": "10h" }, "b": { "wait": "4h", "after": ["a"] }, "c": last } })
+        };
+        assert_eq!(
+            findings(steps(Value::Null)),
+            [
+                "complete_within: too short for the waits of `a` → `b` → `c`: 1day 2h; give the task more time"
+            ]
+        );
+        let skipped = findings(steps(json!("${ input.long }")));
+        assert_eq!(skipped.len(), 1, "{skipped:?}");
+        assert!(
+            skipped[0].starts_with("warning: complete_within: if every attempt is used up, `a`")
+        );
+        let side_by_side = json!({ "a": { "wait": "20h" }, "b": { "wait": "20h" } });
+        assert_eq!(findings(json!({ "steps": side_by_side })), Vec::<String>::new());
+    }
+
+    #[test]
+    fn attempts_that_the_task_has_no_time_for_are_a_warning() {
+        let pauses =
+            json!({ "attempts": 100, "backoff": { "first": "1h", "max": "1h", "rate": 1.0 } });
+        assert_eq!(
+            findings(json!({ "steps": { "a": with(json!({ "recovery": pauses })) } })),
+            [
+                "warning: steps.a.recovery: attempts, pauses and extended waits take up to 4days 4h 40m; the \
+              task has 1day, so the last of them are never made; give the task more time, or the step less"
+            ]
+        );
+        let waits = json!({ "extended_wait": { "wait": "8h", "times": 3 } });
+        let undo = json!({ "request": { "path": "/" }, "recovery": waits });
+        let found = findings(json!({ "steps": { "a": with(json!({ "undo": undo })) } }));
+        assert_eq!(found.len(), 1);
+        assert!(found[0].starts_with("warning: steps.a.undo.recovery: "), "{found:?}");
+        let slow = json!({ "complete_within": "10h", "recovery": { "attempts": 1 } });
+        let mut last = with(slow.clone());
+        last["after"] = json!(["a"]);
+        let mut third = with(slow.clone());
+        third["after"] = json!(["b"]);
+        assert_eq!(
+            findings(json!({ "steps": { "a": with(slow), "b": last, "c": third } })),
+            [
+                "warning: complete_within: if every attempt is used up, `a` → `b` → `c` take up to 1day 6h: \
+              `overdue` may come first; give the task more time, or the steps less"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_call_of_unknown_outcome_must_be_undone_or_alerted() {
+        let once = |more: Value| {
+            let mut step = with(json!({ "idempotent": false }));
+            for (key, value) in more.as_object().unwrap() {
+                step[key] = value.clone();
+            }
+            findings(json!({ "steps": { "a": step } }))
+        };
+        let found = once(json!({ "recovery": { "then": "undo" } }));
+        assert_eq!(found.len(), 1);
+        assert!(
+            found[0].starts_with("steps.a.idempotent: a call with an unknown outcome"),
+            "{found:?}"
+        );
+        let undo = json!({ "request": { "path": "/" } });
+        for fine in [
+            json!({}),
+            json!({ "recovery": { "then": "undo" }, "undo": undo }),
+            json!({ "recovery": { "then": "undo" }, "point_of_no_return": true }),
+        ] {
+            assert_eq!(once(fine.clone()), Vec::<String>::new(), "{fine}");
+        }
+        let step = with(json!({ "idempotent": false }));
+        let found = findings(json!({ "overdue": "undo", "steps": { "a": step } }));
+        assert!(found[0].starts_with("warning: steps.a.idempotent: "), "{found:?}");
+    }
+
+    #[test]
+    fn definitions_at_the_limits_are_linted_without_overflow() {
+        let most = json!({
+            "attempts": 100, "backoff": { "first": "30d", "max": "30d", "rate": 10.0 },
+            "extended_wait": { "wait": "30d", "times": 1000 },
+        });
+        let step = with(json!({ "complete_within": "30d", "recovery": most }));
+        assert_eq!(findings(json!({ "steps": { "a": step } })).len(), 1);
+    }
+}

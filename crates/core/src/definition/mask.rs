@@ -1,0 +1,301 @@
+//! What of a task's documents people are not shown: the values at places that the workflow's definition
+//! names, as JSON pointers (RFC 6901) with `*` for every element. And how an operator edits an input of
+//! which they do not see everything.
+//!
+//! ```text
+//! mask: [/card/number, /items/*/secret]
+//!
+//! { "card": { "number": "4111…", "name": "Ann" } }   what is stored
+//! { "card": { "number": "••••",  "name": "Ann" } }   what is shown, and edited
+//!                  { "name": "Bob" }                 what the edit comes to: a merge patch (RFC 7396)
+//! ```
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::{
+    limits,
+    model::document::{Document, DocumentKey},
+};
+
+/// What stands where a value is masked.
+pub const MASKED: &str = "••••";
+
+/// The places that are masked, in the input, in what each step returns, and in what the task returns.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Mask(Vec<String>);
+
+impl Mask {
+    /// Whether nothing is masked.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The places.
+    pub fn places(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+
+    /// What is wrong with each place, with its number; nothing if all are well.
+    pub(crate) fn problems(&self) -> impl Iterator<Item = (usize, String)> {
+        self.0.iter().enumerate().filter_map(|(n, place)| Some((n, problem(place)?)))
+    }
+
+    /// A document's body, as people may see it. Why an attempt failed holds no payload.
+    #[must_use]
+    pub fn shown(&self, document: &Document) -> Value {
+        let body = &document.body;
+        match document.key {
+            DocumentKey::Submission | DocumentKey::Input(_) => {
+                let mut body = body.clone();
+                if let Some(input) = body.get_mut("input") {
+                    *input = self.over(input);
+                }
+                body
+            }
+            DocumentKey::Output(_) | DocumentKey::ByHand(..) | DocumentKey::Result(_) => {
+                self.over(body)
+            }
+            DocumentKey::Failure(_) | DocumentKey::Deferral(_) | DocumentKey::Claim(_) => {
+                body.clone()
+            }
+        }
+    }
+
+    /// `value` with what is masked in it covered.
+    #[must_use]
+    pub fn over(&self, value: &Value) -> Value {
+        let mut covered = value.clone();
+        for place in &self.0 {
+            let tokens: Vec<_> = place.split('/').skip(1).map(unescaped).collect();
+            cover(&mut covered, &tokens);
+        }
+        covered
+    }
+
+    /// The merge patch that changes `input` as `edited` changed what was shown of it; nothing if it
+    /// changed nothing.
+    ///
+    /// # Errors
+    /// No merge patch does what was meant; why, without values.
+    pub fn patch(&self, input: &Value, edited: &Value) -> Result<Option<Value>, String> {
+        let meant = uncovered(input, &self.over(input), edited);
+        let Some(patch) = difference(input, &meant) else { return Ok(None) };
+        if let Some(at) = find_mask(&patch, "") {
+            return Err(format!(
+                "{}: the edit would put `{MASKED}` in the place of a hidden value. In an object, \
+                 leave hidden fields as they are; a list that holds one can only be replaced whole",
+                if at.is_empty() { "the input" } else { &at }
+            ));
+        }
+        let mut result = input.clone();
+        json_patch::merge(&mut result, &patch);
+        if patch.is_null() || result != meant {
+            return Err("a value cannot be set to null: leave the field out, or keep it".to_owned());
+        }
+        Ok(Some(patch))
+    }
+}
+
+fn problem(place: &str) -> Option<String> {
+    let max = limits::MASK_CHARS_MAX;
+    if place.chars().count() > max {
+        return Some(format!("must have at most {max} characters"));
+    }
+    if place.len() < 2 || !place.starts_with('/') {
+        return Some("must be a JSON pointer, as `/card/number` or `/items/*/secret`".to_owned());
+    }
+    let mut escapes = place.split('~').skip(1);
+    escapes
+        .any(|rest| !rest.starts_with(['0', '1']))
+        .then(|| "`~` is written `~0` in a JSON pointer, and `/` in a key `~1`".to_owned())
+}
+
+fn unescaped(token: &str) -> String {
+    token.replace("~1", "/").replace("~0", "~")
+}
+
+fn cover(value: &mut Value, tokens: &[String]) {
+    let Some((token, rest)) = tokens.split_first() else {
+        *value = MASKED.into();
+        return;
+    };
+    match value {
+        Value::Array(items) if token == "*" => items.iter_mut().for_each(|item| cover(item, rest)),
+        Value::Array(items) => {
+            let item = token.parse::<usize>().ok().and_then(|place| items.get_mut(place));
+            item.into_iter().for_each(|item| cover(item, rest));
+        }
+        Value::Object(fields) if token == "*" => {
+            fields.values_mut().for_each(|field| cover(field, rest));
+        }
+        Value::Object(fields) => {
+            fields.get_mut(token).into_iter().for_each(|field| cover(field, rest));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// What an edit means: what is as it was shown is as it was.
+fn uncovered(input: &Value, shown: &Value, edited: &Value) -> Value {
+    if shown == edited {
+        return input.clone();
+    }
+    let (Value::Object(input), Value::Object(shown), Value::Object(edited)) =
+        (input, shown, edited)
+    else {
+        return edited.clone();
+    };
+    let fields = edited.iter().map(|(key, value)| {
+        let before = input.get(key).zip(shown.get(key));
+        let meant =
+            before.map_or_else(|| value.clone(), |(input, shown)| uncovered(input, shown, value));
+        (key.clone(), meant)
+    });
+    Value::Object(fields.collect())
+}
+
+/// The merge patch from one value to another, as far as there is one.
+fn difference(from: &Value, to: &Value) -> Option<Value> {
+    if from == to {
+        return None;
+    }
+    let (Value::Object(from), Value::Object(to)) = (from, to) else { return Some(to.clone()) };
+    let gone = from.keys().filter(|key| !to.contains_key(*key));
+    let mut patch: Map<_, _> = gone.map(|key| (key.clone(), Value::Null)).collect();
+    patch.extend(to.iter().filter_map(|(key, value)| {
+        let changed = from.get(key).map_or(Some(value.clone()), |old| difference(old, value));
+        Some((key.clone(), changed?))
+    }));
+    Some(patch.into())
+}
+
+/// Where a text in `value` holds the mask.
+fn find_mask(value: &Value, at: &str) -> Option<String> {
+    match value {
+        Value::String(text) => text.contains(MASKED).then(|| at.to_owned()),
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .find_map(|(place, item)| find_mask(item, &format!("{at}/{place}"))),
+        Value::Object(fields) => {
+            fields.iter().find_map(|(key, field)| find_mask(field, &format!("{at}/{key}")))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn mask(places: &[&str]) -> Mask {
+        serde_json::from_value(json!(places)).unwrap()
+    }
+
+    #[test]
+    fn what_is_at_its_places_is_covered_and_nothing_else() {
+        let value = json!({
+            "card": { "number": "4111", "name": "Ann" }, "a/b~": 1,
+            "items": [{ "secret": { "x": 1 }, "sku": 7 }, { "sku": 8 }, "text", { "secret": null }],
+        });
+        let shown =
+            mask(&["/card/number", "/items/*/secret", "/a~1b~0", "/not/there"]).over(&value);
+        let covered = json!({
+            "card": { "number": MASKED, "name": "Ann" }, "a/b~": MASKED,
+            "items": [{ "secret": MASKED, "sku": 7 }, { "sku": 8 }, "text", { "secret": MASKED }],
+        });
+        assert_eq!(shown, covered);
+        assert_eq!(mask(&["/items/1/sku"]).over(&value)["items"][1]["sku"], MASKED);
+        assert_eq!(mask(&["/card/*"]).over(&value)["card"]["name"], MASKED);
+        assert_eq!(mask(&[]).over(&value), value);
+    }
+
+    #[test]
+    fn an_input_is_covered_in_what_was_submitted_and_an_output_where_it_begins() {
+        let (mask, at) = (mask(&["/pin"]), jiff::Timestamp::UNIX_EPOCH);
+        let shown = |key: &str, body| mask.shown(&Document::new(key.parse().unwrap(), at, body));
+        let inside = json!({ "task_id": "t", "input": { "pin": 1 } });
+        let covered = json!({ "task_id": "t", "input": { "pin": MASKED } });
+        assert_eq!(shown("submission", inside.clone()), covered);
+        assert_eq!(shown("input/c-1", inside), covered);
+        for key in ["step/a/1/output", "undo/a/1/output", "result/00000000"] {
+            assert_eq!(shown(key, json!({ "pin": 1 })), json!({ "pin": MASKED }), "{key}");
+        }
+    }
+
+    #[test]
+    fn an_edit_comes_to_a_patch_that_leaves_what_is_hidden_alone() {
+        let mask = mask(&["/card/number", "/keys/*"]);
+        let input = json!({ "card": { "number": "4111", "name": "Ann" }, "n": 1, "keys": ["k"] });
+        let of = |edited: Value| mask.patch(&input, &edited);
+        let shown = mask.over(&input);
+        assert_eq!(of(shown.clone()), Ok(None));
+        let edited =
+            json!({ "card": { "number": MASKED, "name": "Bob" }, "keys": [MASKED], "new": [1] });
+        let patch = of(edited).unwrap().unwrap();
+        assert_eq!(patch, json!({ "n": null, "card": { "name": "Bob" }, "new": [1] }));
+        let mut result = input.clone();
+        json_patch::merge(&mut result, &patch);
+        assert_eq!(
+            result,
+            json!({ "card": { "number": "4111", "name": "Bob" }, "keys": ["k"], "new": [1] })
+        );
+        // What is hidden may be replaced, and taken out.
+        let edited = json!({ "card": { "number": "4222", "name": "Ann" }, "n": 1 });
+        let patch = json!({ "keys": null, "card": { "number": "4222" } });
+        assert_eq!(of(edited), Ok(Some(patch)));
+    }
+
+    #[test]
+    fn nothing_stays_of_a_hidden_object_that_is_replaced() {
+        let input = json!({ "card": { "number": "4111", "pin": 1 } });
+        let patch = mask(&["/card"]).patch(&input, &json!({ "card": { "number": "4222" } }));
+        assert_eq!(patch, Ok(Some(json!({ "card": { "pin": null, "number": "4222" } }))));
+    }
+
+    #[test]
+    fn an_edit_that_would_send_the_mask_is_refused() {
+        let mask = mask(&["/card/number", "/items/*/secret"]);
+        let input = json!({ "card": { "number": "4" }, "items": [{ "secret": "s", "n": 1 }] });
+        for (edited, at) in [
+            (
+                json!({ "card": { "number": "4" }, "items": [{ "secret": MASKED, "n": 2 }] }),
+                "/items/0/secret: ",
+            ),
+            (json!({ "pan": MASKED, "card": { "number": MASKED }, "items": [] }), "/pan: "),
+            (json!({ "card": { "number": "x••••" }, "items": [] }), "/card/number: "),
+            (json!([MASKED]), "/0: "),
+            (json!(MASKED), "the input: "),
+        ] {
+            let said = mask.patch(&input, &edited).unwrap_err();
+            assert!(said.starts_with(at), "{said}");
+        }
+    }
+
+    #[test]
+    fn an_edit_that_no_merge_patch_makes_is_refused() {
+        let input = json!({ "a": 1, "b": null });
+        for edited in [
+            json!({ "a": null, "b": null }),
+            json!({ "a": 1, "b": null, "c": { "d": null } }),
+            json!(null),
+        ] {
+            assert!(mask(&[]).patch(&input, &edited).is_err(), "{edited}");
+        }
+        let kept = json!({ "a": 2, "b": null });
+        assert_eq!(mask(&[]).patch(&input, &kept), Ok(Some(json!({ "a": 2 }))));
+        assert_eq!(mask(&[]).patch(&input, &json!(3)), Ok(Some(json!(3))));
+    }
+
+    #[test]
+    fn what_is_no_place_is_said() {
+        let wrong = mask(&["/a", "", "/", "a", "/a~2", "/a~", "/a~0~1"]);
+        let numbers: Vec<_> = wrong.problems().map(|(n, _)| n).collect();
+        assert_eq!(numbers, [1, 2, 3, 4, 5]);
+    }
+}

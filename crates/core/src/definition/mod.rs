@@ -1,0 +1,12 @@
+//! Workflow definitions: the format, what is wrong with one, and what it can amount to.
+
+pub mod check;
+pub mod duration;
+pub mod lint;
+pub mod mask;
+pub mod problem;
+pub mod recovery;
+pub mod schema;
+pub mod size;
+pub mod step;
+pub mod workflow;

@@ -1,0 +1,353 @@
+//! The recovery policy of a step or of its undo: how often it is tried, how long it waits in between,
+//! and what then. Pure: the spread of the pauses is a hash, not a die.
+//!
+//! ```text
+//! attempts: 3, extended_wait: { wait: 15m, times: 1 }, then: undo
+//!
+//!   #1 ─ pause ─ #2 ─ pause ─ #3 ── 15m ── #4 ─ pause ─ #5 ─ pause ─ #6 ── undo
+//! ```
+//!
+//! A failure that an agent calls permanent goes straight to `then`.
+
+use std::{fmt, time::Duration};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    definition::duration,
+    limits,
+    model::{
+        attempt::Action,
+        names::{Part, TaskId},
+    },
+};
+
+/// What is done when attempts at a step, or at its undo, get no answer.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(transform = nullable)]
+pub struct Recovery {
+    /// How many attempts are made in a row.
+    pub attempts: Attempts,
+    /// The pauses between them.
+    pub backoff: Backoff,
+    /// Once they are used up: waiting for long, and then as many attempts again.
+    // Written even if absent: read again, it must not get the default that a `null` took away.
+    pub extended_wait: Option<ExtendedWait>,
+    /// What is done in the end.
+    pub then: Then,
+}
+
+/// A number of attempts; three unless said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Attempts(#[schemars(range(min = 1, max = limits::ATTEMPTS_MAX))] pub u32);
+
+impl Default for Attempts {
+    fn default() -> Self {
+        Self(3)
+    }
+}
+
+/// Pauses between attempts: each is `rate` times the one before, up to `max`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(transform = nullable)]
+pub struct Backoff {
+    /// The first pause, as `500ms`, `2s`.
+    #[serde(with = "duration")]
+    #[schemars(with = "duration::Text")]
+    pub first: Duration,
+    /// How much longer each is than the one before.
+    #[schemars(range(min = limits::BACKOFF_RATE_MIN, max = limits::BACKOFF_RATE_MAX))]
+    pub rate: f64,
+    /// The longest pause.
+    #[serde(with = "duration")]
+    #[schemars(with = "duration::Text")]
+    pub max: Duration,
+    /// Whether a pause is shortened, by up to half of it and differently for each task, so that the
+    /// tasks that failed together do not come back together.
+    pub jitter: bool,
+}
+
+/// `null` takes away what the defaults say.
+fn nullable(schema: &mut schemars::Schema) {
+    let keys = schema.get_mut("properties").and_then(serde_json::Value::as_object_mut);
+    for key in keys.into_iter().flat_map(|keys| keys.values_mut()) {
+        let Some(key) = key.as_object_mut().filter(|key| !key.contains_key("anyOf")) else {
+            continue;
+        };
+        let mut plain = std::mem::take(key);
+        for said in ["description", "default"] {
+            if let Some(value) = plain.shift_remove(said) {
+                key.insert(said.to_owned(), value);
+            }
+        }
+        key.insert("anyOf".to_owned(), serde_json::json!([plain, { "type": "null" }]));
+    }
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        let (first, max) = (Duration::from_secs(1), Duration::from_secs(60));
+        Self { first, rate: 2.0, max, jitter: true }
+    }
+}
+
+/// Waiting for long, for a service that is down.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExtendedWait {
+    /// How long, as `15m`, `2h`.
+    #[serde(with = "duration")]
+    #[schemars(with = "duration::Text")]
+    pub wait: Duration,
+    /// How many times.
+    #[serde(default = "once")]
+    #[schemars(range(min = 1, max = limits::EXTENDED_WAITS_MAX))]
+    pub times: u32,
+}
+
+fn once() -> u32 {
+    1
+}
+
+/// What is done when nothing else is left to try.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Then {
+    /// The task stops in Error and the operator is alerted.
+    #[default]
+    Alert,
+    /// The whole task is undone.
+    Undo,
+}
+
+/// What the policy says to a failed attempt.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Verdict {
+    /// Try again after a pause.
+    Again {
+        /// How long.
+        pause: Duration,
+        /// Which attempt of how many.
+        next: (u32, u32),
+    },
+    /// Wait for long, then try again.
+    ExtendedWait {
+        /// How long.
+        wait: Duration,
+        /// Which wait of how many.
+        round: (u32, u32),
+    },
+    /// Stop trying.
+    Finally(Then),
+}
+
+impl Recovery {
+    /// What to do after `failures` attempts without an answer, the newest included, since the policy
+    /// began to count. `seed` spreads the pauses.
+    #[must_use]
+    pub fn verdict(&self, failures: u32, seed: u32) -> Verdict {
+        let attempts = self.attempts.0.max(1);
+        let (rounds, tried) = (failures / attempts, failures % attempts);
+        if tried > 0 {
+            let pause = self.backoff.pause(tried, seed);
+            return Verdict::Again { pause, next: (tried + 1, attempts) };
+        }
+        match &self.extended_wait {
+            Some(ExtendedWait { wait, times }) if rounds <= *times => {
+                Verdict::ExtendedWait { wait: *wait, round: (rounds, *times) }
+            }
+            Some(_) | None => Verdict::Finally(self.then),
+        }
+    }
+
+    /// How long all attempts take with all pauses and extended waits, if each attempt takes `attempt`.
+    pub(crate) fn longest(&self, attempt: Duration) -> Duration {
+        let attempts = self.attempts.0.max(1);
+        let pauses = (1..attempts)
+            .fold(Duration::ZERO, |sum, tried| sum.saturating_add(self.backoff.full_pause(tried)));
+        let round = attempt.saturating_mul(attempts).saturating_add(pauses);
+        match &self.extended_wait {
+            Some(ExtendedWait { wait, times }) => round
+                .saturating_mul(times.saturating_add(1))
+                .saturating_add(wait.saturating_mul(*times)),
+            None => round,
+        }
+    }
+
+    /// Everything that is wrong with this policy, as the key and what is wrong with it.
+    pub(crate) fn problems(&self, action: Action) -> Vec<(&'static str, String)> {
+        let mut found = Vec::new();
+        let mut say = |wrong: bool, key, message: String| {
+            if wrong {
+                found.push((key, message));
+            }
+        };
+        let (attempts, days) = (self.attempts.0, limits::WAIT_MAX.as_secs() / (24 * 3600));
+        let max = limits::ATTEMPTS_MAX;
+        say(!(1..=max).contains(&attempts), "attempts", format!("must be from 1 to {max}"));
+        let Backoff { first, rate, max, .. } = &self.backoff;
+        let rates = limits::BACKOFF_RATE_MIN..=limits::BACKOFF_RATE_MAX;
+        let from_to = format!("must be from {} to {}", rates.start(), rates.end());
+        say(!rates.contains(rate), "backoff.rate", from_to);
+        say(*max > limits::WAIT_MAX, "backoff.max", format!("must be at most {days}d"));
+        say(first > max, "backoff.first", "must not be longer than `max`".to_owned());
+        if let Some(ExtendedWait { wait, times }) = &self.extended_wait {
+            let max = limits::EXTENDED_WAITS_MAX;
+            let at = "extended_wait.times";
+            say(!(1..=max).contains(times), at, format!("must be from 1 to {max}"));
+            let wrong = wait.is_zero() || *wait > limits::WAIT_MAX;
+            say(wrong, "extended_wait.wait", format!("must be from 1ms to {days}d"));
+        }
+        let undoing = action == Action::Undo && self.then == Then::Undo;
+        say(undoing, "then", "an undo that fails cannot be undone; it ends in an alert".to_owned());
+        found
+    }
+}
+
+impl Backoff {
+    /// The pause after the `tried`th attempt in a row, counted from 1.
+    fn pause(&self, tried: u32, seed: u32) -> Duration {
+        let part =
+            if self.jitter { 0.5 + f64::from(seed) / f64::from(u32::MAX) / 2.0 } else { 1.0 };
+        // Whole milliseconds, as the state store keeps them.
+        Duration::from_millis((self.seconds(tried) * part * 1_000.0).round() as u64)
+    }
+
+    /// The same, not shortened.
+    fn full_pause(&self, tried: u32) -> Duration {
+        Duration::from_millis((self.seconds(tried) * 1_000.0).round() as u64)
+    }
+
+    fn seconds(&self, tried: u32) -> f64 {
+        let growth = self.rate.powi(i32::try_from(tried.saturating_sub(1)).unwrap_or(i32::MAX));
+        (self.first.as_secs_f64() * growth).min(self.max.as_secs_f64())
+    }
+}
+
+/// A number that differs between tasks and attempts, and is the same whenever it is asked for.
+#[must_use]
+pub fn seed(task_id: &TaskId, step: &Part, action: Action, attempt: u32) -> u32 {
+    spread(&format!("{task_id}/{step}/{}/{attempt}", action.name()))
+}
+
+/// A number that differs between texts, evenly also for those that differ only at the end.
+pub fn spread(text: &str) -> u32 {
+    // FNV-1a leaves texts that end alike close to each other; the last lines (of MurmurHash3's
+    // finaliser) spread them.
+    let mut hash = crate::model::hash::fnv1a(text);
+    hash = (hash ^ (hash >> 16)).wrapping_mul(0x85eb_ca6b);
+    hash = (hash ^ (hash >> 13)).wrapping_mul(0xc2b2_ae35);
+    hash ^ (hash >> 16)
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Again { pause, next: (next, attempts) } => {
+                let pause = humantime::format_duration(*pause);
+                write!(f, "attempt {next} of {attempts} after {pause}")
+            }
+            Self::ExtendedWait { wait, round: (round, times) } => {
+                let wait = humantime::format_duration(*wait);
+                write!(f, "attempts used up; extended wait {round} of {times}, for {wait}")
+            }
+            Self::Finally(Then::Alert) => f.write_str("alert"),
+            Self::Finally(Then::Undo) => f.write_str("undo the task"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(text: &str) -> Recovery {
+        serde_json::from_str(text).unwrap()
+    }
+
+    fn walk(policy: &Recovery) -> Vec<String> {
+        let mut said = Vec::new();
+        for failures in 1.. {
+            let verdict = policy.verdict(failures, 0);
+            said.push(verdict.to_string());
+            if matches!(verdict, Verdict::Finally(_)) {
+                break;
+            }
+        }
+        said
+    }
+
+    #[test]
+    fn attempts_then_extended_waits_then_the_end() {
+        let policy = policy(
+            r#"{ "attempts": 2, "backoff": { "first": "2s", "jitter": false },
+                 "extended_wait": { "wait": "15m", "times": 2 }, "then": "undo" }"#,
+        );
+        assert_eq!(
+            walk(&policy),
+            [
+                "attempt 2 of 2 after 2s",
+                "attempts used up; extended wait 1 of 2, for 15m",
+                "attempt 2 of 2 after 2s",
+                "attempts used up; extended wait 2 of 2, for 15m",
+                "attempt 2 of 2 after 2s",
+                "undo the task",
+            ]
+        );
+    }
+
+    #[test]
+    fn unless_said_there_are_three_attempts_and_an_alert() {
+        let said = walk(&Recovery::default());
+        assert_eq!(said.len(), 3);
+        assert_eq!(said[2], "alert");
+    }
+
+    #[test]
+    fn pauses_grow_to_their_cap_and_jitter_takes_up_to_half() {
+        let steady = Backoff { jitter: false, ..Backoff::default() };
+        let seconds: Vec<_> = (1..=8).map(|tried| steady.pause(tried, 9).as_secs()).collect();
+        assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 60, 60]);
+        assert_eq!(steady.pause(u32::MAX, 0), Duration::from_secs(60));
+        let spread = Backoff::default();
+        assert_eq!(spread.pause(3, 0), Duration::from_secs(2));
+        assert_eq!(spread.pause(3, u32::MAX), Duration::from_secs(4));
+    }
+
+    #[test]
+    fn seeds_are_spread_evenly_over_tasks() {
+        let step: Part = "charge".parse().unwrap();
+        let mut tenths = [0_u32; 10];
+        for n in 0..10_000 {
+            let task = format!("order-{n}").parse().unwrap();
+            let seed = f64::from(seed(&task, &step, Action::Do, 1)) / (f64::from(u32::MAX) + 1.0);
+            tenths[(seed * 10.0) as usize] += 1;
+        }
+        assert!(tenths.iter().all(|count| (850..1_150).contains(count)), "{tenths:?}");
+    }
+
+    #[test]
+    fn what_cannot_be_a_policy_is_said() {
+        let wrong = policy(
+            r#"{ "attempts": 0, "backoff": { "first": "2m", "rate": 0.5 },
+                 "extended_wait": { "wait": "0s", "times": 0 }, "then": "undo" }"#,
+        );
+        let keys: Vec<_> = wrong.problems(Action::Undo).into_iter().map(|(key, _)| key).collect();
+        assert_eq!(
+            keys,
+            [
+                "attempts",
+                "backoff.rate",
+                "backoff.first",
+                "extended_wait.times",
+                "extended_wait.wait",
+                "then",
+            ]
+        );
+        assert!(Recovery::default().problems(Action::Do).is_empty());
+    }
+}

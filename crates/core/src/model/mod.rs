@@ -1,0 +1,15 @@
+//! The nouns of the engine, and the messages that the roles exchange. Data, and what follows from it alone.
+
+pub mod attempt;
+pub mod command;
+pub mod document;
+pub mod events;
+pub mod hash;
+pub mod integers;
+pub mod json_text;
+pub mod messages;
+pub mod names;
+pub mod responses;
+pub mod step;
+pub mod task;
+pub mod time;

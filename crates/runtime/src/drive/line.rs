@@ -1,0 +1,52 @@
+//! What the log says of a decision.
+
+use steward_core::{
+    engine::event::Event,
+    model::{
+        names::TaskId,
+        task::{ProcessState, Task},
+    },
+};
+
+/// One log line per transition, with fixed fields.
+pub(super) struct Line {
+    task_id: TaskId,
+    workflow: String,
+    step: String,
+    attempt: u32,
+    event: &'static str,
+    from: String,
+    to: String,
+    revision: u64,
+    state: ProcessState,
+}
+
+impl Line {
+    pub(super) fn of(before: &Task, after: &Task, event: &Event) -> Self {
+        let (step, attempt) =
+            event.step().map_or((None, 0), |(step, attempt)| (Some(step), attempt));
+        let state = |task: &Task| match step.and_then(|step| task.record(step)) {
+            Some(record) => record.name().to_owned(),
+            None => task.process_state.to_string(),
+        };
+        Self {
+            task_id: after.task_id.clone(),
+            workflow: after.workflow.to_string(),
+            step: step.map(ToString::to_string).unwrap_or_default(),
+            attempt,
+            event: event.name(),
+            from: state(before),
+            to: state(after),
+            revision: after.revision,
+            state: after.process_state,
+        }
+    }
+
+    pub(super) fn log(&self) {
+        let Self { task_id, workflow, step, attempt, event, from, to, revision, state } = self;
+        tracing::info!(
+            %task_id, workflow, step, attempt, event, from, to, revision, process_state = %state,
+            "task transition"
+        );
+    }
+}
