@@ -329,7 +329,7 @@ fn every_agent_of_the_shipped_workflows_is_nested_and_its_dead_letters_are_watch
 #[test]
 fn every_alarm_watches_a_metric_that_is_counted_and_says_what_to_do() {
     let metrics = include_str!("../crates/runtime/src/metrics.rs");
-    let operations = include_str!("../docs/operations.md");
+    let operations = include_str!("../docs/operations/alarms.md");
     let mut watched = BTreeSet::new();
     for template in [parsed(include_str!("../infra/operations.yaml")), agent_template()] {
         for (name, alarm) in all(&template, "AWS::CloudWatch::Alarm") {

@@ -131,8 +131,8 @@ async fn a_save_of_an_earlier_task_with_the_same_id_is_refused() {
     );
 }
 
-/// As docs/operations.md says: a child that was undone stays undone; the step is resubmitted with an edited input, and
-/// another is made. Then SQS delivers the first child's report a second time.
+/// As docs/operations/commands.md says: a child that was undone stays undone; the step is resubmitted with an edited
+/// input, and another is made. Then SQS delivers the first child's report a second time.
 #[tokio::test]
 async fn the_report_of_an_earlier_child_is_not_taken_for_that_of_the_next() {
     let parent = json!({ "name": "parent", "version": 1, "complete_within": "2d",

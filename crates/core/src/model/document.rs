@@ -214,6 +214,7 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::names::Part;
 
     #[test]
     fn a_key_reads_back_as_it_was_written() {
