@@ -83,7 +83,7 @@ async fn a_task_over_http_is_processed_traced_logged_and_told() {
     let subscriber = tracing_subscriber::fmt()
         .json()
         .flatten_event(true)
-        .with_env_filter("off,steward_core=trace,steward_aws=trace,steward_agent=trace,steward_submission=trace,steward_scheduler=trace")
+        .with_env_filter("off,steward_runtime=trace,steward_aws=trace,steward_agent=trace,steward_submission=trace,steward_scheduler=trace")
         .with_writer(move || writer.clone())
         .finish();
     // For the whole process: a scoped one would miss what other tests' threads have seen first.

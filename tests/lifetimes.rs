@@ -5,11 +5,11 @@
 #![cfg(test)]
 
 use std::{collections::BTreeMap, time::Duration};
+use steward_core::definition::plan::Plan;
 
 use aws_lambda_events::sqs::SqsEvent;
 use serde_json::{Value, json};
 use steward_core::{
-    definition::workflow::Workflow,
     engine::{
         decision::{Context, Transition},
         documents::Documents,
@@ -562,7 +562,7 @@ async fn a_command_that_lost_its_race_does_not_replace_what_the_service_answers(
         "output": "${ steps.charge.output.id }",
         "steps": { "charge": { "agent": "a", "complete_within": "1m", "request": { "path": "/charge" },
             "undo": { "request": { "path": "/refund", "body": "${ steps.charge.output.id }" } } } } });
-    let definition: Workflow = serde_json::from_value(workflow.clone()).unwrap();
+    let definition: Plan = serde_json::from_value(workflow.clone()).unwrap();
     let mut world = World::new(&[workflow]);
     world.submit(submission("t", "w")).await.unwrap();
     world.ports.clock().advance(Duration::from_secs(90));

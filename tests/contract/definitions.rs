@@ -2,6 +2,7 @@
 //! its trigger.
 
 use std::sync::Arc;
+use steward_core::definition::plan::Plan;
 
 use serde_json::json;
 use steward_aws::definitions::PublishError;
@@ -10,7 +11,7 @@ use steward_runtime::ports::{Definitions, Ports};
 
 use super::{samples::workflow, worlds::World};
 
-async fn read<P: Ports>(ports: &P, name: &str, version: Option<u32>) -> Option<Arc<Workflow>> {
+async fn read<P: Ports>(ports: &P, name: &str, version: Option<u32>) -> Option<Arc<Plan>> {
     ports.definitions().workflow(&name.parse().unwrap(), version).await.unwrap()
 }
 
@@ -25,7 +26,7 @@ pub(super) async fn a_definition_reads_as_it_was_published(world: impl World) {
     for ports in [world.ports().clone(), world.another()] {
         for version in [Some(1), None, Some(1)] {
             let read = read(&ports, "order", version).await.unwrap();
-            assert_eq!(*read, published);
+            assert_eq!(**read, published);
             // Also in the order in which people wrote it.
             assert_eq!(json!(*read).to_string(), json!(published).to_string());
         }
@@ -51,7 +52,7 @@ pub(super) async fn a_version_is_read_by_its_number(world: impl World) {
     }
     for version in [2, 10, 1, 2] {
         let read = read(world.ports(), "order", Some(version)).await.unwrap();
-        assert_eq!(*read, workflow("order", version));
+        assert_eq!(**read, workflow("order", version));
     }
 }
 
@@ -71,7 +72,7 @@ pub(super) async fn the_same_may_be_published_again(world: impl World) {
     for _ in 0..3 {
         world.publish_definition(&workflow("order", 1)).await.unwrap();
     }
-    assert_eq!(*read(world.ports(), "order", None).await.unwrap(), workflow("order", 1));
+    assert_eq!(**read(world.ports(), "order", None).await.unwrap(), workflow("order", 1));
 }
 
 pub(super) async fn a_version_never_changes(world: impl World) {
@@ -80,7 +81,7 @@ pub(super) async fn a_version_never_changes(world: impl World) {
     let other = Workflow { description: "other".to_owned(), ..first.clone() };
     let refused = world.publish_definition(&other).await.unwrap_err();
     assert!(matches!(&refused, PublishError::Taken(name, 1) if *name == first.name), "{refused:?}");
-    assert_eq!(*read(&world.another(), "order", Some(1)).await.unwrap(), first);
+    assert_eq!(**read(&world.another(), "order", Some(1)).await.unwrap(), first);
     world.publish_definition(&Workflow { version: 2, ..other }).await.unwrap();
 }
 
@@ -128,7 +129,7 @@ pub(super) async fn a_version_that_is_unpublished_is_for_its_own_tasks_only(worl
         assert_eq!(for_a_new_task(&world, "order", None).await, newest_left);
         assert_eq!(newest(&world, "order").await, newest_left);
         let its_own = read(&world.another(), "order", Some(unpublished)).await.unwrap();
-        assert_eq!(*its_own, workflow("order", unpublished));
+        assert_eq!(**its_own, workflow("order", unpublished));
     }
 }
 

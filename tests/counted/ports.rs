@@ -9,18 +9,16 @@ use std::{
     },
     time::Duration,
 };
+use steward_core::definition::plan::Plan;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use steward_core::{
-    definition::workflow::Workflow,
-    model::{
-        document::{Document, DocumentKey, Kept, Owner},
-        events::BusEvent,
-        names::{TaskId, WorkflowName},
-        task::{ProcessState, Task},
-        time::Timing,
-    },
+use steward_core::model::{
+    document::{Document, DocumentKey, Kept, Owner},
+    events::BusEvent,
+    names::{TaskId, WorkflowName},
+    task::{ProcessState, Task},
+    time::Timing,
 };
 use steward_runtime::ports::{
     Channel, Clock, Created, Definitions, DueCursor, DuePage, Ended, EndedPage, EventBus, Outgoing,
@@ -31,7 +29,7 @@ use tokio::task::yield_now;
 /// All ports.
 pub(crate) struct Canned {
     /// What every task runs...
-    pub(crate) workflow: Arc<Workflow>,
+    pub(crate) workflow: Arc<Plan>,
     /// ...how each stands, whatever its id...
     pub(crate) task: Task,
     /// ...what each of its documents says...
@@ -116,7 +114,7 @@ impl Definitions for Canned {
         &self,
         _: &WorkflowName,
         _: Option<u32>,
-    ) -> Result<Option<Arc<Workflow>>, PortError> {
+    ) -> Result<Option<Arc<Plan>>, PortError> {
         yield_now().await;
         Ok(Some(self.workflow.clone()))
     }
@@ -125,12 +123,12 @@ impl Definitions for Canned {
         &self,
         _: &WorkflowName,
         _: Option<u32>,
-    ) -> Result<Option<Arc<Workflow>>, PortError> {
+    ) -> Result<Option<Arc<Plan>>, PortError> {
         yield_now().await;
         Ok(Some(self.workflow.clone()))
     }
 
-    async fn triggered(&self, _: &str, _: &str) -> Result<Vec<Arc<Workflow>>, PortError> {
+    async fn triggered(&self, _: &str, _: &str) -> Result<Vec<Arc<Plan>>, PortError> {
         yield_now().await;
         Ok(vec![self.workflow.clone()])
     }

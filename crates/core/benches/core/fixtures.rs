@@ -3,11 +3,11 @@
 #![allow(dead_code, reason = "each of those who share it uses a part")]
 
 use std::{collections::VecDeque, rc::Rc, time::Duration};
+use steward_core::definition::plan::Plan;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use steward_core::{
-    definition::workflow::Workflow,
     engine::{
         decision::{Context, Transition},
         documents::{Documents, Wanted},
@@ -96,14 +96,14 @@ pub(crate) fn order(items: usize) -> Value {
     })
 }
 
-pub(crate) fn workflow(definition: &Value) -> Rc<Workflow> {
+pub(crate) fn workflow(definition: &Value) -> Rc<Plan> {
     Rc::new(serde_json::from_value(definition.clone()).unwrap())
 }
 
 /// A decision on some task, and all that it takes.
 #[derive(Clone)]
 pub(crate) struct Decision {
-    workflow: Rc<Workflow>,
+    workflow: Rc<Plan>,
     pub(crate) task: Task,
     event: Event,
     /// Every document that the task has.
@@ -145,7 +145,7 @@ impl Decision {
 
 /// Decisions on a task of `workflow`: on its first wake, and then on each answer in turn.
 pub(crate) fn decisions(
-    workflow: &Rc<Workflow>,
+    workflow: &Rc<Plan>,
     items: usize,
 ) -> impl Iterator<Item = Decision> + use<> {
     let submission: Submission = serde_json::from_value(json!({
@@ -161,7 +161,7 @@ pub(crate) fn decisions(
 }
 
 /// The decision on the answer number `answers`; on the first wake if that is 0.
-pub(crate) fn decision(workflow: &Rc<Workflow>, answers: usize) -> Decision {
+pub(crate) fn decision(workflow: &Rc<Plan>, answers: usize) -> Decision {
     decisions(workflow, 3).nth(answers).unwrap()
 }
 

@@ -4,11 +4,16 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::engine::{
+    advance::advance,
+    order::{self, PointOfNoReturn},
+    outcome,
+};
 use crate::{
-    definition::step::{ForEach, Work},
+    definition::step::ForEach,
     engine::{
         change::{Change, begun},
-        compensate::{self, PointOfNoReturn},
+        compensate,
         effect::Effect,
         request::{child_id, too_large},
         values::NoValue,
@@ -61,10 +66,10 @@ fn put_on_record(
         command: short(&command.order.describe(steps)),
         by: short(&command.by),
         why: short(&command.why),
-        at: change.context.now,
+        at: change.now(),
         refused: refused.map(short),
     };
-    change.tell.push(told(&change.task, &record));
+    change.notifications.push(notification(&change.task, &record));
     let commands = &mut change.task.commands;
     commands.push(record);
     let surplus = commands.len().saturating_sub(limits::COMMANDS_KEPT_MAX);
@@ -85,7 +90,7 @@ pub(crate) fn refused(command: &Command, reason: &str, at: Timestamp) -> Command
 }
 
 /// The event that tells of a command on record.
-pub(crate) fn told(task: &Task, record: &CommandRecord) -> Effect {
+pub(crate) fn notification(task: &Task, record: &CommandRecord) -> Effect {
     let CommandRecord { id, command, by, why, at, refused } = record.clone();
     let data = Happened::OperatorCommand {
         task_id: task.task_id.clone(),
@@ -125,7 +130,7 @@ impl Operator<'_, '_> {
             Order::Pause => self.pause()?,
             Order::Resume => self.resume()?,
         }
-        self.change.advance();
+        advance(self.change);
         Ok(())
     }
 
@@ -133,7 +138,7 @@ impl Operator<'_, '_> {
     /// is full, and all commands on it were decided after this one was issued.
     fn is_known_to_be_new(&self, command: &Command) -> Result<(), Refused> {
         let recorded_at =
-            earlier(self.change.task.submitted_at, self.change.context.timing.clock_skew);
+            earlier(self.change.task.submitted_at, self.change.inputs.context.timing.clock_skew);
         if command.issued_at.is_some_and(|issued_at| issued_at < recorded_at) {
             return Err("it was issued for an earlier task with the same id".to_owned());
         }
@@ -168,12 +173,9 @@ impl Operator<'_, '_> {
     ) -> Result<(), Refused> {
         self.is_open()?;
         let direction = self.change.task.direction();
-        let workflow = self.change.workflow;
+        let plan = self.change.plan();
         // Only an operator who names a wait cuts it short.
-        let only_waits = |part: &Part| {
-            let step = workflow.steps.get(&part.step);
-            only.is_none() && step.is_some_and(|step| matches!(step.work(), Some(Work::Wait(_))))
-        };
+        let only_waits = |part: &Part| only.is_none() && plan.step(&part.step).waits();
         let may_go = |part: &Part, state: &StepState| match state {
             StepState::Failed { .. } => true,
             StepState::Waiting { .. } => !only_waits(part),
@@ -211,11 +213,10 @@ impl Operator<'_, '_> {
 
     /// Until when a call of a deferred request may be in progress: another delivery of it may call.
     fn deferred_call_until(&self, part: &Part, action: Action) -> Option<Timestamp> {
-        let deferred = deferred_by(&self.change.task.progress(part, action)?.state)?;
-        let step = self.change.workflow.steps.get(&part.step)?;
-        let within = step.action(action)?.call_within;
+        let deferred = self.change.task.progress(part, action)?.state.deferred_by()?;
+        let within = self.change.plan().step(&part.step).action(action)?.call_within;
         Some(crate::model::time::later(
-            crate::model::time::later(deferred, self.change.context.timing.clock_skew),
+            crate::model::time::later(deferred, self.change.inputs.context.timing.clock_skew),
             within,
         ))
     }
@@ -223,8 +224,7 @@ impl Operator<'_, '_> {
     /// An operator cannot know that a task which runs for a step did not: it may run now, or begin later. That is for the
     /// task itself to say, once it is undone.
     fn can_be_known(&self, part: &Part, action: Action) -> Result<(), Refused> {
-        let step = self.change.workflow.steps.get(&part.step);
-        let runs_task = step.is_some_and(|step| matches!(step.work(), Some(Work::Child(_))));
+        let runs_task = self.change.plan().step(&part.step).runs_child();
         let progress = self.change.task.progress(part, Action::Do);
         let may_stand = progress.is_some_and(|progress| progress.may_have_run);
         if !runs_task || !may_stand || action == Action::Undo {
@@ -243,9 +243,8 @@ impl Operator<'_, '_> {
         did_not_run: bool,
         edited: bool,
     ) -> Result<(), Refused> {
-        let idempotent =
-            self.change.workflow.steps.get(&step.step).is_none_or(|step| step.idempotent);
-        let now = self.change.context.now;
+        let repeatable = self.change.plan().step(&step.step).is_repeatable(action);
+        let now = self.change.now();
         let until = self.deferred_call_until(step, action);
         if did_not_run {
             self.can_be_known(step, action)?;
@@ -256,8 +255,8 @@ impl Operator<'_, '_> {
         }
         progress.may_have_run &= !did_not_run;
         // Another content needs another idempotency key, by which no service knows the first call.
-        let another_call = edited || (!idempotent && action == Action::Do);
-        let deferred = deferred_by(&progress.state).filter(|_| !did_not_run);
+        let another_call = edited || !repeatable;
+        let deferred = progress.state.deferred_by().filter(|_| !did_not_run);
         if another_call && (progress.may_have_run || (edited && deferred.is_some())) {
             return Err(format!(
                 "an attempt at step {step} may have taken effect: find out, then complete it, or \
@@ -291,14 +290,14 @@ impl Operator<'_, '_> {
         if let Some(reason) = too_large("edited input", &input) {
             return Err(reason);
         }
-        if let Some(schema) = &self.change.workflow.input {
+        if let Some(schema) = &self.change.plan().input {
             schema.validate(&input)?;
         }
-        let (id, at) = (command.command_id.clone(), self.change.context.now);
+        let (id, at) = (command.command_id.clone(), self.change.now());
         let (key, body) = (DocumentKey::Input(id.clone()), json!({ "input": input }));
         self.change.documents.push(Document::new(key, at, body));
-        for (name, step) in &self.change.workflow.steps {
-            if let Some(each) = &step.for_each {
+        for (name, step) in self.change.plan().steps() {
+            if let Some(each) = &step.definition.for_each {
                 self.keeps_items(name, each, &id)?;
             }
         }
@@ -358,7 +357,7 @@ impl Operator<'_, '_> {
 
     /// Whether an item has not completed, and cannot have run.
     fn can_be_replaced(&self, run: &Progress) -> bool {
-        let may_act = run.may_have_run || run.in_progress(self.change.context.now).is_some();
+        let may_act = run.may_have_run || run.in_progress(self.change.now()).is_some();
         match run.state {
             StepState::Waiting { .. } | StepState::Failed { .. } => !may_act,
             StepState::Running { .. }
@@ -371,7 +370,7 @@ impl Operator<'_, '_> {
 
     fn skip(&mut self, step: Option<&Part>, did_not_run: bool) -> Result<(), Refused> {
         let (step, direction) = self.by_hand(step)?;
-        let now = self.change.context.now;
+        let now = self.change.now();
         let until = self.deferred_call_until(&step, direction);
         if did_not_run {
             self.can_be_known(&step, direction)?;
@@ -382,7 +381,7 @@ impl Operator<'_, '_> {
             is_over(&step, progress, until, now)?;
         }
         // A deferred request may have been delivered twice, and the other delivery may still act.
-        let deferred = deferred_by(&progress.state);
+        let deferred = progress.state.deferred_by();
         progress.state = StepState::Skipped { attempt: progress.state.attempt() };
         progress.may_have_run |= deferred.is_some();
         progress.may_have_run &= !did_not_run;
@@ -404,21 +403,21 @@ impl Operator<'_, '_> {
         if let Some(reason) = too_large("output", output) {
             return Err(reason);
         }
-        let definition = self.change.workflow.steps.get(&step.step);
-        if step.item.is_none() && definition.is_some_and(|step| step.for_each.is_some()) {
+        let definition = &self.change.plan().step(&step.step).definition;
+        if step.item.is_none() && definition.for_each.is_some() {
             return Err(format!("step {step} goes item by item: complete those, as {step}[0]"));
         }
-        let now = self.change.context.now;
+        let now = self.change.now();
         let progress = begun(&mut self.change.task, &step, action, now);
         let progress = progress.ok_or_else(|| not_begun(&step))?;
         // An attempt of its own: whatever an agent still says is about an earlier one.
         let number = progress.state.attempt() + 1;
-        if let Some(complete_by) = deferred_by(&progress.state) {
+        if let Some(complete_by) = progress.state.deferred_by() {
             self.change.wait_for_call_begun_by(complete_by, &step, action);
         }
         self.steps.push(step.clone());
         let attempt = Attempt { step, action, number };
-        self.change.complete_by_hand(attempt, output, id);
+        outcome::complete(self.change, attempt, output, Some(id));
         self.revive();
         Ok(())
     }
@@ -465,14 +464,14 @@ impl Operator<'_, '_> {
 
     /// Where a step stands in the direction in which the task goes; nowhere if it has not begun.
     fn stands(&self, step: &Part, direction: Action) -> Result<Option<&StepState>, Refused> {
-        let definition = self.change.workflow.steps.get(&step.step);
+        let definition = self.change.plan().find(&step.step);
         let definition = definition.ok_or_else(|| format!("the workflow has no step {step}"))?;
-        if step.item.is_some() && definition.for_each.is_none() {
+        if step.item.is_some() && definition.definition.for_each.is_none() {
             return Err(format!("step {} has no items", step.step));
         }
         let task = &self.change.task;
         let progress = task.progress(step, direction);
-        let is_left = || compensate::left(self.change.workflow, task).contains(step);
+        let is_left = || order::left(self.change.plan(), task).contains(step);
         if direction == Action::Undo && progress.is_none() && !is_left() {
             return Err(format!("step {step} is not to be undone"));
         }
@@ -499,13 +498,11 @@ impl Operator<'_, '_> {
             | ProcessState::Processed
             | ProcessState::Error => {}
         }
-        if let PointOfNoReturn::Passed(step) =
-            compensate::point_of_no_return(self.change.workflow, task)
-        {
+        if let PointOfNoReturn::Passed(step) = order::point_of_no_return(self.change.plan(), task) {
             return Err(format!("past the point of no return, step {step}"));
         }
         self.change.reopen();
-        self.change.begin_undo(&format!("asked for by {}: {}", command.by, command.why));
+        compensate::begin(self.change, &format!("asked for by {}: {}", command.by, command.why));
         Ok(())
     }
 
@@ -520,7 +517,7 @@ impl Operator<'_, '_> {
         if self.change.task.paused_at.is_some() {
             return Err("the task is paused".to_owned());
         }
-        self.change.task.paused_at = Some(self.change.context.now);
+        self.change.task.paused_at = Some(self.change.now());
         Ok(())
     }
 
@@ -529,7 +526,7 @@ impl Operator<'_, '_> {
         let Some(paused_at) = self.change.task.paused_at.take() else {
             return Err("the task is not paused".to_owned());
         };
-        let paused = self.change.context.now.duration_since(paused_at);
+        let paused = self.change.now().duration_since(paused_at);
         let task = &mut self.change.task;
         task.complete_by = later(task.complete_by, paused.try_into().unwrap_or_default());
         self.change.wake_waiting();
@@ -585,19 +582,6 @@ fn is_over(
     }
 }
 
-/// By when a deferred attempt had to be complete: until then another delivery of it may act.
-pub(crate) fn deferred_by(state: &StepState) -> Option<Timestamp> {
-    match state {
-        StepState::Waiting { complete_by, .. } => *complete_by,
-        StepState::Running { .. }
-        | StepState::HandedOut { .. }
-        | StepState::Each
-        | StepState::Completed { .. }
-        | StepState::Failed { .. }
-        | StepState::Skipped { .. } => None,
-    }
-}
-
 fn not_begun(step: &Part) -> Refused {
     format!("item {step} has not begun")
 }
@@ -606,7 +590,7 @@ fn not_begun(step: &Part) -> Refused {
 mod tests {
     use super::*;
     use crate::{
-        definition::workflow::Workflow,
+        definition::plan::Plan,
         engine::{
             decision::{Context, Transition},
             documents::Documents,
@@ -624,7 +608,7 @@ mod tests {
     use std::time::Duration;
 
     /// Decides, and stores what was decided.
-    fn play(workflow: &Workflow, task: &mut Task, documents: &mut Documents, event: &Event) {
+    fn play(workflow: &Plan, task: &mut Task, documents: &mut Documents, event: &Event) {
         let timing = Timing {
             pickup_within: Duration::ZERO,
             clock_skew: Duration::ZERO,
@@ -643,7 +627,7 @@ mod tests {
 
     #[test]
     fn edits_that_add_up_to_more_than_a_document_are_refused() {
-        let workflow: Workflow = serde_json::from_value(json!({
+        let workflow: Plan = serde_json::from_value(json!({
             "name": "w", "version": 1,
             "steps": { "a": { "agent": "a", "request": { "path": "/a" } } },
         }))
@@ -688,7 +672,7 @@ mod tests {
 
     #[test]
     fn an_old_command_whose_id_is_forgotten_is_not_carried_out_again() {
-        let workflow: Workflow = serde_json::from_value(json!({
+        let workflow: Plan = serde_json::from_value(json!({
             "name": "w", "version": 1,
             "steps": { "a": { "agent": "a", "request": { "path": "/a" } } },
         }))
@@ -729,7 +713,7 @@ mod tests {
 
     #[test]
     fn an_edit_that_the_schema_does_not_take_is_refused() {
-        let workflow: Workflow = serde_json::from_value(json!({
+        let workflow: Plan = serde_json::from_value(json!({
             "name": "w", "version": 1, "input": { "required": ["n"], "properties": { "n": { "type": "integer" } } },
             "steps": { "a": { "agent": "a", "request": { "path": "/a" } } },
         }))

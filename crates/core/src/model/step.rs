@@ -156,6 +156,20 @@ impl StepState {
         }
     }
 
+    /// By when a deferred attempt had to be complete: until then another delivery of its request may act.
+    #[must_use]
+    pub fn deferred_by(&self) -> Option<Timestamp> {
+        match self {
+            Self::Waiting { complete_by, .. } => *complete_by,
+            Self::Running { .. }
+            | Self::HandedOut { .. }
+            | Self::Each
+            | Self::Completed { .. }
+            | Self::Failed { .. }
+            | Self::Skipped { .. } => None,
+        }
+    }
+
     /// Whether it will not be tried again by itself.
     #[must_use]
     pub fn is_failed(&self) -> bool {
