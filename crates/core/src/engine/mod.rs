@@ -11,7 +11,8 @@
 //! | --- | --- |
 //! | [`event`], [`decision`], [`documents`], [`effect`] | what goes in, and what comes out |
 //! | [`transition`] | the table of all transitions, and the decision |
-//! | `case`, `replies`, `operate` | what is decided on; replies, callbacks, ends of child tasks; operators' commands |
+//! | `case`, `replies` | what is decided on; replies, callbacks, ends of child tasks |
+//! | `operate`, `operator`, `settle_steps`, `edit_input` | operators' commands |
 //! | `change`, `outcome` | a change in the making; the outcome of an attempt in it |
 //! | `advance`, `forward`, `compensate` | which steps begin, and which undos |
 //! | [`order`] | the order of steps and of their undos |
@@ -24,11 +25,13 @@ mod change;
 mod compensate;
 pub mod decision;
 pub mod documents;
+mod edit_input;
 pub mod effect;
 pub mod event;
 mod forward;
 pub mod notify;
 mod operate;
+mod operator;
 pub mod order;
 mod outcome;
 mod redelivery;
@@ -36,5 +39,6 @@ mod render;
 mod replies;
 pub mod request;
 mod settle;
+mod settle_steps;
 pub mod transition;
 mod values;
