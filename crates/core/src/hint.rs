@@ -28,7 +28,9 @@ pub fn instead_of<'k>(
     let (last, rest) = known.split_last()?;
     match rest.len() {
         0 => Some(format!("there is {last}")),
-        count if count < LISTED_NAMES_MAX => Some(format!("there are {} and {last}", rest.join(", "))),
+        count if count < LISTED_NAMES_MAX => {
+            Some(format!("there are {} and {last}", rest.join(", ")))
+        }
         _ => None,
     }
 }
