@@ -4,7 +4,7 @@
 /// The error for an integer that does not fit in 64 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "an integer of more than 64 bits at line {line} column {column}: it would lose digits; send it as a text"
+    "an integer of more than 64 bits at line {line} column {column}: it would lose digits; send it as a string"
 )]
 pub struct TooLargeInteger {
     /// The line, counted from 1.
