@@ -112,6 +112,14 @@ pub struct Reads {
     pub steps: BTreeSet<StepName>,
 }
 
+impl Reads {
+    /// Whether the template reads `input`.
+    #[must_use]
+    pub fn input(&self) -> bool {
+        self.names.contains("input")
+    }
+}
+
 impl<'a> Scope<'a> {
     /// The value of a name other than `steps`, if it is present.
     pub(super) fn root(&self, name: &str) -> Option<Cow<'a, Value>> {

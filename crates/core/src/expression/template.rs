@@ -49,14 +49,6 @@ pub struct Template {
     reads_by_path: Vec<(String, Reads)>,
 }
 
-impl Reads {
-    /// Whether the template reads `input`.
-    #[must_use]
-    pub fn input(&self) -> bool {
-        self.names.contains("input")
-    }
-}
-
 impl Template {
     /// Parses a template. Its errors are in [`problems`](Self::problems).
     #[must_use]
