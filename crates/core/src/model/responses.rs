@@ -21,7 +21,7 @@
 //! | `unknown` | replies with a permanent failure | yes |
 //!
 //! 409 and 423 are special because a service that follows the IETF draft on the `Idempotency-Key` header responds with
-//! 409 while a request with the same key is in progress. That response does not tell how the call in progress will end,
+//! 409 while a request with the same key is in progress. That response leaves open how the call in progress will end,
 //! so it never proves that the step did not run.
 
 use std::collections::BTreeMap;

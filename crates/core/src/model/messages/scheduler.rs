@@ -23,7 +23,7 @@ pub enum SchedulerMessage {
     Ask(Ask),
     /// A child task reports its end to its parent.
     ChildEnded(ChildEnded),
-    /// A parent task needs its child task for longer than it said before.
+    /// A parent task needs its child task for longer than it stated before.
     Keep(Keep),
 }
 
