@@ -266,7 +266,7 @@ fn all_kinds(client: &str, stranger: &str) -> Vec<Bad> {
         bad(
             with(order_of("not-allowed"), "reply_to", json!(stranger)),
             "not-allowed",
-            "reply_to is not on the list of reply queues",
+            "reply_to is not on the list of allowed reply queues",
             false,
         ),
         bad(

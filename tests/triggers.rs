@@ -200,7 +200,7 @@ async fn an_event_for_two_workflows_is_a_task_of_each_and_one_refusal_does_not_d
     assert_eq!(arrived.len(), 2, "once for each rule");
     bus.hand_in(arrived.clone()).await;
     assert_eq!(bus.deployment.task("order-7").await.workflow.as_str(), "order");
-    let reason = "workflow `vip`: trigger.task_id: gives no valid id: a letter or digit, then letters, digits, \
+    let reason = "workflow `vip`: trigger.task_id: the result is not a valid id: a letter or digit, then letters, digits, \
                   `-`, `_`, `.` and `:`, at most 128 characters";
     let kept = arrived.into_iter().map(|text| (text, reason.to_owned()));
     assert_eq!(bus.rejected().await, kept.collect::<Vec<_>>());
@@ -246,7 +246,7 @@ async fn an_event_that_makes_no_task_is_kept_and_alerted() {
             "input: \"sku\" is a required property",
             Some("order-7"),
         ),
-        (no_id, "not a submission: an event without a text `id`", None),
+        (no_id, "not a submission: an event without the text field `id`", None),
     ];
     for (envelope, reason, task_id) in cases {
         bus.hand_in(vec![envelope.to_string()]).await;
