@@ -6,7 +6,7 @@ use std::ops::Range;
 use serde_json::json;
 
 use super::{
-    Totals,
+    SimulationTotals,
     blueprint::{Blueprint, Output, StepPlan, WorkPlan},
     late::LatePlan,
     plan::{HOUR, MINUTE, Millis, Plan, SECOND, TaskPlan, Temper, Weather},
@@ -68,7 +68,7 @@ fn plan(away: Option<Range<Millis>>) -> Plan {
     }
 }
 
-fn run(away: Option<Range<Millis>>) -> Totals {
+fn run(away: Option<Range<Millis>>) -> SimulationTotals {
     let report = simulate_plan(0, plan(away), false).unwrap();
     assert_eq!(report.findings, Vec::<String>::new());
     report.totals

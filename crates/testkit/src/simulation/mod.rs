@@ -58,7 +58,7 @@ mod tests;
 
 /// What came of one seed.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Report {
+pub struct SimulationReport {
     /// The seed.
     pub seed: u64,
     /// What was wrong; empty if nothing was.
@@ -66,12 +66,12 @@ pub struct Report {
     /// What happened, one line an event; empty unless asked for.
     pub trace: Vec<String>,
     /// What was simulated.
-    pub totals: Totals,
+    pub totals: SimulationTotals,
 }
 
 /// What was simulated, over one seed or many.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Totals {
+pub struct SimulationTotals {
     /// Worlds.
     pub seeds: u64,
     /// Tasks, by the state in which they ended.
@@ -88,7 +88,7 @@ pub struct Totals {
     pub task_ms: u64,
 }
 
-impl Totals {
+impl SimulationTotals {
     /// Adds those of another seed.
     pub fn add(&mut self, other: &Self) {
         self.seeds += other.seeds;
@@ -109,11 +109,11 @@ impl Totals {
 ///
 /// # Errors
 /// The runtime or the seed's definitions could not be made; never what the seed found.
-pub fn simulate(seed: u64, traced: bool) -> Result<Report> {
+pub fn simulate(seed: u64, traced: bool) -> Result<SimulationReport> {
     simulate_plan(seed, plan::Plan::of(seed)?, traced)
 }
 
-fn simulate_plan(seed: u64, plan: plan::Plan, traced: bool) -> Result<Report> {
+fn simulate_plan(seed: u64, plan: plan::Plan, traced: bool) -> Result<SimulationReport> {
     // The agents' pauses draw from this thread's own generator.
     fastrand::seed(seed);
     let mut runtime = tokio::runtime::Builder::new_current_thread();

@@ -14,7 +14,7 @@ use steward_runtime::ports::{Ports, StateStore};
 use tokio::select;
 
 use super::{
-    Report, Totals,
+    SimulationReport, SimulationTotals,
     network::Feed,
     oracle::Oracle,
     plan::{self, HOUR, InstancePlan, Millis, Role, SECOND, TaskPlan},
@@ -76,7 +76,7 @@ impl Run {
     }
 
     /// Runs until everything has come to rest, and judges it.
-    pub(super) async fn through(mut self, seed: u64) -> Report {
+    pub(super) async fn through(mut self, seed: u64) -> SimulationReport {
         self.prepare();
         for round in 0..=ROUNDS {
             if !self.until_quiet().await {
@@ -420,14 +420,14 @@ impl Run {
         }
     }
 
-    fn report(&self, seed: u64) -> Report {
+    fn report(&self, seed: u64) -> SimulationReport {
         let mut state = self.world.state();
-        let mut totals = Totals {
+        let mut totals = SimulationTotals {
             seeds: 1,
             faults: state.faults,
             messages: state.network.delivered,
             effects: state.ledger.effects,
-            ..Totals::default()
+            ..SimulationTotals::default()
         };
         for task in state.oracle.tasks.values() {
             *totals.tasks.entry(task.process_state.to_string()).or_default() += 1;
@@ -437,7 +437,7 @@ impl Run {
         totals.steps = tally(&state.oracle);
         let findings = state.oracle.findings.clone();
         let trace = state.trace.take().unwrap_or_default();
-        Report { seed, findings, trace, totals }
+        SimulationReport { seed, findings, trace, totals }
     }
 }
 

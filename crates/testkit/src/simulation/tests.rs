@@ -1,5 +1,5 @@
 use super::{
-    Totals,
+    SimulationTotals,
     bend::{bend, is_sound},
     dice::Dice,
     plan::blueprints,
@@ -36,10 +36,10 @@ fn the_same_seed_gives_the_same_trace() {
 
 #[test]
 fn a_number_of_seeds_come_to_rest() {
-    let mut totals = Totals::default();
+    let mut totals = SimulationTotals::default();
     for seed in 0..150 {
         let report = simulate(seed, false).unwrap();
-        assert_eq!(report.findings, Vec::<String>::new(), "steward simulate --seed {seed}");
+        assert_eq!(report.findings, Vec::<String>::new(), "replay with: simulate --seed {seed}");
         totals.add(&report.totals);
     }
     // Every ending is reached, and the storm is one.
