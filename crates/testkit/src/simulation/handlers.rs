@@ -1,4 +1,4 @@
-//! How each role's real handler is called: the one place that knows their signatures.
+//! Calls the real handler of each role. Only this file knows the handlers' signatures.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use steward_core::{
 };
 use steward_runtime::ports::Ports;
 
-use super::{plan::Role, ports::SimPorts, service::SimService};
+use super::{fault_injector::SimulatedPorts, plan::Role, service::SimulatedService};
 
-/// Where clients hear from us.
+/// The queue for notifications to clients.
 pub(super) const REPLY_QUEUE: &str = "https://queues.example/client";
 
-/// Hands a batch to the handler of `role`; answers the ids of the messages that are not done.
+/// Passes a batch to the handler of `role`. Returns the ids of the messages that failed.
 pub(super) async fn handle(
     role: &Role,
-    ports: &SimPorts,
-    kept: Option<Kept>,
+    ports: &SimulatedPorts,
+    guard: Option<AgentGuard>,
     event: SqsEvent,
     limit: std::time::Duration,
 ) -> Vec<String> {
@@ -33,8 +33,8 @@ pub(super) async fn handle(
         }
         Role::Scheduler => steward_scheduler::handle(ports, event).await,
         Role::Agent(name) => {
-            let Some(kept) = kept else { return Vec::new() };
-            let agent = agent(ports, name, kept);
+            let Some(guard) = guard else { return Vec::new() };
+            let agent = agent(ports, name, guard);
             steward_agent::handle(ports, &agent, event, deadline).await
         }
         Role::Supervisor => SqsBatchResponse::default(),
@@ -42,31 +42,35 @@ pub(super) async fn handle(
     response.batch_item_failures.into_iter().map(|failure| failure.item_identifier).collect()
 }
 
-/// What an agent instance keeps from one invocation to the next, for as long as it lives.
-pub(super) type Kept = Arc<Guard>;
+/// The circuit breaker view of an agent instance. It lives as long as the instance.
+pub(super) type AgentGuard = Arc<Guard>;
 
-/// What an instance begins its life with.
-pub(super) fn kept(role: &Role) -> Option<Kept> {
+/// A new circuit breaker view for an agent instance; `None` for the other roles.
+pub(super) fn new_guard(role: &Role) -> Option<AgentGuard> {
     match role {
         Role::Agent(name) => Some(Arc::new(Guard::new(name.clone(), Settings::default()))),
         Role::Submission | Role::Scheduler | Role::Supervisor => None,
     }
 }
 
-fn agent(ports: &SimPorts, name: &AgentName, kept: Kept) -> steward_agent::Agent<SimService> {
-    let service = SimService::new(ports.seam(), name.clone());
-    steward_agent::Agent { name: name.clone(), service, guard: kept }
+fn agent(
+    ports: &SimulatedPorts,
+    name: &AgentName,
+    guard: AgentGuard,
+) -> steward_agent::Agent<SimulatedService> {
+    let service = SimulatedService::new(ports.injector(), name.clone());
+    steward_agent::Agent { name: name.clone(), service, guard }
 }
 
-/// Lets a supervisor sweep once.
-pub(super) async fn sweep(ports: &SimPorts, first_shard: u32, limit: std::time::Duration) {
-    // A sweep that fails is made good by the next.
+/// Runs one sweep of a supervisor.
+pub(super) async fn sweep(ports: &SimulatedPorts, first_shard: u32, limit: std::time::Duration) {
+    // The next sweep makes up for one that fails.
     let _: Result<_, _> =
         steward_supervisor::sweep(ports, first_shard, deadline(ports, limit)).await;
 }
 
-/// A little before the function is stopped, as in production.
-fn deadline(ports: &SimPorts, limit: std::time::Duration) -> Timestamp {
+/// The deadline for the handler: one second before the function times out, as in production.
+fn deadline(ports: &SimulatedPorts, limit: std::time::Duration) -> Timestamp {
     use steward_runtime::ports::Clock;
     later(ports.clock().now(), limit.saturating_sub(std::time::Duration::from_secs(1)))
 }
