@@ -9,7 +9,10 @@ use super::{
     SimulationTotals,
     blueprint::{Blueprint, OutputPlan, StepPlan, WorkPlan},
     late_messages::LateMessagePlan,
-    plan::{HOUR, InfrastructureFaults, MINUTE, Millis, Plan, SECOND, ServiceProfile, TaskPlan},
+    plan::{
+        HOUR, InfrastructureFaults, MINUTE, Millis, SECOND, ServiceProfile, SimulationPlan,
+        TaskPlan,
+    },
     simulate_plan,
 };
 
@@ -19,7 +22,7 @@ const TASKS: u64 = 60;
 const BEGINS: Millis = 5 * MINUTE;
 
 /// Tasks with three sequential steps, all submitted within a few seconds before the backlog.
-fn plan(outage: Option<Range<Millis>>) -> Plan {
+fn plan(outage: Option<Range<Millis>>) -> SimulationPlan {
     let step = |after: &[&str]| StepPlan {
         after: after.iter().map(|name| name.parse().unwrap()).collect(),
         when: None,
@@ -49,9 +52,9 @@ fn plan(outage: Option<Range<Millis>>) -> Plan {
         input: json!({ "amount": 1, "items": [], "wait": "1s" }),
         id_collision: false,
     };
-    let usual = Plan::of(0).unwrap();
+    let usual = SimulationPlan::of(0).unwrap();
     let kind = |_| ServiceProfile { latency_max: 5 * SECOND, ..ServiceProfile::default() };
-    Plan {
+    SimulationPlan {
         faults_until: 10 * MINUTE,
         // A small fault rate: in a run without faults the oracle reports late waits as findings.
         faults: InfrastructureFaults { duplicate: 0.001, ..InfrastructureFaults::default() },

@@ -17,7 +17,7 @@ use steward_core::model::{
 use super::{
     blueprint::{StepPlan, WorkPlan},
     expectations::{Expected, TaskExpectations},
-    ledger::{CallAttempt, Ledger, LedgerAccount},
+    ledger::{CallAttempt, EffectLedger, LedgerAccount},
     oracle::Oracle,
     plan::Millis,
     task_record::{describe, resubmit_count},
@@ -25,7 +25,12 @@ use super::{
 
 impl Oracle {
     /// Checks a call that an agent is about to make.
-    pub(super) fn check_call(&mut self, request: &StepRequest, ledger: &Ledger, now: Timestamp) {
+    pub(super) fn check_call(
+        &mut self,
+        request: &StepRequest,
+        ledger: &EffectLedger,
+        now: Timestamp,
+    ) {
         let StepRequest { task_id, step: part, action, attempt, complete_by, .. } = request;
         let of = describe(task_id, part, *action);
         let Some(expected) = TaskExpectations::of(self, ledger, task_id) else {
@@ -69,7 +74,11 @@ impl Oracle {
         !self.replied.contains(&key) && !has_callback_answer
     }
 
-    fn check_concurrent_call(&self, request: &StepRequest, ledger: &Ledger) -> Option<String> {
+    fn check_concurrent_call(
+        &self,
+        request: &StepRequest,
+        ledger: &EffectLedger,
+    ) -> Option<String> {
         let StepRequest { task_id, step: part, action, attempt, .. } = request;
         let own = CallAttempt { action: *action, attempt: *attempt };
         // Another delivery of an answered attempt may still be running. Its effect is known, so it is harmless.
@@ -90,7 +99,7 @@ impl Oracle {
         &self,
         request: &StepRequest,
         step: &StepPlan,
-        ledger: &Ledger,
+        ledger: &EffectLedger,
     ) -> Option<String> {
         let StepRequest { task_id, step: part, action, .. } = request;
         let at_once = step.each.as_ref()?.at_once;
@@ -121,7 +130,12 @@ impl Oracle {
     }
 
     /// Checks a call that is about to take effect for the first time.
-    pub(super) fn check_effect(&mut self, request: &StepRequest, ledger: &Ledger, now: Millis) {
+    pub(super) fn check_effect(
+        &mut self,
+        request: &StepRequest,
+        ledger: &EffectLedger,
+        now: Millis,
+    ) {
         if request.action == Action::Undo {
             return;
         }

@@ -13,14 +13,18 @@ use steward_core::model::{
 use super::{
     blueprint::WorkPlan,
     expectations::TaskExpectations,
-    ledger::Ledger,
+    ledger::EffectLedger,
     oracle::Oracle,
     plan::since_start,
     task_record::{describe, has_commands, has_edited_input, is_final},
 };
 
 /// Checks the submission of a child task: the parent was saved before, and repeated submissions are identical.
-pub(super) fn check_submission(oracle: &mut Oracle, ledger: &Ledger, body: &str) -> Option<String> {
+pub(super) fn check_submission(
+    oracle: &mut Oracle,
+    ledger: &EffectLedger,
+    body: &str,
+) -> Option<String> {
     let Ok(submission) = serde_json::from_str::<Submission>(body) else {
         return Some(format!("a submission cannot be parsed: {body}"));
     };
@@ -64,7 +68,7 @@ fn amount(part: &Part, expected: TaskExpectations<'_>) -> Option<Value> {
 }
 
 /// Checks a new child task: it has the right workflow, its step must run, and no more than `at_once` are in progress.
-pub(super) fn check_creation(oracle: &Oracle, ledger: &Ledger, task: &Task) -> Vec<String> {
+pub(super) fn check_creation(oracle: &Oracle, ledger: &EffectLedger, task: &Task) -> Vec<String> {
     let Some(parent) = &task.parent else { return Vec::new() };
     let part = &parent.step;
     let of = describe(&parent.task_id, part, Action::Do);
@@ -99,7 +103,11 @@ pub(super) fn check_creation(oracle: &Oracle, ledger: &Ledger, task: &Task) -> V
 }
 
 /// Checks the report of a child task to its parent: the child has ended so, and its output is possible.
-pub(super) fn check_report(oracle: &Oracle, ledger: &Ledger, ended: &ChildEnded) -> Option<String> {
+pub(super) fn check_report(
+    oracle: &Oracle,
+    ledger: &EffectLedger,
+    ended: &ChildEnded,
+) -> Option<String> {
     let parent = oracle.tasks.get(&ended.task_id);
     let is_another = |parent: &Task| {
         let incarnations = parent.incarnation.zip(ended.incarnation);

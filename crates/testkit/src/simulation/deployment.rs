@@ -18,10 +18,10 @@ use steward_runtime::ports::{Outgoing, Queue};
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
-    ledger::Ledger,
+    ledger::EffectLedger,
     network::{FunctionQueue, Network},
     oracle::Oracle,
-    plan::{EPOCH_S, Millis, Plan, SECOND},
+    plan::{EPOCH_S, Millis, SECOND, SimulationPlan},
     random::SeededRandom,
     trace_checks,
 };
@@ -61,7 +61,7 @@ pub(super) enum ScheduledEvent {
 /// One simulated deployment.
 #[derive(Debug)]
 pub(super) struct SimulatedDeployment {
-    pub(super) plan: Plan,
+    pub(super) plan: SimulationPlan,
     pub(super) memory: MemoryPorts,
     start: Instant,
     /// Notified when a message or an event was added.
@@ -74,7 +74,7 @@ pub(super) struct SimulatedDeployment {
 pub(super) struct SimulationState {
     pub(super) random: SeededRandom,
     pub(super) network: Network,
-    pub(super) ledger: Ledger,
+    pub(super) ledger: EffectLedger,
     pub(super) oracle: Oracle,
     pub(super) schedule: BTreeMap<(Millis, u64), ScheduledEvent>,
     last_event: u64,
@@ -84,13 +84,13 @@ pub(super) struct SimulationState {
 }
 
 impl SimulatedDeployment {
-    pub(super) fn new(seed: u64, plan: Plan, traced: bool) -> Self {
+    pub(super) fn new(seed: u64, plan: SimulationPlan, traced: bool) -> Self {
         let shards = NonZeroU32::new(plan.shards).unwrap_or(NonZeroU32::MIN);
         let receives_max = plan.late_messages.dead_letters.as_ref().map(|plan| plan.receives_max);
         let state = SimulationState {
             random: SeededRandom::new(seed),
             network: Network::new(receives_max),
-            ledger: Ledger::default(),
+            ledger: EffectLedger::default(),
             oracle: Oracle::new(&plan),
             schedule: BTreeMap::new(),
             last_event: 0,

@@ -11,7 +11,7 @@ use steward_core::model::{
 
 use super::{
     blueprint::{ItemsPlan, OutputPlan, StepPlan, WaitPlan, WhenPlan, WorkPlan},
-    ledger::{Ledger, LedgerAccount},
+    ledger::{EffectLedger, LedgerAccount},
     oracle::Oracle,
     plan::Millis,
     task_record::{has_edited_input, resubmit_count},
@@ -41,13 +41,17 @@ impl<T> Expected<T> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TaskExpectations<'a> {
     pub(super) oracle: &'a Oracle,
-    pub(super) ledger: &'a Ledger,
+    pub(super) ledger: &'a EffectLedger,
     pub(super) task: &'a Task,
     pub(super) model: &'a WorkflowModel,
 }
 
 impl<'a> TaskExpectations<'a> {
-    pub(super) fn of(oracle: &'a Oracle, ledger: &'a Ledger, task_id: &TaskId) -> Option<Self> {
+    pub(super) fn of(
+        oracle: &'a Oracle,
+        ledger: &'a EffectLedger,
+        task_id: &TaskId,
+    ) -> Option<Self> {
         let (task, model) = oracle.tasks.get(task_id).zip(oracle.model(task_id))?;
         Some(Self { oracle, ledger, task, model })
     }

@@ -11,15 +11,15 @@ use super::{
     blueprint::{OutputPlan, StepPlan, WorkPlan},
     child_checks,
     expectations::{Expected, TaskExpectations},
-    ledger::Ledger,
+    ledger::EffectLedger,
     list_edits,
     oracle::Oracle,
-    plan::Plan,
+    plan::SimulationPlan,
     task_record::{describe, is_final},
 };
 
 /// Checks every task that was submitted, by a client or for a step.
-pub(super) fn check(oracle: &mut Oracle, ledger: &Ledger, plan: &Plan) {
+pub(super) fn check(oracle: &mut Oracle, ledger: &EffectLedger, plan: &SimulationPlan) {
     let mut found = Vec::new();
     for submitted in &plan.tasks {
         let id = &submitted.task_id;

@@ -13,14 +13,14 @@ use steward_core::{
 };
 use steward_runtime::ports::Ports;
 
-use super::{fault_injector::SimulatedPorts, plan::Role, service::SimulatedService};
+use super::{fault_injector::SimulatedPorts, plan::InstanceRole, service::SimulatedService};
 
 /// The queue for notifications to clients.
 pub(super) const REPLY_QUEUE: &str = "https://queues.example/client";
 
 /// Passes a batch to the handler of `role`. Returns the ids of the messages that failed.
 pub(super) async fn handle(
-    role: &Role,
+    role: &InstanceRole,
     ports: &SimulatedPorts,
     guard: Option<AgentGuard>,
     event: SqsEvent,
@@ -28,16 +28,16 @@ pub(super) async fn handle(
 ) -> Vec<String> {
     let deadline = deadline(ports, limit);
     let response: SqsBatchResponse = match role {
-        Role::Submission => {
+        InstanceRole::Submission => {
             steward_submission::handle(ports, &ReplyQueues::parse(REPLY_QUEUE), event).await
         }
-        Role::Scheduler => steward_scheduler::handle(ports, event).await,
-        Role::Agent(name) => {
+        InstanceRole::Scheduler => steward_scheduler::handle(ports, event).await,
+        InstanceRole::Agent(name) => {
             let Some(guard) = guard else { return Vec::new() };
             let agent = agent(ports, name, guard);
             steward_agent::handle(ports, &agent, event, deadline).await
         }
-        Role::Supervisor => SqsBatchResponse::default(),
+        InstanceRole::Supervisor => SqsBatchResponse::default(),
     };
     response.batch_item_failures.into_iter().map(|failure| failure.item_identifier).collect()
 }
@@ -46,10 +46,10 @@ pub(super) async fn handle(
 pub(super) type AgentGuard = Arc<Guard>;
 
 /// A new circuit breaker view for an agent instance; `None` for the other roles.
-pub(super) fn new_guard(role: &Role) -> Option<AgentGuard> {
+pub(super) fn new_guard(role: &InstanceRole) -> Option<AgentGuard> {
     match role {
-        Role::Agent(name) => Some(Arc::new(Guard::new(name.clone(), Settings::default()))),
-        Role::Submission | Role::Scheduler | Role::Supervisor => None,
+        InstanceRole::Agent(name) => Some(Arc::new(Guard::new(name.clone(), Settings::default()))),
+        InstanceRole::Submission | InstanceRole::Scheduler | InstanceRole::Supervisor => None,
     }
 }
 

@@ -16,7 +16,7 @@ use super::{
     blueprint::{Blueprint, ForEachPlan, ItemsPlan, OutputPlan, StepPlan, UndoPlan, WorkPlan},
     late_messages::LateMessagePlan,
     oracle::Oracle,
-    plan::{AGENTS, CommandPlan, MINUTE, Plan, SECOND, ServiceProfile, TaskPlan},
+    plan::{AGENTS, CommandPlan, MINUTE, SECOND, ServiceProfile, SimulationPlan, TaskPlan},
     random::SeededRandom,
 };
 
@@ -36,7 +36,7 @@ const SUBMISSION_BYTES: usize = 2_000;
 const WORDS: &str = "：在庫がありません";
 
 /// Replaces all tasks by large ones in a few runs, drawn from a separate generator.
-pub(super) fn enlarge(seed: u64, plan: Plan) -> Result<Plan> {
+pub(super) fn enlarge(seed: u64, plan: SimulationPlan) -> Result<SimulationPlan> {
     let random = &mut SeededRandom::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1a46e);
     if random.within(1..=ONE_OF) > 1 {
         return Ok(plan);
@@ -47,7 +47,7 @@ pub(super) fn enlarge(seed: u64, plan: Plan) -> Result<Plan> {
         (1..=random.pick(1, &[1, 2])).map(|n| task(n, count, random)).collect::<Result<_>>()?;
     let commands =
         tasks.iter().flat_map(|task| commands(task, &blueprint, count, random)).collect();
-    let mut plan = Plan {
+    let mut plan = SimulationPlan {
         tasks,
         commands,
         late_messages: LateMessagePlan::default(),

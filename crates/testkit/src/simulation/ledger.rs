@@ -88,7 +88,7 @@ impl LedgerAccount {
 
 /// The accounts of all parts.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub(super) struct EffectLedger {
     accounts: BTreeMap<TaskPart, LedgerAccount>,
     /// The part and action for which each idempotency key was first used.
     keys: BTreeMap<String, (TaskPart, Action)>,
@@ -100,7 +100,7 @@ pub(super) struct Ledger {
     pub(super) effects: u64,
 }
 
-impl Ledger {
+impl EffectLedger {
     pub(super) fn account(&self, task_id: &TaskId, part: &Part) -> Option<&LedgerAccount> {
         self.accounts.get(&(task_id.clone(), part.clone()))
     }

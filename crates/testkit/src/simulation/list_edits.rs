@@ -13,7 +13,7 @@ use steward_core::model::{
 use super::{
     blueprint::{Blueprint, ForEachPlan, ItemsPlan, StepPlan, WhenPlan, WorkPlan},
     expectations::{Expected, TaskExpectations},
-    ledger::Ledger,
+    ledger::EffectLedger,
     operators::did_not_run,
     oracle::Oracle,
     plan::{ServiceProfile, TaskPlan},
@@ -78,7 +78,7 @@ pub(super) fn lengthen_list(task: &mut TaskPlan) {
 /// A resubmit command with an edited list, if items failed that had no effect according to the services' ledger.
 pub(super) fn edit_order(
     oracle: &Oracle,
-    ledger: &Ledger,
+    ledger: &EffectLedger,
     task: &Task,
     random: &mut SeededRandom,
 ) -> Option<Order> {

@@ -112,10 +112,10 @@ impl SimulationTotals {
 /// # Errors
 /// The runtime or the definitions of the seed could not be created. Findings are in the report, not an error.
 pub fn simulate(seed: u64, traced: bool) -> Result<SimulationReport> {
-    simulate_plan(seed, plan::Plan::of(seed)?, traced)
+    simulate_plan(seed, plan::SimulationPlan::of(seed)?, traced)
 }
 
-fn simulate_plan(seed: u64, plan: plan::Plan, traced: bool) -> Result<SimulationReport> {
+fn simulate_plan(seed: u64, plan: plan::SimulationPlan, traced: bool) -> Result<SimulationReport> {
     // The pauses of the agents use the random generator of this thread.
     fastrand::seed(seed);
     let mut runtime = tokio::runtime::Builder::new_current_thread();

@@ -10,7 +10,7 @@ use steward_runtime::ports::Outgoing;
 
 use super::{
     late_messages,
-    plan::{Millis, Role},
+    plan::{InstanceRole, Millis},
 };
 
 /// How often a message is received before it becomes a dead letter, unless the plan sets another number. Faults stop
@@ -30,12 +30,12 @@ pub(super) enum FunctionQueue {
 
 impl FunctionQueue {
     /// The queue that invokes this role; `None` for the supervisor.
-    pub(super) fn of(role: &Role) -> Option<Self> {
+    pub(super) fn of(role: &InstanceRole) -> Option<Self> {
         match role {
-            Role::Submission => Some(Self::Submissions),
-            Role::Scheduler => Some(Self::Scheduler),
-            Role::Agent(name) => Some(Self::Agent(name.clone())),
-            Role::Supervisor => None,
+            InstanceRole::Submission => Some(Self::Submissions),
+            InstanceRole::Scheduler => Some(Self::Scheduler),
+            InstanceRole::Agent(name) => Some(Self::Agent(name.clone())),
+            InstanceRole::Supervisor => None,
         }
     }
 }

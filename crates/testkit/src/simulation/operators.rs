@@ -11,7 +11,7 @@ use steward_core::model::{
 use super::{
     deployment::{ScheduledEvent, SimulatedDeployment},
     large_tasks,
-    ledger::Ledger,
+    ledger::EffectLedger,
     list_edits,
     oracle::Oracle,
     plan::{MINUTE, random_order},
@@ -123,7 +123,12 @@ impl SimulatedDeployment {
 }
 
 /// Whether a part had no effect, by the services' ledger and the states of its child tasks.
-pub(super) fn did_not_run(oracle: &Oracle, ledger: &Ledger, task: &Task, part: &Part) -> bool {
+pub(super) fn did_not_run(
+    oracle: &Oracle,
+    ledger: &EffectLedger,
+    task: &Task,
+    part: &Part,
+) -> bool {
     let account = ledger.account(&task.task_id, part);
     account.is_none_or(|account| account.effects.is_empty())
         && oracle

@@ -1,4 +1,4 @@
-//! The oracle observes everything that happens and checks invariants. It uses the plan, the services' [`Ledger`], and
+//! The oracle observes everything that happens and checks invariants. It uses the plan, the services' [`EffectLedger`], and
 //! everything that was stored, sent and published; never the reasoning of the core.
 //!
 //! This file holds its memory. The checks of saves are in [`save_checks`](super::save_checks), of calls in
@@ -27,8 +27,8 @@ use super::{
     blueprint::WorkPlan,
     child_checks, due_check,
     expectations::{Expected, TaskExpectations},
-    ledger::Ledger,
-    plan::{Millis, Plan},
+    ledger::EffectLedger,
+    plan::{Millis, SimulationPlan},
     save_checks,
     task_record::{describe, executes_command, is_final},
     trace_checks::TaskIncarnation,
@@ -95,7 +95,7 @@ pub(super) struct Oracle {
 }
 
 impl Oracle {
-    pub(super) fn new(plan: &Plan) -> Self {
+    pub(super) fn new(plan: &SimulationPlan) -> Self {
         let models =
             plan.blueprints.iter().map(|b| (b.name.clone(), WorkflowModel::of(b))).collect();
         let colliding_ids = plan.tasks.iter().filter(|task| task.id_collision);
@@ -240,7 +240,7 @@ impl Oracle {
         &mut self,
         task: &Task,
         submitted: &Value,
-        ledger: &Ledger,
+        ledger: &EffectLedger,
         now: Millis,
     ) {
         let id = &task.task_id;
@@ -278,7 +278,7 @@ impl Oracle {
         before: &Task,
         after: &Task,
         documents: &[Document],
-        ledger: &Ledger,
+        ledger: &EffectLedger,
         now: Timestamp,
     ) {
         self.observe_edit(before, after);
@@ -311,7 +311,7 @@ impl Oracle {
         (part, action): (&Part, Action),
         (old, new): (Option<&Progress>, &Progress),
         documents: &[Document],
-        ledger: &Ledger,
+        ledger: &EffectLedger,
     ) {
         let id = &after.task_id;
         let part_action = (id.clone(), part.clone(), action);
@@ -361,7 +361,7 @@ impl Oracle {
     }
 
     /// Records a sent message, and checks it.
-    pub(super) fn observe_message(&mut self, message: &Outgoing, ledger: &Ledger) {
+    pub(super) fn observe_message(&mut self, message: &Outgoing, ledger: &EffectLedger) {
         let body = &message.body;
         match &message.queue {
             Queue::Submissions => {
@@ -403,7 +403,7 @@ impl Oracle {
         }
     }
 
-    fn observe_notification(&mut self, body: &str, ledger: &Ledger) {
+    fn observe_notification(&mut self, body: &str, ledger: &EffectLedger) {
         let Ok(notification) = serde_json::from_str::<StatusNotice>(body) else {
             return self.add_finding(format!("a notification cannot be parsed: {body}"));
         };

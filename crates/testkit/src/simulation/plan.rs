@@ -53,7 +53,7 @@ pub(super) fn since_start(time: Timestamp) -> Millis {
 
 /// The role of a function instance.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Role {
+pub(super) enum InstanceRole {
     Submission,
     Scheduler,
     Agent(AgentName),
@@ -63,7 +63,7 @@ pub(super) enum Role {
 /// A function instance. Its clock is ahead of the true time by `clock_ahead`.
 #[derive(Debug, Clone)]
 pub(super) struct InstancePlan {
-    pub(super) role: Role,
+    pub(super) role: InstanceRole,
     pub(super) name: String,
     pub(super) clock_ahead: Duration,
 }
@@ -163,7 +163,7 @@ pub(super) struct CommandPlan {
 
 /// Everything that the seed decides before the run.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct SimulationPlan {
     pub(super) timing: Timing,
     pub(super) shards: u32,
     /// When fault injection stops. Permanent refusals of services continue.
@@ -195,7 +195,7 @@ pub(super) struct Plan {
     pub(super) is_large: bool,
 }
 
-impl Plan {
+impl SimulationPlan {
     pub(super) fn of(seed: u64) -> Result<Self> {
         // Consecutive seeds must give independent generators.
         let random = &mut SeededRandom::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5eed);
@@ -319,7 +319,7 @@ fn quirks(random: &mut SeededRandom) -> ServiceQuirks {
 
 fn instances(agents: &[AgentName], skew: Millis, random: &mut SeededRandom) -> Vec<InstancePlan> {
     let mut instances = Vec::new();
-    let mut deploy = |role: &Role, name: &str, count: u64| {
+    let mut deploy = |role: &InstanceRole, name: &str, count: u64| {
         for n in 1..=count {
             // Offsets below a millisecond are included: stored times have milliseconds.
             let ahead = random.within(0..=skew * 1_000_000);
@@ -331,12 +331,12 @@ fn instances(agents: &[AgentName], skew: Millis, random: &mut SeededRandom) -> V
             });
         }
     };
-    deploy(&Role::Submission, "submission", 2);
-    deploy(&Role::Scheduler, "scheduler", 3);
+    deploy(&InstanceRole::Submission, "submission", 2);
+    deploy(&InstanceRole::Scheduler, "scheduler", 3);
     for agent in agents {
-        deploy(&Role::Agent(agent.clone()), &format!("agent-{agent}"), 2);
+        deploy(&InstanceRole::Agent(agent.clone()), &format!("agent-{agent}"), 2);
     }
-    deploy(&Role::Supervisor, "supervisor", 2);
+    deploy(&InstanceRole::Supervisor, "supervisor", 2);
     instances
 }
 

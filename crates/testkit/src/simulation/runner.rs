@@ -21,7 +21,7 @@ use super::{
     handlers::{self, REPLY_QUEUE},
     network::FunctionQueue,
     oracle::Oracle,
-    plan::{self, HOUR, InstancePlan, Millis, Role, SECOND, TaskPlan},
+    plan::{self, HOUR, InstancePlan, InstanceRole, Millis, SECOND, TaskPlan},
 };
 
 /// How long after the end of fault injection every task must have ended.
@@ -102,7 +102,7 @@ impl Runner {
         deployment.schedule_commands();
         deployment.schedule_id_reuse();
         for (index, instance) in self.instances.iter().enumerate() {
-            if instance.plan.role == Role::Supervisor {
+            if instance.plan.role == InstanceRole::Supervisor {
                 let first = deployment.state().random.within(0..=deployment.plan.sweep_every);
                 deployment.schedule(first, ScheduledEvent::Sweep(index));
             }
@@ -309,7 +309,7 @@ impl Runner {
     fn stop_deciders(&mut self, until: Millis) {
         self.deployment.note("faults", || "all schedulers and supervisors are down".to_owned());
         for (index, instance) in self.instances.iter_mut().enumerate() {
-            if !matches!(instance.plan.role, Role::Scheduler | Role::Supervisor) {
+            if !matches!(instance.plan.role, InstanceRole::Scheduler | InstanceRole::Supervisor) {
                 continue;
             }
             if let InstanceState::Busy(abort_handle) = &instance.state {
@@ -360,10 +360,10 @@ impl Runner {
         }
     }
 
-    fn timeout(&self, role: &Role) -> Millis {
+    fn timeout(&self, role: &InstanceRole) -> Millis {
         match role {
-            Role::Agent(_) => self.deployment.plan.agent_timeout,
-            Role::Submission | Role::Scheduler | Role::Supervisor => {
+            InstanceRole::Agent(_) => self.deployment.plan.agent_timeout,
+            InstanceRole::Submission | InstanceRole::Scheduler | InstanceRole::Supervisor => {
                 self.deployment.plan.function_timeout
             }
         }

@@ -18,7 +18,7 @@ use super::{
     blueprint::{CallbackPlan, StepPlan, WorkPlan},
     child_checks, due_check,
     expectations::{Expected, TaskExpectations},
-    ledger::Ledger,
+    ledger::EffectLedger,
     oracle::{AttemptKey, Oracle},
     plan::{Millis, since_start},
     task_record::{describe, executes_command, has_commands, is_final, resubmit_count},
@@ -56,7 +56,7 @@ const FROM_OUTSIDE: [&str; 22] = [
 /// A successful save. The oracle has already recorded `after`.
 pub(super) struct ObservedSave<'a> {
     pub(super) oracle: &'a Oracle,
-    pub(super) ledger: &'a Ledger,
+    pub(super) ledger: &'a EffectLedger,
     pub(super) before: &'a Task,
     pub(super) after: &'a Task,
     pub(super) documents: &'a [Document],
