@@ -1,169 +1,172 @@
-//! The deployment in time: a fluid of messages in steps of 10 ms, every limit applied to every step.
+//! Simulation of a load over time: messages are a fluid that advances in steps of 10 ms, with every limit applied in
+//! every step.
 //!
 //! ```text
-//! load ──► line ──► queue ──► in hand ──► line of the next hop ──► … ──► done
-//!       delivery    first     leaves at its invocation's pace
-//!                   come      ▲
-//!                             └ as much as pollers, instances, the account and the tables let through
+//! load ──► in transit ──► queue ──► in progress ──► in transit to the next hop ──► … ──► done
+//!          delivery       FIFO      leaves at the pace of its invocations
+//!                         ▲
+//!                         └ starts as far as pollers, instances, the account and the tables allow
 //! ```
 //!
-//! What is let through is the least of all limits; what has to wait is put down to the one that was
-//! least. A table that throttles makes messages wait in their queue here; on AWS they wait in the
-//! function, which tries again, and comes back later if that does not help.
+//! The tightest limit decides how many messages start; the waiting is attributed to that limit. If a table throttles,
+//! messages wait in their queue here. On AWS they wait in the function, which retries, and are redelivered if that does
+//! not help.
 
 use std::collections::BTreeMap;
 
 use super::{
-    bounds::Bound,
-    model::{Hop, Model, Stage, To},
-    queue::{Fifo, Pool, Portion},
+    fluid::{Portion, PortionPool, PortionQueue},
+    limit_rows::LimitKind,
+    model::{HopRoutes, QueueModel, Route, Stage},
+    scaling_limits::{PollerScaling, TABLES, TableThroughput},
     settings::Settings,
-    supply::{Pollers, TABLES, Table},
 };
-use crate::cost::{Asked, Role};
+use crate::cost::{FunctionRole, Resource};
 
-/// A step, in seconds.
+/// The length of a step, in seconds.
 const TICK_S: f64 = 0.01;
 
-/// How long the queues are watched after the last submission, in seconds, unless all is done before.
-pub(super) const WATCHED_S: f64 = 4.0 * 3600.0;
+/// How long the simulation continues after the last submission, in seconds, unless all tasks are done before.
+pub(super) const SIMULATED_AFTER_S: f64 = 4.0 * 3600.0;
 
-/// What comes to a queue within so many seconds is taken as one...
-const GRAIN_S: f64 = 0.1;
+/// Messages that arrive at a queue within this many seconds are merged.
+const QUEUE_MERGE_S: f64 = 0.1;
 
-/// ...and on the way to it, within such a share of the time that takes.
-const LINE_GRAIN: f64 = 0.01;
+/// Messages in transit are merged within this share of the delivery time.
+const TRANSIT_MERGE_SHARE: f64 = 0.01;
 
-/// A queue whose first message is older than this is behind, in seconds.
-pub(super) const BEHIND_S: f64 = 1.0;
+/// A queue whose oldest message is older than this has a backlog, in seconds.
+pub(super) const BACKLOG_S: f64 = 1.0;
 
-/// What became of a load.
+/// The result of a simulated load.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Ran {
+pub(super) struct LoadResult {
     pub(super) submitted: f64,
     pub(super) done: f64,
-    /// Tasks that were not done when the watch ended.
+    /// Tasks that were not done at the end of the simulation.
     pub(super) left: f64,
-    /// When the last task was done, in seconds; absent if it was not.
+    /// When the last task was done, in seconds; absent if some were not.
     pub(super) done_at_s: Option<f64>,
-    pub(super) stages: Vec<StageRan>,
-    /// Tasks by how long they took, in hundredths of a second.
+    pub(super) stages: Vec<StageResult>,
+    /// The number of tasks by duration in hundredths of a second.
     pub(super) took: BTreeMap<u64, f64>,
-    /// Seconds that tasks spent, all together.
+    /// The sum of the durations of all tasks, in seconds.
     pub(super) task_s: f64,
-    /// What tasks waited for, in seconds, all together.
-    pub(super) held: BTreeMap<Bound, f64>,
-    pub(super) answers: f64,
-    /// Answers that came after their step's complete-by.
+    /// The sum of the waiting time of all tasks in seconds, by limit.
+    pub(super) waited: BTreeMap<LimitKind, f64>,
+    pub(super) replies: f64,
+    /// Replies that arrived after the complete-by of their step.
     pub(super) late: f64,
     pub(super) first_late_s: Option<f64>,
 }
 
-/// What became of a stage.
+/// The result of a stage.
 #[derive(Debug, Clone, Default)]
-pub(super) struct StageRan {
-    /// The most messages that waited, and when.
+pub(super) struct StageResult {
+    /// The length of the longest queue, and when it occurred.
     pub(super) longest: f64,
     pub(super) longest_at_s: f64,
-    /// The longest that a message waited, in seconds.
+    /// The longest waiting time of a message, in seconds.
     pub(super) oldest_s: f64,
-    /// From when until when it was behind.
+    /// From when until when the queue had a backlog.
     pub(super) behind: Option<(f64, f64)>,
-    /// What held its messages up, in seconds of messages.
-    pub(super) held: BTreeMap<Bound, f64>,
-    /// Seconds of invocations.
+    /// The waiting time of its messages in seconds, by limit.
+    pub(super) waited: BTreeMap<LimitKind, f64>,
+    /// The sum of the durations of its invocations, in seconds.
     pub(super) busy_s: f64,
 }
 
-/// A queue, and what its function has in hand.
-struct Queue<'m> {
+/// A queue, and the messages that its function handles.
+struct StageQueue<'m> {
     stage: &'m Stage,
-    waiting: Fifo,
-    in_hand: Pool,
+    waiting: PortionQueue,
+    in_progress: PortionPool,
     pollers: f64,
     instances: f64,
     new_instances: f64,
-    ran: StageRan,
+    result: StageResult,
 }
 
-struct Engine<'m> {
+struct LoadSimulation<'m> {
     settings: &'m Settings,
-    model: &'m Model,
+    model: &'m QueueModel,
     now_s: f64,
-    /// Messages on their way to a queue, by the ways of all hops.
-    lines: Vec<Vec<Fifo>>,
-    queues: Vec<Queue<'m>>,
-    tables: Vec<(Asked, Table, (f64, Bound))>,
-    /// What is left of the account's invocations, and of the bus's requests, at this moment.
+    /// Messages in transit, by hop and route.
+    in_transit: Vec<Vec<PortionQueue>>,
+    queues: Vec<StageQueue<'m>>,
+    tables: Vec<(Resource, TableThroughput, (f64, LimitKind))>,
+    /// The remaining invocations of the account, and requests of the event bus, at this moment.
     invocations: f64,
     requests: f64,
-    ran: Ran,
+    result: LoadResult,
 }
 
-/// Lets the load come, and watches until all is done, or for so many seconds after the last submission.
-pub(super) fn run(settings: &Settings, model: &Model, watched_s: f64) -> Ran {
-    let mut engine = Engine::new(settings, model);
+/// Simulates the load until all tasks are done, but at most `simulated_after_s` seconds after the last submission.
+pub(super) fn run(settings: &Settings, model: &QueueModel, simulated_after_s: f64) -> LoadResult {
+    let mut simulation = LoadSimulation::new(settings, model);
     let (total, lasts_s) = (settings.load.total(), settings.load.lasts_s);
-    // Half a task, or what a float of so many cannot tell from none.
-    let nothing = (total * 1e-6).max(0.5).min(total / 2.0);
+    // Half a task, or the rounding error of a large sum.
+    let tolerance = (total * 1e-6).max(0.5).min(total / 2.0);
     let mut ticks = 0_u64;
-    while engine.now_s < lasts_s + watched_s {
+    while simulation.now_s < lasts_s + simulated_after_s {
         ticks += 1;
-        engine.tick(ticks as f64 * TICK_S);
-        if engine.now_s >= lasts_s && engine.ran.submitted - engine.ran.done <= nothing {
-            engine.ran.done_at_s = Some(engine.now_s);
+        simulation.tick(ticks as f64 * TICK_S);
+        if simulation.now_s >= lasts_s
+            && simulation.result.submitted - simulation.result.done <= tolerance
+        {
+            simulation.result.done_at_s = Some(simulation.now_s);
             break;
         }
     }
-    engine.end()
+    simulation.end()
 }
 
-impl<'m> Engine<'m> {
-    fn new(settings: &'m Settings, model: &'m Model) -> Self {
-        let pollers = Pollers::of(settings).start;
+impl<'m> LoadSimulation<'m> {
+    fn new(settings: &'m Settings, model: &'m QueueModel) -> Self {
+        let pollers = PollerScaling::of(settings).start;
         let at_once = settings.limits.instances_at_once.value;
-        let queue = |stage: &'m Stage| Queue {
+        let queue = |stage: &'m Stage| StageQueue {
             stage,
-            waiting: Fifo::new(GRAIN_S),
-            in_hand: Pool::default(),
+            waiting: PortionQueue::new(QUEUE_MERGE_S),
+            in_progress: PortionPool::default(),
             pollers,
             instances: 0.0,
             new_instances: at_once,
-            ran: StageRan::default(),
+            result: StageResult::default(),
         };
-        let table = |asked: Asked| {
-            let table = Table::of(settings, asked);
-            let rate = table.rate(asked);
-            (asked, table, rate)
+        let table = |resource: Resource| {
+            let table = TableThroughput::of(settings, resource);
+            let rate = table.rate(resource);
+            (resource, table, rate)
         };
         Self {
             settings,
             model,
             now_s: 0.0,
-            lines: model.hops.iter().map(lines).collect(),
+            in_transit: model.hops.iter().map(in_transit).collect(),
             queues: model.stages.iter().map(queue).collect(),
             tables: TABLES.map(table).into(),
             invocations: 0.0,
             requests: 0.0,
-            ran: Ran::default(),
+            result: LoadResult::default(),
         }
     }
 
     fn tick(&mut self, now_s: f64) {
         let load = &self.settings.load;
-        let came = load.by(now_s) - load.by(self.now_s);
+        let arrived = load.by(now_s) - load.by(self.now_s);
         self.now_s = now_s;
         self.refill();
-        self.ran.submitted += came;
-        let portion = Portion { messages: came, submitted_s: now_s, asked_s: now_s };
+        self.result.submitted += arrived;
+        let portion = Portion { messages: arrived, submitted_s: now_s, requested_s: now_s };
         self.send(0, portion, None);
         self.finish();
         self.deliver();
         self.start();
-        self.ran.task_s += (self.ran.submitted - self.ran.done) * TICK_S;
+        self.result.task_s += (self.result.submitted - self.result.done) * TICK_S;
     }
 
-    /// What a second allows becomes available by and by.
+    /// Refills the limits per second, in proportion to the step.
     fn refill(&mut self) {
         let limits = &self.settings.limits;
         let account = limits.account_concurrency.value;
@@ -171,10 +174,10 @@ impl<'m> Engine<'m> {
         self.invocations = (self.invocations + invocations * TICK_S).min(invocations);
         let requests = limits.events_per_second.value;
         self.requests = (self.requests + requests * TICK_S).min(requests);
-        for (asked, table, rate) in &mut self.tables {
+        for (resource, table, rate) in &mut self.tables {
             table.pass(self.now_s, TICK_S, rate.0);
             if table.grow(self.now_s) {
-                *rate = table.rate(*asked);
+                *rate = table.rate(*resource);
             }
         }
         for queue in &mut self.queues {
@@ -183,62 +186,62 @@ impl<'m> Engine<'m> {
         }
     }
 
-    /// Messages of `hop` set out. `portion` is what brought them about: `from` is its hop and who handled
-    /// it, or it is tasks, which come from outside.
-    fn send(&mut self, hop: usize, portion: Portion, from: Option<(&Hop, &Role)>) {
+    /// Sends the messages of `hop`. `portion` caused them: `from` is its hop and the function that handled it; without
+    /// `from`, the portion consists of submitted tasks.
+    fn send(&mut self, hop: usize, portion: Portion, from: Option<(&HopRoutes, &FunctionRole)>) {
         let Some(next) = self.model.hops.get(hop) else { return };
-        let Some(lines) = self.lines.get_mut(hop) else { return };
-        for (to, line) in next.to.iter().zip(lines) {
-            let each = from.map_or(to.messages, |(from, _)| to.messages / from.messages);
+        let Some(in_transit) = self.in_transit.get_mut(hop) else { return };
+        for (route, transit) in next.routes.iter().zip(in_transit) {
+            let each = from.map_or(route.messages, |(from, _)| route.messages / from.messages);
             let mut portion = Portion { messages: portion.messages * each, ..portion };
-            if from.is_some_and(|(_, role)| !matches!(role, Role::Agent(_))) {
-                portion.asked_s = self.now_s;
+            if from.is_some_and(|(_, role)| !matches!(role, FunctionRole::Agent(_))) {
+                portion.requested_s = self.now_s;
             }
             if portion.messages > 0.0 {
-                line.put(self.now_s, hop, portion);
+                transit.put(self.now_s, hop, portion);
             }
         }
     }
 
-    /// Functions are done with what they have in hand, at the pace of their invocations.
+    /// Finishes messages in progress, at the pace of the invocations.
     fn finish(&mut self) {
         let mut finished = Vec::new();
         for queue in &mut self.queues {
             let share = TICK_S / queue.stage.invocation_s.max(TICK_S);
-            finished.push((&queue.stage.role, queue.in_hand.split(share)));
+            finished.push((&queue.stage.role, queue.in_progress.split(share)));
         }
         for (role, pool) in finished {
             for (at, portion) in pool.portions() {
                 let Some(hop) = self.model.hops.get(at) else { continue };
-                self.answer(hop, role, portion);
+                self.count_late_replies(hop, role, portion);
                 if at + 1 < self.model.hops.len() {
                     self.send(at + 1, portion, Some((hop, role)));
                 } else {
-                    self.ran.done += portion.messages / hop.messages;
+                    self.result.done += portion.messages / hop.messages;
                     let took = (self.now_s - portion.submitted_s) * 100.0;
-                    *self.ran.took.entry(took.round().max(0.0) as u64).or_default() +=
+                    *self.result.took.entry(took.round().max(0.0) as u64).or_default() +=
                         portion.messages / hop.messages;
                 }
             }
         }
     }
 
-    /// An agent's answer counts only until its step's complete-by.
-    fn answer(&mut self, hop: &Hop, role: &Role, portion: Portion) {
-        let (Some(within_s), Role::Scheduler) = (hop.within_s, role) else { return };
-        self.ran.answers += portion.messages;
-        if self.now_s - portion.asked_s > within_s {
-            self.ran.late += portion.messages;
-            self.ran.first_late_s.get_or_insert(self.now_s);
+    /// Counts replies of agents that arrive after the complete-by of their step.
+    fn count_late_replies(&mut self, hop: &HopRoutes, role: &FunctionRole, portion: Portion) {
+        let (Some(within_s), FunctionRole::Scheduler) = (hop.within_s, role) else { return };
+        self.result.replies += portion.messages;
+        if self.now_s - portion.requested_s > within_s {
+            self.result.late += portion.messages;
+            self.result.first_late_s.get_or_insert(self.now_s);
         }
     }
 
     fn deliver(&mut self) {
-        for (hop, lines) in self.model.hops.iter().zip(&mut self.lines) {
-            for (to, line) in hop.to.iter().zip(lines) {
-                let To { stage, delay_s, .. } = *to;
+        for (hop, in_transit) in self.model.hops.iter().zip(&mut self.in_transit) {
+            for (route, transit) in hop.routes.iter().zip(in_transit) {
+                let Route { stage, delay_s, .. } = *route;
                 let Some(queue) = self.queues.get_mut(stage) else { continue };
-                while let Some(pool) = line.take_since(self.now_s - delay_s) {
+                while let Some(pool) = transit.take_since(self.now_s - delay_s) {
                     for (hop, portion) in pool.portions() {
                         queue.waiting.put(self.now_s, hop, portion);
                     }
@@ -247,127 +250,129 @@ impl<'m> Engine<'m> {
         }
     }
 
-    /// Functions take as many messages as every limit allows.
+    /// Starts as many messages as all limits allow.
     fn start(&mut self) {
         let batch = self.model.batch;
         let in_flight = self.settings.limits.queue_in_flight.value;
-        let queues = self.queues.iter().map(|queue| queue.wants(batch, in_flight));
-        let mut wants: Vec<Want> = queues.collect();
+        let queues = self.queues.iter().map(|queue| queue.startable(batch, in_flight));
+        let mut starts: Vec<StartableMessages> = queues.collect();
         let account = self.settings.limits.account_concurrency.value;
-        let in_hand: f64 = self.queues.iter().map(|queue| queue.in_hand.messages).sum();
+        let in_progress: f64 = self.queues.iter().map(|queue| queue.in_progress.messages).sum();
         let stages = &self.model.stages;
-        let room = account - in_hand / batch;
-        limit(&mut wants, stages, |_| 1.0 / batch, room, &Bound::Account);
-        limit(&mut wants, stages, |_| 1.0 / batch, self.invocations, &Bound::Invocations);
-        self.invocations -= wants.iter().map(|want| want.messages).sum::<f64>() / batch;
-        for (asked, table, (_, bound)) in &mut self.tables {
-            let taken = limit(&mut wants, stages, |stage| stage.ask(*asked), table.left(), bound);
+        let room = account - in_progress / batch;
+        limit(&mut starts, stages, |_| 1.0 / batch, room, &LimitKind::Account);
+        limit(&mut starts, stages, |_| 1.0 / batch, self.invocations, &LimitKind::Invocations);
+        self.invocations -= starts.iter().map(|start| start.messages).sum::<f64>() / batch;
+        for (resource, table, (_, bound)) in &mut self.tables {
+            let taken =
+                limit(&mut starts, stages, |stage| stage.units_of(*resource), table.left(), bound);
             table.take(taken);
         }
-        let in_one = self.settings.limits.events_per_request.value;
-        let requests = |stage: &Stage| stage.ask(Asked::Events) / in_one;
-        self.requests -= limit(&mut wants, stages, requests, self.requests, &Bound::Bus);
-        let pollers = Pollers::of(self.settings);
-        for (queue, want) in self.queues.iter_mut().zip(wants) {
-            queue.start(want, self.now_s, batch, pollers);
+        let events_per_request = self.settings.limits.events_per_request.value;
+        let requests = |stage: &Stage| stage.units_of(Resource::Events) / events_per_request;
+        self.requests -= limit(&mut starts, stages, requests, self.requests, &LimitKind::Bus);
+        let pollers = PollerScaling::of(self.settings);
+        for (queue, start) in self.queues.iter_mut().zip(starts) {
+            queue.start(start, self.now_s, batch, pollers);
         }
     }
 
-    fn end(mut self) -> Ran {
+    fn end(mut self) -> LoadResult {
         let hops = &self.model.hops;
         let share = |(at, portion): (usize, Portion)| {
             hops.get(at).map_or(0.0, |hop| portion.messages / hop.messages)
         };
-        let lines = self.lines.iter().flatten();
+        let in_transit = self.in_transit.iter().flatten();
         let waiting = self.queues.iter().map(|queue| &queue.waiting);
-        let in_hand = self.queues.iter().map(|queue| &queue.in_hand);
-        let pools = lines.chain(waiting).flat_map(Fifo::pools).chain(in_hand);
-        self.ran.left = pools.flat_map(Pool::portions).map(share).sum();
+        let in_progress = self.queues.iter().map(|queue| &queue.in_progress);
+        let pools = in_transit.chain(waiting).flat_map(PortionQueue::pools).chain(in_progress);
+        self.result.left = pools.flat_map(PortionPool::portions).map(share).sum();
         for queue in self.queues {
-            for (bound, held) in &queue.ran.held {
-                let tasks = held / queue.stage.messages;
-                *self.ran.held.entry(bound.clone()).or_default() += tasks;
+            for (bound, waited) in &queue.result.waited {
+                let tasks = waited / queue.stage.messages;
+                *self.result.waited.entry(bound.clone()).or_default() += tasks;
             }
-            self.ran.stages.push(queue.ran);
+            self.result.stages.push(queue.result);
         }
-        self.ran
+        self.result
     }
 }
 
-fn lines(hop: &Hop) -> Vec<Fifo> {
-    hop.to.iter().map(|to| Fifo::new(to.delay_s * LINE_GRAIN)).collect()
+fn in_transit(hop: &HopRoutes) -> Vec<PortionQueue> {
+    hop.routes.iter().map(|route| PortionQueue::new(route.delay_s * TRANSIT_MERGE_SHARE)).collect()
 }
 
-/// How many messages a function takes now, and what keeps it from taking more.
+/// How many messages a function starts now, and the limit that prevents more.
 #[derive(Debug, Clone)]
-struct Want {
+struct StartableMessages {
     messages: f64,
-    bound: Bound,
+    bound: LimitKind,
 }
 
-/// Lets no more through than there is `left` of something of which each message asks; answers how much
-/// of it is taken.
+/// Reduces the started messages so that they use at most `left` units of a resource. `units_of` gives the units per
+/// message of a stage. Returns the used units.
 fn limit(
-    wants: &mut [Want],
+    starts: &mut [StartableMessages],
     stages: &[Stage],
-    ask: impl Fn(&Stage) -> f64,
+    units_of: impl Fn(&Stage) -> f64,
     left: f64,
-    bound: &Bound,
+    bound: &LimitKind,
 ) -> f64 {
-    let asked: f64 = wants.iter().zip(stages).map(|(want, stage)| want.messages * ask(stage)).sum();
-    if asked <= left.max(0.0) {
-        return asked;
+    let needed: f64 =
+        starts.iter().zip(stages).map(|(start, stage)| start.messages * units_of(stage)).sum();
+    if needed <= left.max(0.0) {
+        return needed;
     }
-    let share = left.max(0.0) / asked;
-    for (want, stage) in wants.iter_mut().zip(stages) {
-        if ask(stage) > 0.0 && want.messages > 0.0 {
-            *want = Want { messages: want.messages * share, bound: bound.clone() };
+    let share = left.max(0.0) / needed;
+    for (start, stage) in starts.iter_mut().zip(stages) {
+        if units_of(stage) > 0.0 && start.messages > 0.0 {
+            *start = StartableMessages { messages: start.messages * share, bound: bound.clone() };
         }
     }
-    asked * share
+    needed * share
 }
 
-impl Queue<'_> {
-    fn wants(&self, batch: f64, in_flight: f64) -> Want {
+impl StageQueue<'_> {
+    fn startable(&self, batch: f64, in_flight: f64) -> StartableMessages {
         let role = || self.stage.role.clone();
         let rooms = [
-            (self.stage.at_once * batch, Bound::AtOnce(role())),
-            (self.pollers * batch, Bound::Pollers(role())),
-            ((self.instances + self.new_instances) * batch, Bound::Instances(role())),
-            (in_flight, Bound::InFlight(role())),
+            (self.stage.concurrency * batch, LimitKind::Concurrency(role())),
+            (self.pollers * batch, LimitKind::Pollers(role())),
+            ((self.instances + self.new_instances) * batch, LimitKind::Instances(role())),
+            (in_flight, LimitKind::InFlight(role())),
         ];
         let least =
             rooms.into_iter().reduce(|one, other| if other.0 < one.0 { other } else { one });
-        let (room, bound) = least.unwrap_or((0.0, Bound::AtOnce(role())));
-        // What floats leave over of sums may be less than nothing.
-        let messages = (room - self.in_hand.messages).min(self.waiting.messages).max(0.0);
-        Want { messages, bound }
+        let (room, bound) = least.unwrap_or((0.0, LimitKind::Concurrency(role())));
+        // Rounding errors may make the difference negative.
+        let messages = (room - self.in_progress.messages).min(self.waiting.messages).max(0.0);
+        StartableMessages { messages, bound }
     }
 
-    fn start(&mut self, want: Want, now_s: f64, batch: f64, pollers: Pollers) {
-        self.waiting.take(want.messages, &mut self.in_hand);
-        let at_once = self.in_hand.messages / batch;
+    fn start(&mut self, start: StartableMessages, now_s: f64, batch: f64, pollers: PollerScaling) {
+        self.waiting.take(start.messages, &mut self.in_progress);
+        let at_once = self.in_progress.messages / batch;
         let new = (at_once - self.instances).max(0.0);
         self.instances += new;
         self.new_instances -= new;
-        self.ran.busy_s += at_once * TICK_S;
-        // A message that comes in this very step is no backlog.
+        self.result.busy_s += at_once * TICK_S;
+        // A single message that arrives in this step is no backlog.
         if self.waiting.messages > 1.0 {
             self.pollers = (self.pollers + pollers.more_per_s * TICK_S).min(pollers.max);
-            *self.ran.held.entry(want.bound).or_default() += self.waiting.messages * TICK_S;
+            *self.result.waited.entry(start.bound).or_default() += self.waiting.messages * TICK_S;
         }
-        self.ran.note(&self.waiting, now_s);
+        self.result.note(&self.waiting, now_s);
     }
 }
 
-impl StageRan {
-    fn note(&mut self, waiting: &Fifo, now_s: f64) {
+impl StageResult {
+    fn note(&mut self, waiting: &PortionQueue, now_s: f64) {
         if waiting.messages > self.longest {
             (self.longest, self.longest_at_s) = (waiting.messages, now_s);
         }
         let oldest_s = waiting.oldest_s(now_s);
         self.oldest_s = self.oldest_s.max(oldest_s);
-        if oldest_s > BEHIND_S {
+        if oldest_s > BACKLOG_S {
             let from = self.behind.map_or(now_s, |(from, _)| from);
             self.behind = Some((from, now_s));
         }

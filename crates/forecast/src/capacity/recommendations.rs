@@ -1,112 +1,118 @@
-//! What to raise, where, and to how much.
+//! Recommendations: which limits to increase, where, and to which value.
 
 use serde::Serialize;
 
 use super::{
-    bounds::{Bound, Row},
-    model::Model,
-    run::{BEHIND_S, Ran},
+    limit_rows::{LimitKind, LimitRow},
+    load_simulation::{BACKLOG_S, LoadResult},
+    model::QueueModel,
+    scaling_limits::TableThroughput,
     settings::{SHARDS_MAX, Settings},
-    supply::Table,
 };
-use crate::cost::{Asked, Role};
+use crate::cost::{FunctionRole, Resource};
 
-/// No limit should be used further than this at the highest rate.
-pub(super) const USED_AT_MOST: f64 = 0.8;
+/// The highest recommended utilisation of a limit at the peak rate.
+pub(super) const UTILISATION_MAX: f64 = 0.8;
 
-/// How many shards are thought of, at most.
-const SHARDS_CONSIDERED: u32 = 65_536;
+/// The largest number of shards in a recommendation.
+const SHARDS_RECOMMENDED_MAX: u32 = 65_536;
 
-/// Something to raise.
+/// A limit to increase.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Raise {
+pub struct Recommendation {
     /// The limit.
     pub what: String,
-    /// What it is.
+    /// The current value.
     pub from: f64,
-    /// What it should be.
+    /// The recommended value.
     pub to: f64,
-    /// Where that is said, or whom to ask.
+    /// The setting or the quota to change.
     pub at: String,
-    /// The options that try it out here.
+    /// The options of `steward scale` that simulate the change.
     pub options: Vec<String>,
 }
 
-/// What the highest rate wants raised, with a fifth to spare.
-pub(super) fn raises(settings: &Settings, model: &Model, rows: &[Row], ran: &Ran) -> Vec<Raise> {
-    let tight = rows.iter().filter(|row| row.utilisation > USED_AT_MOST);
-    let mut raises: Vec<Raise> = tight.filter_map(|row| raise(settings, rows, row)).collect();
-    raises.extend(pollers(settings, model, ran));
-    raises.extend(instances(settings, model, ran));
-    // Several functions or tables may want the same to be raised.
-    raises.sort_by(|one, other| {
+/// The limits to increase for the peak rate, with a fifth in reserve.
+pub(super) fn recommendations(
+    settings: &Settings,
+    model: &QueueModel,
+    rows: &[LimitRow],
+    result: &LoadResult,
+) -> Vec<Recommendation> {
+    let tight = rows.iter().filter(|row| row.utilisation > UTILISATION_MAX);
+    let mut recommendations: Vec<Recommendation> =
+        tight.filter_map(|row| recommend(settings, rows, row)).collect();
+    recommendations.extend(pollers(settings, model, result));
+    recommendations.extend(instances(settings, model, result));
+    // Several functions or tables may need the same increase: keep the largest.
+    recommendations.sort_by(|one, other| {
         (&one.what, other.to)
             .partial_cmp(&(&other.what, one.to))
             .unwrap_or(std::cmp::Ordering::Equal)
     });
-    raises.dedup_by(|other, first| other.what == first.what);
-    raises
+    recommendations.dedup_by(|other, first| other.what == first.what);
+    recommendations
 }
 
-/// Two figures, upwards.
+/// Rounds up to two significant digits.
 pub(super) fn rounded_up(value: f64) -> f64 {
     if value <= 10.0 {
         return value.ceil();
     }
     let unit = 10_f64.powf(value.log10().floor() - 1.0);
-    // A value that has two figures stays, whatever its last bit is.
+    // A value with two digits must not change because of a rounding error.
     (value / unit - 1e-9).ceil() * unit
 }
 
-fn raise(settings: &Settings, rows: &[Row], row: &Row) -> Option<Raise> {
-    let to = rounded_up(row.needed / USED_AT_MOST);
-    let raise = |at: String, options: Vec<String>| {
-        Some(Raise { what: row.bound.to_string(), from: row.available, to, at, options })
+fn recommend(settings: &Settings, rows: &[LimitRow], row: &LimitRow) -> Option<Recommendation> {
+    let to = rounded_up(row.needed / UTILISATION_MAX);
+    let recommend = |at: String, options: Vec<String>| {
+        Some(Recommendation { what: row.bound.to_string(), from: row.available, to, at, options })
     };
     match &row.bound {
-        Bound::AtOnce(role) => {
+        LimitKind::Concurrency(role) => {
             let (at, options) = at_once(settings, role, to);
-            raise(at, options)
+            recommend(at, options)
         }
-        Bound::Account => raise(
+        LimitKind::Account => recommend(
             "Lambda's quota of concurrent executions".to_owned(),
             vec![format!("--account-concurrency {to:.0}")],
         ),
-        Bound::Invocations => {
+        LimitKind::Invocations => {
             let account = rounded_up(to / settings.limits.invocations_per_concurrency.value);
-            raise(
+            recommend(
                 format!("Lambda's quota of concurrent executions, to {account:.0}"),
                 vec![format!("--account-concurrency {account:.0}")],
             )
         }
-        Bound::Warm(asked) => {
-            // An index that is warm for more lies on more partitions, and fewer shards on each.
-            let to = if *asked == Asked::IndexWrites { warmest(rows) } else { to };
-            let (kind, unit) = units(*asked);
+        LimitKind::Warm(resource) => {
+            // A higher warm throughput gives the index more partitions, with fewer shards on each.
+            let to = if *resource == Resource::IndexWrites { warmest(rows) } else { to };
+            let (kind, unit) = units(*resource);
             let at = format!(
                 "aws dynamodb update-table --warm-throughput {unit}={to:.0}, before the load"
             );
-            Some(Raise { to, ..raise(at, vec![format!("--warm-{kind}s {to:.0}")])? })
+            Some(Recommendation { to, ..recommend(at, vec![format!("--warm-{kind}s {to:.0}")])? })
         }
-        Bound::Quota(asked) => raise(
-            format!("DynamoDB's quota of {} units of a table", units(*asked).0),
+        LimitKind::Quota(resource) => recommend(
+            format!("DynamoDB's quota of {} units of a table", units(*resource).0),
             vec![format!("--table-quota {to:.0}")],
         ),
-        Bound::Shards => shards(settings, rows, row),
-        Bound::Bus => raise("EventBridge's quota of PutEvents".to_owned(), Vec::new()),
-        // A queue that is set to so many at once has too few of these only if they come too slowly; and
-        // more messages in hand than that are more than a function should have.
-        Bound::InFlight(_) | Bound::Pollers(_) | Bound::Instances(_) => None,
+        LimitKind::Shards => shards(settings, rows, row),
+        LimitKind::Bus => recommend("EventBridge's quota of PutEvents".to_owned(), Vec::new()),
+        // Pollers and instances are only too few if they start too slowly, see below. Messages in flight are limited by
+        // the batch size and the concurrency of the function.
+        LimitKind::InFlight(_) | LimitKind::Pollers(_) | LimitKind::Instances(_) => None,
     }
 }
 
-/// Where it is said how many of a function run at once, and what tries it out.
-fn at_once(settings: &Settings, role: &Role, to: f64) -> (String, Vec<String>) {
+/// The setting of a function's concurrency, and the options that simulate it.
+fn at_once(settings: &Settings, role: &FunctionRole, to: f64) -> (String, Vec<String>) {
     let (limits, deployment) = (&settings.limits, &settings.deployment);
     let (file, name, option) = match role {
-        Role::Submission => ("template.yaml", "Submission", "submission"),
-        Role::Scheduler => ("template.yaml", "Scheduler", "scheduler"),
-        Role::Agent(_) => ("infra/agent.yaml", "Agent", "agent"),
+        FunctionRole::Submission => ("template.yaml", "Submission", "submission"),
+        FunctionRole::Scheduler => ("template.yaml", "Scheduler", "scheduler"),
+        FunctionRole::Agent(_) => ("infra/agent.yaml", "Agent", "agent"),
     };
     let mut options = vec![format!("--{option}-concurrency {to:.0}")];
     let most = limits.maximum_concurrency_max.value;
@@ -118,97 +124,104 @@ fn at_once(settings: &Settings, role: &Role, to: f64) -> (String, Vec<String>) {
     let from_the_start = pollers.min(limits.provisioned_pollers_min_max.value);
     options.push(format!("--pollers {from_the_start:.0}"));
     let at = format!(
-        "{file}: ProvisionedPollerConfig with MaximumPollers {pollers:.0}, in place of ScalingConfig, which ends at {most}"
+        "{file}: ProvisionedPollerConfig with MaximumPollers {pollers:.0}, in place of ScalingConfig, whose maximum is {most}"
     );
     (at, options)
 }
 
-fn units(asked: Asked) -> (&'static str, &'static str) {
-    match asked {
-        Asked::TasksReads | Asked::DocumentsReads => ("read", "ReadUnitsPerSecond"),
-        Asked::TasksWrites | Asked::IndexWrites | Asked::DocumentsWrites | Asked::Events => {
-            ("write", "WriteUnitsPerSecond")
-        }
+fn units(resource: Resource) -> (&'static str, &'static str) {
+    match resource {
+        Resource::TasksReads | Resource::DocumentsReads => ("read", "ReadUnitsPerSecond"),
+        Resource::TasksWrites
+        | Resource::IndexWrites
+        | Resource::DocumentsWrites
+        | Resource::Events => ("write", "WriteUnitsPerSecond"),
     }
 }
 
-/// Write units that the tables should be warm for: what the busiest of them needs.
-fn warmest(rows: &[Row]) -> f64 {
-    let warm = |row: &&Row| matches!(row.bound, Bound::Warm(asked) if units(asked).0 == "write");
-    let warm = rows.iter().filter(warm).map(|row| rounded_up(row.needed / USED_AT_MOST));
+/// The recommended warm throughput in write units: the need of the busiest table.
+fn warmest(rows: &[LimitRow]) -> f64 {
+    let warm = |row: &&LimitRow| matches!(row.bound, LimitKind::Warm(resource) if units(resource).0 == "write");
+    let warm = rows.iter().filter(warm).map(|row| rounded_up(row.needed / UTILISATION_MAX));
     warm.fold(0.0, f64::max)
 }
 
-/// As many shards as the busiest partition takes, once the index is as warm as it should be.
-fn shards(settings: &Settings, rows: &[Row], row: &Row) -> Option<Raise> {
-    let wanted = row.needed / USED_AT_MOST;
+/// The number of shards with which the busiest partition sustains the load, with the recommended warm throughput.
+fn shards(settings: &Settings, rows: &[LimitRow], row: &LimitRow) -> Option<Recommendation> {
+    let wanted = row.needed / UTILISATION_MAX;
     let warm = settings.deployment.warm_writes.max(warmest(rows));
     let bears = |shards: u32| {
         let mut settings = settings.clone();
         settings.deployment.shards = shards;
         settings.deployment.warm_writes = warm;
-        Table::of(&settings, Asked::IndexWrites).hot().unwrap_or(f64::MAX)
+        TableThroughput::of(&settings, Resource::IndexWrites).partition_limit().unwrap_or(f64::MAX)
     };
     let mut to = settings.deployment.shards.next_power_of_two();
-    while to < SHARDS_CONSIDERED && bears(to) < wanted {
+    while to < SHARDS_RECOMMENDED_MAX && bears(to) < wanted {
         to *= 2;
     }
     let most = match to > SHARDS_MAX {
         true => format!(", whose MaxValue is {SHARDS_MAX}"),
         false => String::new(),
     };
-    Some(Raise {
+    Some(Recommendation {
         what: row.bound.to_string(),
         from: f64::from(settings.deployment.shards),
         to: f64::from(to),
         at: format!(
-            "template.yaml: Shards{most}, with an index warm for {warm:.0}; or bring the load up in steps before (--rehearsed)"
+            "template.yaml: Shards{most}, with a warm throughput of {warm:.0} for the index; or increase the load in steps beforehand (--rehearsed)"
         ),
         options: vec![format!("--shards {to}")],
     })
 }
 
-/// Pollers that are there from the start, if those that come by and by made messages wait.
-fn pollers(settings: &Settings, model: &Model, ran: &Ran) -> Option<Raise> {
-    let needed = needed_where(settings, model, ran, |bound| matches!(bound, Bound::Pollers(_)));
+/// The minimum number of pollers, if messages waited because pollers were added too slowly.
+fn pollers(settings: &Settings, model: &QueueModel, result: &LoadResult) -> Option<Recommendation> {
+    let needed =
+        needed_where(settings, model, result, |bound| matches!(bound, LimitKind::Pollers(_)));
     let holds = settings.limits.provisioned_poller_holds.value;
     let most = settings.limits.provisioned_pollers_min_max.value;
-    let to = rounded_up(needed / USED_AT_MOST / holds).min(most);
+    let to = rounded_up(needed / UTILISATION_MAX / holds).min(most);
     let from = settings.deployment.pollers;
-    (to > from).then(|| Raise {
+    (to > from).then(|| Recommendation {
         what: "pollers of each queue from the start".to_owned(),
         from,
         to,
-        at: "ProvisionedPollerConfig, MinimumPollers, in place of ScalingConfig; or let the load come slowly".to_owned(),
+        at: "ProvisionedPollerConfig, MinimumPollers, in place of ScalingConfig; or increase the load slowly".to_owned(),
         options: vec![format!("--pollers {to:.0}")],
     })
 }
 
-/// Instances that are there from the start, if those that come by and by made messages wait.
-fn instances(settings: &Settings, model: &Model, ran: &Ran) -> Option<Raise> {
-    let needed = needed_where(settings, model, ran, |bound| matches!(bound, Bound::Instances(_)));
+/// The number of instances from the start, if messages waited because instances started too slowly.
+fn instances(
+    settings: &Settings,
+    model: &QueueModel,
+    result: &LoadResult,
+) -> Option<Recommendation> {
+    let needed =
+        needed_where(settings, model, result, |bound| matches!(bound, LimitKind::Instances(_)));
     let from = settings.limits.instances_at_once.value;
     let to = rounded_up(needed);
-    (to > from).then(|| Raise {
+    (to > from).then(|| Recommendation {
         what: "instances of a function from the start".to_owned(),
         from,
         to,
-        at: "provisioned concurrency, which the templates have not; or let the load come slowly"
+        at: "provisioned concurrency, which the templates do not have; or increase the load slowly"
             .to_owned(),
         options: Vec::new(),
     })
 }
 
-/// How many invocations at once the largest of those stages needs that fell behind for such a reason.
+/// The largest need of concurrent invocations over all stages with a backlog for such a reason.
 fn needed_where(
     settings: &Settings,
-    model: &Model,
-    ran: &Ran,
-    reason: impl Fn(&Bound) -> bool,
+    model: &QueueModel,
+    result: &LoadResult,
+    reason: impl Fn(&LimitKind) -> bool,
 ) -> f64 {
-    let behind = model.stages.iter().zip(&ran.stages).filter(|(_, ran)| {
-        let held = ran.held.iter().any(|(bound, held)| reason(bound) && *held > 0.0);
-        held && ran.oldest_s > BEHIND_S
+    let behind = model.stages.iter().zip(&result.stages).filter(|(_, result)| {
+        let waited = result.waited.iter().any(|(bound, waited)| reason(bound) && *waited > 0.0);
+        waited && result.oldest_s > BACKLOG_S
     });
     let needed = behind.map(|(stage, _)| settings.load.peak() * stage.busy_s(model.batch));
     needed.fold(0.0, f64::max)

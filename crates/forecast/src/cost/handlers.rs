@@ -1,4 +1,4 @@
-//! How each role's real handler is called with one message.
+//! Calls the real handler of each function with one message.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,57 +9,57 @@ use steward_runtime::ports::Outgoing;
 
 use super::{
     demand,
-    ledger::{Account, Function, Subject},
+    ledger::{BilledFunction, CostAccount, CostSubject},
     ports::ForecastPorts,
-    service::Service,
-    world::{Role, World},
+    service::ForecastService,
+    task_simulation::{FunctionRole, TaskSimulation},
 };
 
-/// What an invocation computes, in milliseconds, beside waiting for others.
+/// The computing time of an invocation in milliseconds, without waiting for other services.
 pub(super) const OVERHEAD_MS: u64 = 2;
 
-/// Time kept back from an invocation, as in production.
+/// The time reserved at the end of an invocation, as in production.
 const MARGIN: Duration = Duration::from_secs(2);
 
-/// Hands a message to its role, on this account; whether it is done.
+/// Passes a message to the handler of its function, and charges `account`. Returns whether it succeeded.
 pub(super) async fn handle(
-    world: &Arc<World>,
-    role: &Role,
-    account: &Account,
+    simulation: &Arc<TaskSimulation>,
+    role: &FunctionRole,
+    account: &CostAccount,
     message: &Outgoing,
     receives: u32,
 ) -> bool {
-    let ports = ForecastPorts { world: world.clone(), account: account.clone() };
+    let ports = ForecastPorts { simulation: simulation.clone(), account: account.clone() };
     let event = event(message, receives);
     let response = match role {
-        Role::Submission => {
+        FunctionRole::Submission => {
             Box::pin(steward_submission::handle(&ports, &ReplyQueues::parse(""), event)).await
         }
-        Role::Scheduler => Box::pin(steward_scheduler::handle(&ports, event)).await,
-        Role::Agent(name) => {
-            let (service, guard) = (Service(world.clone()), world.guard(name));
+        FunctionRole::Scheduler => Box::pin(steward_scheduler::handle(&ports, event)).await,
+        FunctionRole::Agent(name) => {
+            let (service, guard) = (ForecastService(simulation.clone()), simulation.guard(name));
             let agent = steward_agent::Agent { name: name.clone(), service, guard };
-            let deadline = deadline(world, role.time_limit());
+            let deadline = deadline(simulation, role.timeout());
             Box::pin(steward_agent::handle(&ports, &agent, event, deadline)).await
         }
     };
     response.batch_item_failures.is_empty()
 }
 
-/// Lets a supervisor sweep once.
-pub(super) async fn sweep(world: Arc<World>) {
-    let subject = Subject::task(&world.plan.settings.workflow.name);
-    let account = Account { function: Function::Supervisor, subject };
-    let ports = ForecastPorts { world: world.clone(), account };
-    let deadline = deadline(&world, Duration::from_secs(50));
-    // The in-memory index can always be read, and what is not driven is due still.
+/// Runs one sweep of the supervisor.
+pub(super) async fn sweep(simulation: Arc<TaskSimulation>) {
+    let subject = CostSubject::task(&simulation.plan.settings.workflow.name);
+    let account = CostAccount { function: BilledFunction::Supervisor, subject };
+    let ports = ForecastPorts { simulation: simulation.clone(), account };
+    let deadline = deadline(&simulation, Duration::from_secs(50));
+    // Errors need no handling: the in-memory index can always be read, and unhandled tasks stay due.
     let swept = Box::pin(steward_supervisor::sweep(&ports, 0, deadline));
-    let newest = world.state().visits.newest();
-    let _: Result<_, _> = demand::handling(Role::Scheduler, newest, swept).await;
+    let newest = simulation.state().demand_counts.newest();
+    let _: Result<_, _> = demand::handling(FunctionRole::Scheduler, newest, swept).await;
 }
 
-fn deadline(world: &World, limit: Duration) -> Timestamp {
-    later(world.time(), limit.saturating_sub(MARGIN))
+fn deadline(simulation: &TaskSimulation, limit: Duration) -> Timestamp {
+    later(simulation.time(), limit.saturating_sub(MARGIN))
 }
 
 fn event(message: &Outgoing, receives: u32) -> SqsEvent {

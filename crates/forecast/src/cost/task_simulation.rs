@@ -1,7 +1,7 @@
-//! The world of one task: its virtual clock, its queues, and what is counted in it.
+//! The simulation of one task: its virtual clock, its queues, and its counts.
 //!
-//! A message is a future: it waits until it is delivered, is handled by the real handler of its role,
-//! and comes back if it was not done. All of them run side by side on the virtual clock.
+//! Each message is a future. It waits for its delivery, runs the real handler of its function, and is redelivered if the
+//! handler failed. All futures run concurrently on the virtual clock.
 
 use std::{
     collections::BTreeMap,
@@ -33,40 +33,40 @@ use tokio::{
 };
 
 use super::{
-    demand::{self, Visits},
-    ledger::{Account, Function, Subject, Took},
-    meter::Meter,
-    plan::{Plan, StepKey, Temper},
-    roles,
-    service::{Fate, child_fate},
+    demand::{self, DemandCounts},
+    handlers,
+    ledger::{AgentTime, BilledFunction, CostAccount, CostSubject},
+    meter::UsageMeter,
+    plan::{ForecastPlan, StepAssumptions, StepKey},
+    service::{AttemptOutcome, child_outcome},
 };
 use steward_testkit::memory::MemoryPorts;
 
-/// How long a message is in its queue before a function has it.
-pub const DELIVERY_TAKES: Duration = Duration::from_millis(20);
+/// How long a message is in its queue before a function receives it.
+pub const DELIVERY_LATENCY: Duration = Duration::from_millis(20);
 
-/// Which function a message is for.
+/// The function that handles a message.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Role {
-    /// Takes a submission in.
+pub enum FunctionRole {
+    /// Validates and records submissions.
     Submission,
-    /// Decides what comes next.
+    /// Decides the next actions of a task.
     Scheduler,
     /// Calls a remote service.
     Agent(AgentName),
 }
 
-impl Role {
-    fn function(&self) -> Function {
+impl FunctionRole {
+    fn function(&self) -> BilledFunction {
         match self {
-            Self::Submission => Function::Submission,
-            Self::Scheduler => Function::Scheduler,
-            Self::Agent(_) => Function::Agent,
+            Self::Submission => BilledFunction::Submission,
+            Self::Scheduler => BilledFunction::Scheduler,
+            Self::Agent(_) => BilledFunction::Agent,
         }
     }
 }
 
-impl fmt::Display for Role {
+impl fmt::Display for FunctionRole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Submission => f.write_str("submission"),
@@ -76,70 +76,70 @@ impl fmt::Display for Role {
     }
 }
 
-/// One task's world.
+/// The simulation of one task and its child tasks.
 #[derive(Debug)]
-pub(super) struct World {
-    pub(super) plan: Arc<Plan>,
+pub(super) struct TaskSimulation {
+    pub(super) plan: Arc<ForecastPlan>,
     pub(super) memory: MemoryPorts,
     pub(super) items: Items,
     start: Instant,
     seed: u64,
     messages: UnboundedSender<BoxFuture<'static, ()>>,
-    state: Mutex<State>,
+    state: Mutex<TaskSimulationState>,
 }
 
-/// What changes in it.
+/// The mutable state of the simulation of a task.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct TaskSimulationState {
     pub(super) draw: fastrand::Rng,
-    pub(super) meter: Meter,
+    pub(super) meter: UsageMeter,
     pub(super) alerts: u64,
-    /// Calls of services, by step and which way it went.
+    /// The number of calls to services, by step and action.
     pub(super) calls: BTreeMap<(StepKey, Action), u64>,
     /// How long each message of an agent took.
-    pub(super) agents_took: Vec<Took>,
-    /// How long each invocation took.
-    pub(super) millis: Vec<(Role, u64)>,
-    pub(super) visits: Visits,
-    /// The tasks: what they run, and when they are due.
+    pub(super) agents_took: Vec<AgentTime>,
+    /// How many milliseconds each invocation took.
+    pub(super) millis: Vec<(FunctionRole, u64)>,
+    pub(super) demand_counts: DemandCounts,
+    /// The workflow and the due time of each task.
     pub(super) tasks: BTreeMap<TaskId, (WorkflowName, Option<Timestamp>)>,
     pub(super) refused: Option<String>,
     guards: BTreeMap<AgentName, Arc<Guard>>,
-    /// Tasks of steps that are taken as a call: when they end, and how.
-    children: BTreeMap<TaskId, (Duration, Fate)>,
+    /// When and how child tasks end whose workflow is not given, so that they count as a call.
+    children: BTreeMap<TaskId, (Duration, AttemptOutcome)>,
 }
 
-/// The deployment's times, as `template.yaml` says them.
+/// The timing of the deployment, as in `template.yaml`.
 pub(super) const TIMING: Timing = Timing {
     pickup_within: Duration::from_secs(60),
     clock_skew: Duration::from_secs(2),
     retention: Timing::RETENTION,
 };
 
-/// The shards and the retention, as `template.yaml` says them: both are part of items' sizes.
+/// The number of shards and the retention, as in `template.yaml`. Both affect the sizes of items.
 const SHARDS: NonZeroU32 = NonZeroU32::MIN.saturating_add(7);
 const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 
-impl World {
+impl TaskSimulation {
     pub(super) fn new(
-        plan: Arc<Plan>,
+        plan: Arc<ForecastPlan>,
         seed: u64,
     ) -> (Self, UnboundedReceiver<BoxFuture<'static, ()>>) {
         let (messages, waiting) = unbounded_channel();
-        let state = State {
+        let state = TaskSimulationState {
             draw: fastrand::Rng::with_seed(seed),
-            meter: Meter::default(),
+            meter: UsageMeter::default(),
             alerts: 0,
             calls: BTreeMap::new(),
             agents_took: Vec::new(),
             millis: Vec::new(),
-            visits: Visits::default(),
+            demand_counts: DemandCounts::default(),
             tasks: BTreeMap::new(),
             refused: None,
             guards: BTreeMap::new(),
             children: BTreeMap::new(),
         };
-        let world = Self {
+        let simulation = Self {
             plan,
             memory: MemoryPorts::new(TIMING, NonZeroU32::MIN),
             items: Items { shards: SHARDS, retention: RETENTION },
@@ -148,25 +148,25 @@ impl World {
             messages,
             state: Mutex::new(state),
         };
-        (world, waiting)
+        (simulation, waiting)
     }
 
-    /// The changing part. Its guard is never held while anything waits.
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    /// The mutable state. Its guard must never be held across an await.
+    pub(super) fn state(&self) -> MutexGuard<'_, TaskSimulationState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The time since the start.
+    /// The virtual time since the start.
     pub(super) fn now(&self) -> Duration {
         self.start.elapsed()
     }
 
-    /// The time of day; every world begins with the year 2026.
+    /// The time of day. Every simulation starts on 1 January 2026.
     pub(super) fn time(&self) -> Timestamp {
         later(epoch(), self.now())
     }
 
-    /// The time of day as a time since the start.
+    /// Converts a timestamp to the time since the start.
     pub(super) fn since_start(&self, time: Timestamp) -> Duration {
         Duration::try_from(time.duration_since(epoch())).unwrap_or_default()
     }
@@ -175,20 +175,24 @@ impl World {
         tokio::time::sleep_until(self.start + at).await;
     }
 
-    /// What a task runs, once it is recorded.
+    /// The workflow of a recorded task.
     pub(super) fn workflow_of(&self, task: &TaskId) -> Option<WorkflowName> {
         self.state().tasks.get(task).map(|(workflow, _)| workflow.clone())
     }
 
-    /// How a step of a task fares.
-    pub(super) fn temper(&self, task: &TaskId, step: &StepName) -> Option<(StepKey, &Temper)> {
+    /// The key and the assumptions of a step of a task.
+    pub(super) fn assumptions(
+        &self,
+        task: &TaskId,
+        step: &StepName,
+    ) -> Option<(StepKey, &StepAssumptions)> {
         let key = (self.workflow_of(task)?, step.clone());
-        let temper = self.plan.tempers.get(&key)?;
-        Some((key, temper))
+        let assumptions = self.plan.step_assumptions.get(&key)?;
+        Some((key, assumptions))
     }
 
-    /// Chance that falls the same way for an attempt whenever it is asked.
-    pub(super) fn draw_for(
+    /// A random generator that gives the same numbers for the same attempt.
+    pub(super) fn attempt_random(
         &self,
         task: &TaskId,
         step: &Part,
@@ -199,18 +203,18 @@ impl World {
         fastrand::Rng::with_seed(self.seed ^ own.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// A task was written.
-    pub(super) fn recorded(&self, task: &Task) {
+    /// Records the workflow and the due time of a written task.
+    pub(super) fn record_task(&self, task: &Task) {
         let note = (task.workflow.clone(), task.due);
         self.state().tasks.insert(task.task_id.clone(), note);
     }
 
-    /// When the first task is due.
+    /// The earliest due time of all tasks.
     pub(super) fn first_due(&self) -> Option<Timestamp> {
         self.state().tasks.values().filter_map(|(_, due)| *due).min()
     }
 
-    /// This agent's view of its breaker.
+    /// The circuit breaker view of an agent.
     pub(super) fn guard(&self, agent: &AgentName) -> Arc<Guard> {
         let probe_within = self.plan.settings.call_timeout;
         let breaker = Breaker { probe_within, ..Breaker::default() };
@@ -219,114 +223,120 @@ impl World {
         state.guards.entry(agent.clone()).or_insert_with(new).clone()
     }
 
-    /// Says something to the scheduler, from outside.
-    pub(super) fn tell(self: &Arc<Self>, message: &SchedulerMessage, after: Duration) {
+    /// Sends a message to the scheduler from outside the functions.
+    pub(super) fn send_to_scheduler(self: &Arc<Self>, message: &SchedulerMessage, after: Duration) {
         let body = serde_json::to_string(message).unwrap_or_default();
-        self.deliver(Role::Scheduler, plain(Queue::Scheduler, body), after);
+        self.deliver(FunctionRole::Scheduler, plain(Queue::Scheduler, body), after);
     }
 
     /// Submits a task, as a client does.
     pub(super) fn submit(self: &Arc<Self>, submission: &Submission) {
         let body = serde_json::to_string(submission).unwrap_or_default();
-        self.deliver(Role::Submission, plain(Queue::Submissions, body), Duration::ZERO);
+        self.deliver(FunctionRole::Submission, plain(Queue::Submissions, body), Duration::ZERO);
     }
 
-    /// Carries what a function has sent.
-    pub(super) fn carry(world: &Arc<Self>, message: Outgoing) {
+    /// Delivers a message that a function has sent.
+    pub(super) fn send_message(simulation: &Arc<Self>, message: Outgoing) {
         // Whole seconds, rounded up, as on SQS.
         let delay = Duration::from_secs(message.delay.as_millis().div_ceil(1_000) as u64);
         let role = match &message.queue {
-            Queue::Submissions => match world.outsider(&message.body) {
-                Some((submission, key)) => return world.run_outside(submission, key),
-                None => Role::Submission,
+            Queue::Submissions => match simulation.outside_child(&message.body) {
+                Some((submission, key)) => return simulation.run_outside_child(submission, key),
+                None => FunctionRole::Submission,
             },
-            Queue::Scheduler => Role::Scheduler,
-            Queue::Agent(name) => Role::Agent(name.clone()),
+            Queue::Scheduler => FunctionRole::Scheduler,
+            Queue::Agent(name) => FunctionRole::Agent(name.clone()),
             Queue::Rejected => {
                 let reason = message.attributes.iter().find(|(name, _)| *name == "reason");
-                world.state().refused = reason.map(|(_, reason)| reason.clone());
+                simulation.state().refused = reason.map(|(_, reason)| reason.clone());
                 return;
             }
             Queue::Client(_) => return,
         };
-        world.deliver(role, message, delay);
+        simulation.deliver(role, message, delay);
     }
 
-    fn deliver(self: &Arc<Self>, role: Role, message: Outgoing, delay: Duration) {
-        let world = self.clone();
-        let hop = self.state().visits.sent(&role, delay);
+    fn deliver(self: &Arc<Self>, role: FunctionRole, message: Outgoing, delay: Duration) {
+        let simulation = self.clone();
+        let hop = self.state().demand_counts.sent(&role, delay);
         let delivered = async move {
-            tokio::time::sleep(delay + DELIVERY_TAKES).await;
-            let subject = Subject::of(&world, &message);
-            let account = Account { function: role.function(), subject };
+            tokio::time::sleep(delay + DELIVERY_LATENCY).await;
+            let subject = CostSubject::of(&simulation, &message);
+            let account = CostAccount { function: role.function(), subject };
             for receives in 1..=role.receives_max() {
                 let begun = Instant::now();
-                world.state().meter.received(&account, &message, &world.plan);
-                let handled = roles::handle(&world, &role, &account, &message, receives);
+                simulation.state().meter.received(&account, &message, &simulation.plan);
+                let handled = handlers::handle(&simulation, &role, &account, &message, receives);
                 let done = demand::handling(role.clone(), hop, handled).await;
-                world.handled(&role, &account, begun.elapsed());
+                simulation.handled(&role, &account, begun.elapsed());
                 if done {
                     return;
                 }
-                let random = world.state().draw.f64();
+                let random = simulation.state().draw.f64();
                 tokio::time::sleep(redelivery::delay(receives, random)).await;
             }
         };
-        // The receiver is there for as long as the world is.
+        // Sending cannot fail: the receiver lives as long as the simulation.
         let _: Result<_, _> = self.messages.send(delivered.boxed());
     }
 
-    fn handled(&self, role: &Role, account: &Account, took: Duration) {
-        let millis = took.as_millis() as u64 + roles::OVERHEAD_MS;
+    fn handled(&self, role: &FunctionRole, account: &CostAccount, took: Duration) {
+        let millis = took.as_millis() as u64 + handlers::OVERHEAD_MS;
         let mut state = self.state();
         state.millis.push((role.clone(), millis));
         match role {
-            Role::Agent(agent) => {
+            FunctionRole::Agent(agent) => {
                 let (agent, subject) = (agent.clone(), account.subject.clone());
-                state.agents_took.push(Took { agent, subject, millis });
+                state.agents_took.push(AgentTime { agent, subject, millis });
             }
-            Role::Submission | Role::Scheduler => state.meter.took(account, millis, &self.plan),
+            FunctionRole::Submission | FunctionRole::Scheduler => {
+                state.meter.took(account, millis, &self.plan)
+            }
         }
     }
 
-    /// The step that a submitted task runs for, if its workflow is not at hand.
-    fn outsider(&self, body: &str) -> Option<(Submission, StepKey)> {
+    /// The submission of a child task and the step it runs for, if its workflow is not given.
+    fn outside_child(&self, body: &str) -> Option<(Submission, StepKey)> {
         let submission: Submission = serde_json::from_str(body).ok()?;
         let parent = submission.parent.as_ref()?;
-        let (key, _) = self.temper(&parent.task_id, &parent.step.step)?;
+        let (key, _) = self.assumptions(&parent.task_id, &parent.step.step)?;
         self.plan.workflow(&submission.workflow).is_none().then_some((submission, key))
     }
 
-    /// A task whose workflow is not at hand: it takes a while and ends, and is told of again if it is
-    /// asked again.
-    fn run_outside(self: &Arc<Self>, submission: Submission, key: StepKey) {
-        let (Some(parent), Some(temper)) = (submission.parent, self.plan.tempers.get(&key)) else {
+    /// Simulates a child task whose workflow is not given: it ends after a while and reports that. A repeated submission
+    /// after its end is answered with another report.
+    fn run_outside_child(self: &Arc<Self>, submission: Submission, key: StepKey) {
+        let (Some(parent), Some(assumptions)) =
+            (submission.parent, self.plan.step_assumptions.get(&key))
+        else {
             return;
         };
         let reason = || "as forecast".to_owned();
-        // Another attempt may be heard, if the one before it was not.
+        // A new attempt draws again if the attempt before it was not answered.
         let known = self.state().children.get(&submission.task_id).copied();
-        let known = known.filter(|(_, fate)| *fate != Fate::Silent);
+        let known = known.filter(|(_, outcome)| *outcome != AttemptOutcome::NoReply);
         let (after, outcome) = if submission.undo {
-            let (fate, takes) = child_fate(self, &key, temper, Action::Undo);
-            let outcome = match fate {
-                Fate::Fine | Fate::Silent => ChildOutcome::Undone { reason: reason() },
-                Fate::Fails => ChildOutcome::Error { reason: reason(), not_undone: true },
+            let (outcome, takes) = child_outcome(self, &key, assumptions, Action::Undo);
+            let outcome = match outcome {
+                AttemptOutcome::Succeeds | AttemptOutcome::NoReply => {
+                    ChildOutcome::Undone { reason: reason() }
+                }
+                AttemptOutcome::Fails => ChildOutcome::Error { reason: reason(), not_undone: true },
             };
             (takes, outcome)
         } else {
-            let (ends, fate) = known.unwrap_or_else(|| {
-                let (fate, takes) = child_fate(self, &key, temper, Action::Do);
-                (self.now() + takes, fate)
+            let (ends, outcome) = known.unwrap_or_else(|| {
+                let (outcome, takes) = child_outcome(self, &key, assumptions, Action::Do);
+                (self.now() + takes, outcome)
             });
-            self.state().children.insert(submission.task_id, (ends, fate));
-            let output = temper.output.value(key.1.as_str(), &mut self.state().draw);
-            let outcome = match fate {
-                Fate::Silent => return,
-                Fate::Fails => ChildOutcome::Undone { reason: reason() },
-                Fate::Fine => ChildOutcome::Processed { output },
+            self.state().children.insert(submission.task_id, (ends, outcome));
+            let output = assumptions.output.value(key.1.as_str(), &mut self.state().draw);
+            let outcome = match outcome {
+                AttemptOutcome::NoReply => return,
+                AttemptOutcome::Fails => ChildOutcome::Undone { reason: reason() },
+                AttemptOutcome::Succeeds => ChildOutcome::Processed { output },
             };
-            // Asked while it runs: it tells once, at its end.
+            // A repeated submission while it runs is ignored: it reports once, at its end.
             let after = ends.saturating_sub(self.now());
             if known.is_some() && !after.is_zero() {
                 return;
@@ -336,7 +346,7 @@ impl World {
         let Parent { task_id, step, incarnation, .. } = parent;
         let (attempt, child, revision) = (None, None, None);
         let ended = ChildEnded { task_id, step, outcome, attempt, child, revision, incarnation };
-        self.tell(&SchedulerMessage::ChildEnded(ended), after);
+        self.send_to_scheduler(&SchedulerMessage::ChildEnded(ended), after);
     }
 }
 
