@@ -26,7 +26,6 @@ mod redrive;
 mod retry_all;
 mod scale;
 mod show;
-mod simulate;
 mod table;
 mod tasks;
 mod workflows;
@@ -59,8 +58,6 @@ enum Command {
     },
     /// Measure this machine's Steward: speed, CPU, memory, requests; everything embedded.
     Bench(bench::BenchArgs),
-    /// Run simulated worlds from their seeds until one fails, or replay one.
-    Simulate(simulate::SimulateArgs),
     /// What a million tasks of a workflow cost if all goes well, on whose account, and what other
     /// services would charge.
     Cost(Box<cost::CostArgs>),
@@ -122,23 +119,22 @@ async fn main() -> ExitCode {
 
 async fn run() -> Result<()> {
     let cli = Cli::parse();
-    // These make up a world, and most break it on purpose; what comes of it is in their tables.
-    let makes_up = matches!(
+    // These commands run invented tasks, and most inject faults deliberately. Their tables show the outcome, so logs
+    // are off.
+    let runs_invented_tasks = matches!(
         cli.command,
         Command::Demo(_)
-            | Command::Simulate(_)
             | Command::Cost(_)
             | Command::Scale(_)
             | Command::Workflow(workflows::WorkflowCommand::Simulate(_))
     );
-    let level = if makes_up { "off" } else { "warn" };
+    let level = if runs_invented_tasks { "off" } else { "warn" };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     match cli.command {
         Command::Demo(args) => demo::run(args).await,
         Command::Local(args) => local::run(args).await,
         Command::Bench(args) => bench::run(args).await,
-        Command::Simulate(args) => simulate::run(args).await,
         Command::Cost(args) => cost::run(*args).await,
         Command::Submit { files, deployment } => tasks::submit(&files, &deployment).await,
         Command::Show { task, json, deployment } => show::show(&task, json, &deployment).await,

@@ -1,5 +1,5 @@
-//! What tests and forecasts share: [`memory`] implements the ports without AWS, and [`simulation`] runs all roles
-//! on it under fault injection, from a seed.
+//! Test support that tests and forecasts share. [`memory`] implements the ports without AWS. [`simulation`] runs all
+//! roles on these in-memory ports under seeded fault injection.
 
 pub mod memory;
 pub mod simulation;

@@ -1,10 +1,10 @@
-//! Every port in memory, for stories and simulations: the world without AWS, under a clock that
-//! moves by hand. One contract suite (`tests/contract.rs`) runs on it and on the AWS adapters.
+//! In-memory implementations of all ports, for stories and simulations, with a clock that tests set. One contract
+//! suite (`tests/contract.rs`) runs on these ports and on the AWS adapters.
 //!
-//! What is stored goes through the same serialisation as on AWS, so that whatever that loses is
-//! lost here too: a time keeps its milliseconds, no more. What AWS refuses for its size is refused here,
-//! and what expires there expires here: [`MemoryStore::expired`] lists it, and a test deletes it, item by
-//! item and whenever it likes. One thing is simpler here: a definition is seen as soon as it is published.
+//! Stored values pass through the same serialisation as on AWS and so lose the same precision: a time keeps its
+//! milliseconds and nothing finer. These ports enforce the size limits of AWS. Items also expire as on AWS:
+//! [`MemoryStore::expired`] lists the expired items, and a test deletes them one by one, at any time. One thing is
+//! simpler than on AWS: a definition is visible as soon as it is published.
 //!
 //! ```text
 //! ports.with_instance("scheduler-1") ──┐
@@ -35,10 +35,10 @@ mod store;
 pub use definitions::MemoryDefinitions;
 pub use store::{ExpiredItem, MemoryStore};
 
-/// Bytes of a message beyond which SQS refuses it: the limit of a queue that says nothing else.
+/// The largest message in bytes that SQS accepts: the limit of a queue that does not configure another.
 const MESSAGE_BYTES_MAX: usize = 256 * 1_024;
 
-/// All ports in memory. A clone is another handle to the same world.
+/// All ports in memory. A clone is another handle to the same tables, queues, events and clock.
 #[derive(Debug, Clone)]
 pub struct MemoryPorts {
     store: MemoryStore,
@@ -51,7 +51,7 @@ pub struct MemoryPorts {
 }
 
 impl MemoryPorts {
-    /// An empty world, with this many shards in its due index.
+    /// Empty tables and queues, with this many shards in the due index.
     #[must_use]
     pub fn new(timing: Timing, shards: NonZeroU32) -> Self {
         let clock = ManualClock::default();
@@ -66,13 +66,13 @@ impl MemoryPorts {
         }
     }
 
-    /// The same world, as another instance sees it: `name` is what it writes in `locked_by`.
+    /// The same tables, queues, events and clock, used by another instance. `name` is what it writes in `locked_by`.
     #[must_use]
     pub fn with_instance(&self, name: &str) -> Self {
         Self { instance: name.to_owned(), ..self.clone() }
     }
 
-    /// The same world, read with this many tasks in a page of the due index, instead of 100.
+    /// The same ports, with this many tasks in a page of the due index instead of 100.
     #[must_use]
     pub fn with_due_page(&self, tasks: NonZeroUsize) -> Self {
         Self { store: self.store.with_due_page(tasks), ..self.clone() }
@@ -115,38 +115,38 @@ impl Ports for MemoryPorts {
     }
 }
 
-/// The queues in memory. There is every queue, but those that were deleted.
+/// The queues in memory. Every queue exists, except those that were deleted.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryChannel {
-    queues: Arc<Mutex<Queues>>,
+    queues: Arc<Mutex<MemoryQueues>>,
 }
 
 #[derive(Debug, Default)]
-struct Queues {
+struct MemoryQueues {
     waiting: BTreeMap<Queue, Vec<Outgoing>>,
     deleted: BTreeSet<Queue>,
     dead_letters: BTreeMap<String, u64>,
 }
 
 impl MemoryChannel {
-    /// Takes what was sent to a queue since the last time, in the order sent.
+    /// Removes and returns the messages sent to a queue since the last call, in the order sent.
     #[must_use]
     pub fn take(&self, queue: &Queue) -> Vec<Outgoing> {
         lock(&self.queues).waiting.remove(queue).unwrap_or_default()
     }
 
-    /// Says how many dead letters a queue holds.
+    /// Sets how many dead letters a queue holds.
     pub fn set_dead_letters(&self, queue: &str, messages: u64) {
         lock(&self.queues).dead_letters.insert(queue.to_owned(), messages);
     }
 
-    /// Takes what was sent to any queue since the last time, queue by queue, in the order sent.
+    /// Removes and returns the messages sent to all queues since the last call, queue by queue, in the order sent.
     #[must_use]
     pub fn take_all(&self) -> Vec<Outgoing> {
         std::mem::take(&mut lock(&self.queues).waiting).into_values().flatten().collect()
     }
 
-    /// From now on there is no such queue: what waits in it is gone, and sending to it fails.
+    /// Deletes a queue and its messages: sending to it fails from now on.
     pub fn delete_queue(&self, queue: &Queue) {
         let mut queues = lock(&self.queues);
         queues.waiting.remove(queue);
@@ -180,7 +180,7 @@ impl Channel for MemoryChannel {
     }
 }
 
-/// A message's size as SQS counts it: the body, and names, types and values of attributes.
+/// The size of a message as SQS counts it: its body, and the names, types and values of its attributes.
 fn size(message: &Outgoing) -> usize {
     let attributes = message.attributes.iter();
     let attributes = attributes.map(|(name, text)| name.len() + "String".len() + text.len());
@@ -194,7 +194,7 @@ pub struct MemoryBus {
 }
 
 impl MemoryBus {
-    /// Takes what was published since the last time, in the order published.
+    /// Removes and returns the events published since the last call, in the order published.
     #[must_use]
     pub fn take(&self) -> Vec<BusEvent> {
         std::mem::take(&mut *lock(&self.events))
@@ -209,14 +209,14 @@ impl EventBus for MemoryBus {
     }
 }
 
-/// A clock that stands still unless it is moved. It starts in 1970.
+/// A clock that moves only when a test sets it. It starts at the Unix epoch.
 #[derive(Debug, Clone, Default)]
 pub struct ManualClock {
     now: Arc<Mutex<Timestamp>>,
 }
 
 impl ManualClock {
-    /// Sets the time; also back, as real clocks may be.
+    /// Sets the time. It may go back, as real clocks do.
     pub fn set(&self, now: Timestamp) {
         *lock(&self.now) = now;
     }
@@ -233,18 +233,18 @@ impl Clock for ManualClock {
         *lock(&self.now)
     }
 
-    /// Lets others go first.
+    /// Returns at once, after other tasks had a chance to run: virtual time does not pass.
     async fn pause(&self, _: Duration) {
         tokio::task::yield_now().await;
     }
 }
 
-/// Every change is whole by the time its guard is dropped, so a panic elsewhere spoils nothing.
+/// Locks a mutex, also a poisoned one: each change is complete before its guard is dropped, so the data is consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// `value` as it reads once it was stored.
+/// `value` after it was serialised and deserialised, as if it had been stored and read.
 fn stored<T: Serialize + DeserializeOwned>(
     value: &T,
     operation: impl Fn() -> String,
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn instances_share_all_but_their_name() {
+    fn instances_share_everything_except_their_name() {
         let (one, other) = (ports(), ports());
         let another = one.with_instance("another");
         assert_eq!((one.instance(), another.instance()), ("memory", "another"));
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_aws_refuses_for_its_size_is_refused() {
+    async fn items_and_messages_above_the_size_limits_of_aws_are_refused() {
         let ports = ports();
         let task: steward_core::model::task::Task = serde_json::from_value(serde_json::json!({
             "task_id": "t", "workflow": "order", "version": 1, "process_state": "Pending",
@@ -310,7 +310,7 @@ mod tests {
             let (key, at) = (DocumentKey::Submission, Timestamp::UNIX_EPOCH);
             Document::new(key, at, "x".repeat(bytes).into())
         };
-        // What is left to the text beside the keys and names of its item.
+        // The bytes that remain for the text, beside the keys and attribute names of its item.
         let room = 400 * 1_024 - 100;
         let put = ports.store().put_document(&owner, kept, &of(room)).await;
         assert_eq!(put.unwrap(), Put::Stored);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_has_expired_is_deleted_item_by_item() {
+    async fn expired_items_are_deleted_one_by_one() {
         let ports = ports();
         let task: steward_core::model::task::Task = serde_json::from_value(serde_json::json!({
             "task_id": "t", "workflow": "order", "version": 1, "process_state": "Processed",
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_page_of_the_due_index_is_as_large_as_asked() {
+    async fn a_page_of_the_due_index_has_the_configured_size() {
         let ports = ports();
         for (task_id, due) in [("a", 3), ("b", 1), ("c", 2)] {
             let task = serde_json::json!({

@@ -1,4 +1,4 @@
-//! What AWS lets through, as data: `limits.yaml`, with the source of each number and when it was read.
+//! The limits of AWS, as data in `limits.yaml`: each with its source and the month in which it was read.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,21 +6,21 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limit {
-    /// How much.
+    /// The value.
     pub value: f64,
-    /// Of what.
+    /// The unit.
     pub unit: String,
-    /// The month in which it was read in AWS's documentation; absent if it was not.
+    /// The month in which the limit was read in AWS's documentation; absent if it was read elsewhere.
     pub verified: Option<String>,
-    /// The page that says so.
+    /// The page that documents the limit.
     pub source: String,
-    /// What else is to be known.
+    /// Further information.
     pub note: String,
 }
 
 macro_rules! limits {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// All of them.
+        /// All limits.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[serde(deny_unknown_fields)]
         pub struct Limits {
@@ -28,7 +28,7 @@ macro_rules! limits {
         }
 
         impl Limits {
-            /// By name.
+            /// All limits with their names.
             pub fn all(&self) -> impl Iterator<Item = (&'static str, &Limit)> {
                 [$((stringify!($name), &self.$name)),*].into_iter()
             }
@@ -37,59 +37,59 @@ macro_rules! limits {
 }
 
 limits! {
-    /// Invocations at once that a queue's event source begins with.
+    /// The initial number of concurrent invocations of a queue's event source.
     pollers_at_start,
-    /// How many more it adds in a minute.
+    /// How many concurrent invocations the event source adds per minute.
     pollers_more_per_minute,
-    /// How many it comes to.
+    /// The maximum number of concurrent invocations of an event source.
     pollers_max,
-    /// What `MaximumConcurrency` may be set to.
+    /// The maximum of `MaximumConcurrency`.
     maximum_concurrency_max,
-    /// Invocations at once of one poller in provisioned mode.
+    /// The concurrent invocations of one poller in provisioned mode.
     provisioned_poller_holds,
-    /// What `MinimumPollers` may be set to.
+    /// The maximum of `MinimumPollers`.
     provisioned_pollers_min_max,
-    /// How many more invocations at once are added in a minute, in provisioned mode.
+    /// How many concurrent invocations are added per minute in provisioned mode.
     provisioned_more_per_minute,
-    /// How many it comes to, in provisioned mode.
+    /// The maximum number of concurrent invocations in provisioned mode.
     provisioned_max,
-    /// Invocations at once of all functions.
+    /// The concurrent invocations of all functions of the account.
     account_concurrency,
-    /// Invocations a second, for each of those.
+    /// The invocations per second for each concurrent invocation of the account.
     invocations_per_concurrency,
-    /// New instances of a function that there may be at once.
+    /// The number of new instances of a function that may start at the same moment.
     instances_at_once,
-    /// New instances of a function in a second.
+    /// The number of new instances of a function per second.
     instances_per_second,
-    /// Messages of a queue in the hands of functions.
+    /// The messages of a queue that are received, but not deleted.
     queue_in_flight,
-    /// What a new table or index takes.
+    /// The write units per second of a new table or index.
     table_writes_at_start,
-    /// What it gives.
+    /// The read units per second of a new table or index.
     table_reads_at_start,
-    /// How far it grows by itself, as a multiple of the highest load so far...
+    /// How far a table grows automatically, as a multiple of its highest load so far.
     table_grows_to,
-    /// ...in so many seconds.
+    /// The interval in which a table grows, in seconds.
     table_grows_every,
-    /// What a table or index may take.
+    /// The quota of write units per second of a table or index.
     table_writes_quota,
-    /// What it may give.
+    /// The quota of read units per second of a table or index.
     table_reads_quota,
-    /// What a partition takes.
+    /// The write units per second of a partition.
     partition_writes,
-    /// What it gives.
+    /// The read units per second of a partition.
     partition_reads,
-    /// Requests to the bus in a second.
+    /// The requests to the event bus per second.
     events_per_second,
-    /// Events in a request.
+    /// The events in a request.
     events_per_request,
 }
 
 impl Limits {
-    /// As `limits.yaml` says them.
+    /// Parses `limits.yaml`, which is part of the program.
     ///
     /// # Errors
-    /// The file, which is part of the program, is not right.
+    /// The file cannot be parsed.
     pub fn load() -> Result<Self, String> {
         serde_saphyr::from_str(include_str!("limits.yaml")).map_err(|error| error.to_string())
     }

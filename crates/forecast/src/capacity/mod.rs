@@ -1,50 +1,50 @@
-//! A deployment under a load that nobody has sent it yet: where a backlog forms, how long it lasts, which
-//! limit of AWS or of the templates it is that binds, what to raise, and what it costs.
+//! Capacity model of a deployment under a planned load: where a backlog forms, how long it lasts, which limit of AWS or
+//! of the templates is the bottleneck, which limits to increase, and what the load costs.
 //!
 //! ```text
-//! workflow ──► forecast: what one task asks of queues, functions and tables (the real handlers, counted)
+//! workflow ──► forecast: the demand of one task on queues, functions and tables (counted with the real handlers)
 //!                 │
 //!                 ▼
 //!   model: submission ─► scheduler ⇄ agents, a stage for each queue  ◄── limits.yaml, the templates' sizes
 //!                 │
-//!                 ├─► arithmetic: what the highest rate needs of each limit, and what each bears
-//!                 └─► time: a fluid of messages in steps of 10 ms, every limit applied
+//!                 ├─► arithmetic: what the peak rate needs of each limit, and the rate that each limit sustains
+//!                 └─► fluid simulation: messages as a fluid in steps of 10 ms, with every limit applied
 //! ```
 //!
-//! Pure: no clock, no I/O, and the same answer every time. It is paper: nothing in it was measured on AWS.
+//! Pure: no clock, no I/O, and the same result every time. All figures are estimates: nothing was measured on AWS.
 
-mod bounds;
+mod fluid;
+mod limit_rows;
 mod limits;
+mod load_simulation;
 mod model;
-mod queue;
-mod raise;
+mod recommendations;
 mod report;
-mod run;
+mod scaling_limits;
 mod settings;
-mod supply;
 
 #[cfg(test)]
 mod tests;
 
-pub use bounds::{Bound, Row};
+pub use limit_rows::{LimitKind, LimitRow};
 pub use limits::{Limit, Limits};
-pub use raise::Raise;
-pub use report::{Cost, Late, Latency, Report, StageRow};
+pub use recommendations::Recommendation;
+pub use report::{LateReplies, LatencySummary, LoadCost, Report, StageRow};
 pub use settings::{Deployment, Load, SHARDS, ScaleError, Settings, Size};
 
 use crate::cost::{forecast, prices::Prices};
 
-/// Tasks of which it is counted what one asks: without faults they differ in their agents' times only.
+/// The number of tasks for counting the average demand. Without faults, tasks differ only in the time of their agents.
 pub const RUNS: u32 = 1_000;
 
-/// Looks how a deployment fares. It must not be called from within a runtime.
+/// Computes how a deployment behaves under a load. The caller must not be inside a runtime.
 ///
 /// # Errors
-/// A number that makes no sense, or why a task could not be counted.
+/// A setting is outside its limits, or a task could not be counted.
 pub fn scale(settings: &Settings) -> Result<Report, ScaleError> {
     settings.check()?;
     let counted = forecast(settings.forecast.clone(), &|| {})?;
-    let model = model::Model::of(settings, &counted.demand);
-    let ran = run::run(settings, &model, run::WATCHED_S);
-    Ok(Report::of(settings, &model, &counted, &Prices::listed()?, &ran))
+    let model = model::QueueModel::of(settings, &counted.demand);
+    let result = load_simulation::run(settings, &model, load_simulation::SIMULATED_AFTER_S);
+    Ok(Report::of(settings, &model, &counted, &Prices::listed()?, &result))
 }

@@ -1,5 +1,5 @@
-//! A deployment as a network of queues: which stages there are, what a task asks of each, and in which
-//! order its messages pass them.
+//! A deployment as a network of queues: its stages, the demand of a task on each, and the order in which its messages
+//! pass them.
 
 use std::collections::BTreeMap;
 
@@ -9,77 +9,81 @@ use steward_core::{
 };
 
 use super::settings::Settings;
-use crate::cost::{Asked, DELIVERY_TAKES, Demand, Role};
+use crate::cost::{DELIVERY_LATENCY, Demand, FunctionRole, Resource};
 
-/// A queue and the function that reads it.
+/// A queue and its function.
 #[derive(Debug, Clone)]
 pub(super) struct Stage {
-    pub(super) role: Role,
-    /// Messages of a task, all passes together.
+    pub(super) role: FunctionRole,
+    /// Messages of a task, over all hops.
     pub(super) messages: f64,
-    /// How long an invocation takes, with a full batch, in seconds.
+    /// The duration of an invocation with a full batch, in seconds.
     pub(super) invocation_s: f64,
-    /// What a message asks of whom.
-    pub(super) asks: BTreeMap<Asked, f64>,
-    /// Invocations at once that it is set to.
-    pub(super) at_once: f64,
-    /// Of an agent: how soon the shortest of its steps must be answered, in seconds.
+    /// The units of each resource that a message uses.
+    pub(super) units: BTreeMap<Resource, f64>,
+    /// The configured number of concurrent invocations.
+    pub(super) concurrency: f64,
+    /// For an agent: the shortest complete-by of its steps, in seconds.
     pub(super) within_s: Option<f64>,
 }
 
-/// Where the messages of one hop go.
+/// The routes of the messages of one hop.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Hop {
-    pub(super) to: Vec<To>,
+pub(super) struct HopRoutes {
+    pub(super) routes: Vec<Route>,
     /// Messages of a task in this hop.
     pub(super) messages: f64,
-    /// If it answers agents: how soon the shortest step of theirs must be answered, in seconds.
+    /// If the hop consists of replies of agents: the shortest complete-by of their steps, in seconds.
     pub(super) within_s: Option<f64>,
 }
 
-/// One way of a hop.
+/// One route of a hop.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct To {
-    /// Which stage.
+pub(super) struct Route {
+    /// The index of the stage.
     pub(super) stage: usize,
-    /// Messages of a task that take it.
+    /// Messages of a task that take this route.
     pub(super) messages: f64,
-    /// Seconds until the function can have them.
+    /// Seconds until the function can receive them.
     pub(super) delay_s: f64,
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Model {
+pub(super) struct QueueModel {
     pub(super) stages: Vec<Stage>,
-    pub(super) hops: Vec<Hop>,
-    /// Messages that share an invocation.
+    pub(super) hops: Vec<HopRoutes>,
+    /// The number of messages that share an invocation.
     pub(super) batch: f64,
 }
 
-impl Model {
+impl QueueModel {
     pub(super) fn of(settings: &Settings, demand: &Demand) -> Self {
         let batch = f64::from(settings.forecast.batch);
         let stages: Vec<_> =
             demand.roles.keys().map(|role| stage(settings, demand, role, batch)).collect();
-        let mut hops: Vec<Hop> = Vec::new();
+        let mut hops: Vec<HopRoutes> = Vec::new();
         for by_role in &demand.hops {
-            let to = by_role.iter().filter_map(|(role, hop)| {
+            let routes = by_role.iter().filter_map(|(role, hop)| {
                 let stage = stages.iter().position(|stage| stage.role == *role)?;
-                let delay_s = DELIVERY_TAKES.as_secs_f64() + hop.delay_ms / 1_000.0;
-                Some(To { stage, messages: hop.messages, delay_s })
+                let delay_s = DELIVERY_LATENCY.as_secs_f64() + hop.delay_ms / 1_000.0;
+                Some(Route { stage, messages: hop.messages, delay_s })
             });
-            let to: Vec<_> = to.collect();
-            let before = hops.last().map(|hop| hop.to.as_slice()).unwrap_or_default();
+            let routes: Vec<_> = routes.collect();
+            let before = hops.last().map(|hop| hop.routes.as_slice()).unwrap_or_default();
             let within = before.iter().filter_map(|to| stages.get(to.stage)?.within_s);
             let within_s = within.reduce(f64::min);
-            hops.push(Hop { messages: to.iter().map(|to| to.messages).sum(), to, within_s });
+            hops.push(HopRoutes {
+                messages: routes.iter().map(|route| route.messages).sum(),
+                routes,
+                within_s,
+            });
         }
         Self { stages, hops, batch }
     }
 
-    /// What a task asks, all stages together.
-    pub(super) fn asks(&self, asked: Asked) -> f64 {
-        self.stages.iter().map(|stage| stage.messages * stage.ask(asked)).sum()
+    /// The units of a resource that a task uses, over all stages.
+    pub(super) fn units_per_task(&self, resource: Resource) -> f64 {
+        self.stages.iter().map(|stage| stage.messages * stage.units_of(resource)).sum()
     }
 
     /// Invocations of a task.
@@ -92,12 +96,11 @@ impl Model {
         self.stages.iter().map(|stage| stage.busy_s(self.batch)).sum()
     }
 
-    /// From submitted to ended, in seconds, if nothing waits: the slowest way of each hop, one after the
-    /// other.
+    /// The duration of a task in seconds, if nothing waits: the sum of the slowest route of each hop.
     pub(super) fn unloaded_s(&self) -> f64 {
-        let slowest = |hop: &Hop| {
+        let slowest = |hop: &HopRoutes| {
             let ways = hop
-                .to
+                .routes
                 .iter()
                 .filter_map(|to| Some(to.delay_s + self.stages.get(to.stage)?.invocation_s));
             ways.fold(0.0, f64::max)
@@ -107,8 +110,8 @@ impl Model {
 }
 
 impl Stage {
-    pub(super) fn ask(&self, asked: Asked) -> f64 {
-        self.asks.get(&asked).copied().unwrap_or(0.0)
+    pub(super) fn units_of(&self, resource: Resource) -> f64 {
+        self.units.get(&resource).copied().unwrap_or(0.0)
     }
 
     /// Seconds of invocations of a task.
@@ -117,27 +120,27 @@ impl Stage {
     }
 }
 
-fn stage(settings: &Settings, demand: &Demand, role: &Role, batch: f64) -> Stage {
+fn stage(settings: &Settings, demand: &Demand, role: &FunctionRole, batch: f64) -> Stage {
     let handling = demand.roles.get(role).cloned().unwrap_or_default();
     let deployment = &settings.deployment;
-    let at_once = match role {
-        Role::Submission => deployment.submission,
-        Role::Scheduler => deployment.scheduler,
-        Role::Agent(_) => deployment.agent,
+    let concurrency = match role {
+        FunctionRole::Submission => deployment.submission,
+        FunctionRole::Scheduler => deployment.scheduler,
+        FunctionRole::Agent(_) => deployment.agent,
     };
     Stage {
         role: role.clone(),
         messages: demand.messages(role),
         invocation_s: handling.invocation_ms / 1_000.0 + settings.compute_s * batch,
-        asks: handling.asks,
-        at_once,
+        units: handling.units,
+        concurrency,
         within_s: within_s(settings, role),
     }
 }
 
-/// How soon the shortest step of an agent must be answered, in seconds.
-fn within_s(settings: &Settings, role: &Role) -> Option<f64> {
-    let Role::Agent(name) = role else { return None };
+/// The shortest complete-by of an agent's steps, in seconds.
+fn within_s(settings: &Settings, role: &FunctionRole) -> Option<f64> {
+    let FunctionRole::Agent(name) = role else { return None };
     let workflows = std::iter::once(&settings.forecast.workflow).chain(&settings.forecast.with);
     let steps = workflows.flat_map(|workflow: &Workflow| workflow.steps.values());
     let within = steps.filter_map(|step| {

@@ -1,148 +1,148 @@
-//! What the model says.
+//! The report of the capacity model.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
 use super::{
-    bounds::{self, Bound, Row},
-    model::{Model, Stage},
-    raise::{self, Raise},
-    run::{Ran, StageRan},
+    limit_rows::{self, LimitKind, LimitRow},
+    load_simulation::{LoadResult, StageResult},
+    model::{QueueModel, Stage},
+    recommendations::{self, Recommendation},
+    scaling_limits::PollerScaling,
     settings::{Deployment, Load, Settings},
-    supply::Pollers,
 };
 use crate::cost::{
-    self, Role,
+    self, FunctionRole,
     prices::{Dollars, Prices, Usage},
 };
 
-/// How a deployment fares under a load.
+/// How a deployment behaves under a load.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
     /// The workflow.
     pub workflow: String,
     /// Its version.
     pub version: u32,
-    /// What came.
+    /// The load.
     pub load: Load,
-    /// What it came to.
+    /// The deployment.
     pub deployment: Deployment,
     /// The queues and their functions.
     pub stages: Vec<StageRow>,
     /// All limits, the tightest first.
-    pub limits: Vec<Row>,
-    /// What most of the waiting was for, and its share of all waiting; absent if nothing fell behind.
+    pub limits: Vec<LimitRow>,
+    /// The bottleneck: the limit that caused most of the waiting, and its share of all waiting; absent if no queue has a
+    /// backlog.
     pub binds: Option<(String, f64)>,
-    /// Submissions a second that the deployment bears in the long run: what its tightest limit does.
+    /// The submissions per second that the deployment sustains: those of its tightest limit.
     pub bears: f64,
     /// Tasks submitted.
     pub submitted: f64,
-    /// Tasks that were not done when the watch ended.
+    /// Tasks that were not done at the end of the simulation.
     pub left: f64,
-    /// Seconds from the last submission until the last task was done; absent if it was not.
+    /// Seconds from the last submission until the last task was done; absent if some were not.
     pub drained_after_s: Option<f64>,
-    /// The same by arithmetic alone: as long as the tightest limit takes.
+    /// The same by arithmetic alone: the time that the tightest limit needs.
     pub drained_after_by_arithmetic_s: f64,
-    /// From submitted to ended.
-    pub latency: Latency,
-    /// Answers that came too late.
-    pub late: Late,
-    /// Invocations of the submission function at once that let in no more than the rest bears; absent if
-    /// nothing is too late, or that is not why. What waits then waits before it is a task, and no
-    /// complete-by runs.
+    /// The durations of tasks.
+    pub latency: LatencySummary,
+    /// Late replies.
+    pub late: LateReplies,
+    /// The concurrency of the submission function that caps intake at the rate which the rest sustains; absent if there are
+    /// no late replies, or if a cap does not help. Submissions then wait before they are tasks, when no complete-by runs.
     pub let_in: Option<f64>,
-    /// What to raise.
-    pub raises: Vec<Raise>,
-    /// What it costs.
-    pub cost: Cost,
-    /// What the numbers take for granted.
+    /// The limits to increase.
+    pub raises: Vec<Recommendation>,
+    /// The cost.
+    pub cost: LoadCost,
+    /// The assumptions behind the numbers.
     pub assumes: Vec<String>,
 }
 
 /// A queue and its function.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StageRow {
-    /// Which.
+    /// The name of the function.
     pub stage: String,
     /// Messages of a task.
     pub messages: f64,
-    /// How long an invocation takes, in milliseconds.
+    /// The duration of an invocation, in milliseconds.
     pub invocation_ms: f64,
-    /// Messages a second at the highest rate.
+    /// Messages per second at the peak rate.
     pub messages_a_second: f64,
-    /// Invocations at once that it takes.
+    /// The needed concurrent invocations.
     pub needed: f64,
-    /// Invocations at once that it is set to.
+    /// The configured concurrent invocations.
     pub set: f64,
-    /// The one by the other.
+    /// The needed share of the configured concurrency.
     pub utilisation: f64,
-    /// Seconds until its queue has so many pollers; absent if it never has.
+    /// Seconds until its queue has enough pollers; absent if it never has.
     pub pollers_after_s: Option<f64>,
-    /// The most messages that waited...
+    /// The length of the longest queue.
     pub longest: f64,
-    /// ...and when, in seconds from the beginning.
+    /// When the queue was longest, in seconds from the start.
     pub longest_at_s: f64,
-    /// The longest that one waited, in seconds.
+    /// The longest waiting time of a message, in seconds.
     pub oldest_s: f64,
-    /// From when until when messages waited for more than a second, in seconds.
+    /// From when until when the queue had a backlog of more than a second, in seconds.
     pub behind_s: Option<(f64, f64)>,
-    /// What they waited for most; absent if they did not.
+    /// The limit that caused most of the waiting; absent without a backlog.
     pub held_by: Option<String>,
-    /// Seconds of invocations in all.
+    /// The sum of the durations of its invocations, in seconds.
     pub busy_s: f64,
 }
 
-/// From submitted to ended, in milliseconds.
+/// The durations of tasks from submission to end, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Latency {
+pub struct LatencySummary {
     /// If nothing waits.
     pub unloaded_ms: f64,
-    /// Half of the tasks took no longer.
+    /// The median.
     pub p50_ms: f64,
-    /// Ninety-nine in a hundred took no longer.
+    /// The 99th percentile.
     pub p99_ms: f64,
-    /// The longest.
+    /// The longest duration.
     pub max_ms: f64,
 }
 
-/// Answers of agents that came after their step's complete-by: they are ignored once the supervisor has given
-/// the attempt up, and the step is done again. The model does not follow that.
+/// Replies of agents that arrive after the complete-by of their step. They are ignored once the supervisor has given up
+/// the attempt, and the step is repeated. The model does not include the repetitions.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Late {
-    /// Their share of all answers.
+pub struct LateReplies {
+    /// Their share of all replies.
     pub share: f64,
-    /// When the first came, in seconds from the beginning.
+    /// When the first arrived, in seconds from the start.
     pub from_s: Option<f64>,
 }
 
-/// What it costs, in dollars.
+/// The cost in dollars.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Cost {
-    /// What a task uses.
+pub struct LoadCost {
+    /// The usage of a task.
     pub usage: Usage,
-    /// A million tasks.
+    /// The price of a million tasks.
     pub per_million: Dollars,
-    /// An hour at the rate.
+    /// The price of an hour at the rate.
     pub an_hour: f64,
-    /// An hour at the spike's rate.
+    /// The price of an hour at the rate of the spike.
     pub an_hour_of_spike: f64,
-    /// This load.
+    /// The price of this load.
     pub of_this_load: f64,
 }
 
 impl Report {
     pub(super) fn of(
         settings: &Settings,
-        model: &Model,
+        model: &QueueModel,
         counted: &cost::Report,
         prices: &Prices,
-        ran: &Ran,
+        result: &LoadResult,
     ) -> Self {
-        let limits = bounds::rows(settings, model);
+        let limits = limit_rows::rows(settings, model);
         let lasts_s = settings.load.lasts_s;
-        let by_arithmetic_s = bounds::done_by_s(settings, model) - lasts_s;
-        let late_share = if ran.answers > 0.0 { ran.late / ran.answers } else { 0.0 };
+        let by_arithmetic_s = limit_rows::done_by_s(settings, model) - lasts_s;
+        let late_share = if result.replies > 0.0 { result.late / result.replies } else { 0.0 };
         Self {
             workflow: counted.workflow.clone(),
             version: counted.version,
@@ -151,19 +151,19 @@ impl Report {
             stages: model
                 .stages
                 .iter()
-                .zip(&ran.stages)
-                .map(|(stage, ran)| stage_row(settings, model, stage, ran))
+                .zip(&result.stages)
+                .map(|(stage, result)| stage_row(settings, model, stage, result))
                 .collect(),
-            binds: binds(ran),
+            binds: bottleneck(result),
             bears: limits.iter().map(|row| row.bears).fold(f64::MAX, f64::min),
-            submitted: ran.submitted,
-            left: if ran.done_at_s.is_some() { 0.0 } else { ran.left },
-            drained_after_s: ran.done_at_s.map(|at_s| at_s - lasts_s),
+            submitted: result.submitted,
+            left: if result.done_at_s.is_some() { 0.0 } else { result.left },
+            drained_after_s: result.done_at_s.map(|at_s| at_s - lasts_s),
             drained_after_by_arithmetic_s: by_arithmetic_s,
-            latency: latency(model, ran),
-            late: Late { share: late_share, from_s: ran.first_late_s },
-            let_in: let_in(settings, model, &limits).filter(|_| ran.late > 0.0),
-            raises: raise::raises(settings, model, &limits, ran),
+            latency: latency(model, result),
+            late: LateReplies { share: late_share, from_s: result.first_late_s },
+            let_in: intake_cap(settings, model, &limits).filter(|_| result.late > 0.0),
+            raises: recommendations::recommendations(settings, model, &limits, result),
             limits,
             cost: cost(settings, model, counted, prices),
             assumes: assumes(settings, prices),
@@ -171,7 +171,12 @@ impl Report {
     }
 }
 
-fn stage_row(settings: &Settings, model: &Model, stage: &Stage, ran: &StageRan) -> StageRow {
+fn stage_row(
+    settings: &Settings,
+    model: &QueueModel,
+    stage: &Stage,
+    result: &StageResult,
+) -> StageRow {
     let peak = settings.load.peak();
     let needed = peak * stage.busy_s(model.batch);
     StageRow {
@@ -180,62 +185,71 @@ fn stage_row(settings: &Settings, model: &Model, stage: &Stage, ran: &StageRan) 
         invocation_ms: stage.invocation_s * 1_000.0,
         messages_a_second: peak * stage.messages,
         needed,
-        set: stage.at_once,
-        utilisation: needed / stage.at_once,
-        pollers_after_s: Pollers::of(settings).reach(needed),
-        longest: ran.longest,
-        longest_at_s: ran.longest_at_s,
-        oldest_s: ran.oldest_s,
-        behind_s: ran.behind,
-        held_by: ran.behind.and_then(|_| most(&ran.held)).map(|(bound, _)| bound.to_string()),
-        busy_s: ran.busy_s,
+        set: stage.concurrency,
+        utilisation: needed / stage.concurrency,
+        pollers_after_s: PollerScaling::of(settings).reach(needed),
+        longest: result.longest,
+        longest_at_s: result.longest_at_s,
+        oldest_s: result.oldest_s,
+        behind_s: result.behind,
+        held_by: result
+            .behind
+            .and_then(|_| most(&result.waited))
+            .map(|(bound, _)| bound.to_string()),
+        busy_s: result.busy_s,
     }
 }
 
-/// How many invocations of the submission function let in what all others bear, if more than that comes.
-/// The least that can be set is 2.
-fn let_in(settings: &Settings, model: &Model, limits: &[Row]) -> Option<f64> {
-    let rest = limits.iter().filter(|row| row.bound != Bound::AtOnce(Role::Submission));
+/// The concurrency of the submission function that caps intake at the rate which all other limits sustain, if the load
+/// is higher. The smallest possible setting is 2.
+fn intake_cap(settings: &Settings, model: &QueueModel, limits: &[LimitRow]) -> Option<f64> {
+    let rest =
+        limits.iter().filter(|row| row.bound != LimitKind::Concurrency(FunctionRole::Submission));
     let borne = rest.map(|row| row.bears).fold(f64::MAX, f64::min);
-    let submission = model.stages.iter().find(|stage| stage.role == Role::Submission);
+    let submission = model.stages.iter().find(|stage| stage.role == FunctionRole::Submission);
     let busy_s = submission.map_or(0.0, |stage| stage.busy_s(model.batch));
     (borne < settings.load.peak()).then(|| (borne * busy_s).floor().max(2.0))
 }
 
-/// What most of the waiting was for, over the stages that fell behind, and its share of all waiting.
-fn binds(ran: &Ran) -> Option<(String, f64)> {
-    ran.stages.iter().find(|stage| stage.behind.is_some())?;
-    let (bound, share) = most(&ran.held)?;
+/// The limit that caused most of the waiting, if any stage has a backlog, and its share of all waiting.
+fn bottleneck(result: &LoadResult) -> Option<(String, f64)> {
+    result.stages.iter().find(|stage| stage.behind.is_some())?;
+    let (bound, share) = most(&result.waited)?;
     Some((bound.to_string(), share))
 }
 
-fn most(held: &BTreeMap<Bound, f64>) -> Option<(&Bound, f64)> {
-    let all: f64 = held.values().sum();
-    let (bound, most) = held.iter().max_by(|(_, one), (_, other)| one.total_cmp(other))?;
+fn most(waited: &BTreeMap<LimitKind, f64>) -> Option<(&LimitKind, f64)> {
+    let all: f64 = waited.values().sum();
+    let (bound, most) = waited.iter().max_by(|(_, one), (_, other)| one.total_cmp(other))?;
     (all > 0.0).then_some((bound, most / all))
 }
 
-fn latency(model: &Model, ran: &Ran) -> Latency {
-    let all: f64 = ran.took.values().sum();
+fn latency(model: &QueueModel, result: &LoadResult) -> LatencySummary {
+    let all: f64 = result.took.values().sum();
     let at = |share: f64| {
         let mut so_far = 0.0;
-        let found = ran.took.iter().find(|(_, tasks)| {
+        let found = result.took.iter().find(|(_, tasks)| {
             so_far += **tasks;
             so_far >= all * share
         });
         found.map_or(0.0, |(took, _)| *took as f64 * 10.0)
     };
-    let max_ms = ran.took.keys().next_back().map_or(0.0, |took| *took as f64 * 10.0);
+    let max_ms = result.took.keys().next_back().map_or(0.0, |took| *took as f64 * 10.0);
     let unloaded_ms = model.unloaded_s() * 1_000.0;
-    Latency { unloaded_ms, p50_ms: at(0.5), p99_ms: at(0.99), max_ms }
+    LatencySummary { unloaded_ms, p50_ms: at(0.5), p99_ms: at(0.99), max_ms }
 }
 
-fn cost(settings: &Settings, model: &Model, counted: &cost::Report, prices: &Prices) -> Cost {
+fn cost(
+    settings: &Settings,
+    model: &QueueModel,
+    counted: &cost::Report,
+    prices: &Prices,
+) -> LoadCost {
     let load = &settings.load;
     let usage = Usage { gb_seconds: model.busy_s() * cost::MEMORY_GB, ..counted.usage };
     let per_million = prices.of(&usage);
     let of = |tasks: f64| per_million.total * tasks / 1_000_000.0;
-    Cost {
+    LoadCost {
         usage,
         per_million,
         an_hour: of(load.rate * 3_600.0),
@@ -250,18 +264,18 @@ fn assumes(settings: &Settings, prices: &Prices) -> Vec<String> {
     let unread = unread.collect::<Vec<_>>().join(", ");
     vec![
         format!(
-            "batches of {} (--batch), {:.1} ms of processor for a message (--compute, an estimate), {:.0} MB",
+            "batches of {} (--batch), {:.1} ms of processor time per message (--compute, an estimate), {:.0} MB",
             settings.forecast.batch,
             settings.compute_s * 1_000.0,
             cost::MEMORY_GB * 1_024.0
         ),
-        "every task goes well: no faults, no retries, no duplicates; what is throttled waits"
+        "every task succeeds: no faults, no retries, no duplicates; throttled messages wait"
             .to_owned(),
         format!(
             "list prices of {}, {}, without storage, logs, warm throughput, provisioned pollers",
             prices.region, prices.as_of
         ),
-        format!("AWS's limits as in limits.yaml; not found in AWS's own words: {unread}"),
+        format!("limits of AWS as in limits.yaml; not confirmed in AWS's documentation: {unread}"),
         "nothing was measured on AWS".to_owned(),
     ]
 }

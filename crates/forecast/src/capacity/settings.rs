@@ -1,4 +1,4 @@
-//! What a deployment is given, and what comes to it.
+//! The settings of the capacity model: the load, the deployment and the limits.
 
 use std::{fmt, str::FromStr};
 
@@ -7,49 +7,48 @@ use serde::Serialize;
 use super::limits::Limits;
 use crate::cost::{self, ForecastError};
 
-/// What the model is asked.
+/// The input of the capacity model.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The workflow and how long its calls take; what one of its tasks asks of a deployment is counted
-    /// by a forecast of them.
+    /// The workflow and the latencies of its calls. A forecast with these settings counts the demand of one task.
     pub forecast: cost::Settings,
-    /// What comes.
+    /// The submissions.
     pub load: Load,
-    /// What it comes to.
+    /// The sizes of the deployment.
     pub deployment: Deployment,
-    /// What AWS lets through.
+    /// The limits of AWS.
     pub limits: Limits,
-    /// What a message takes of the processor, in seconds, at the functions' memory.
+    /// The processor time of a message in seconds, with the memory of the functions.
     pub compute_s: f64,
 }
 
-/// Submissions over time: a rate, and maybe a higher one for a while in the middle of it.
+/// Submissions over time: a rate, and optionally a spike in the middle.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Load {
-    /// Submissions a second.
+    /// Submissions per second.
     pub rate: f64,
-    /// For how many seconds, those of the spike included.
+    /// The duration in seconds, including the spike.
     pub lasts_s: f64,
-    /// Submissions a second in the spike; the same rate if there is none.
+    /// Submissions per second in the spike; equal to `rate` if there is none.
     pub spike: f64,
-    /// How many seconds the spike lasts, in the middle.
+    /// The duration of the spike in seconds.
     pub spike_lasts_s: f64,
 }
 
 impl Load {
-    /// So many submissions a second for so many seconds.
+    /// A load without a spike.
     #[must_use]
     pub const fn steady(rate: f64, lasts_s: f64) -> Self {
         Self { rate, lasts_s, spike: rate, spike_lasts_s: 0.0 }
     }
 
-    /// The highest rate.
+    /// The highest rate, in submissions per second.
     #[must_use]
     pub fn peak(&self) -> f64 {
         if self.spike_lasts_s > 0.0 { self.rate.max(self.spike) } else { self.rate }
     }
 
-    /// Submissions by then, from the beginning.
+    /// The number of submissions from the start until `at_s` seconds.
     #[must_use]
     pub fn by(&self, at_s: f64) -> f64 {
         let at = at_s.clamp(0.0, self.lasts_s);
@@ -58,33 +57,33 @@ impl Load {
         self.rate * (at - spiked) + self.spike * spiked
     }
 
-    /// All submissions.
+    /// The number of all submissions.
     #[must_use]
     pub fn total(&self) -> f64 {
         self.by(self.lasts_s)
     }
 }
 
-/// What `template.yaml` and `infra/agent.yaml` are given, and the tables.
+/// The parameters of `template.yaml` and `infra/agent.yaml`, and the throughput of the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Deployment {
-    /// The size that the three numbers below are of, or changed from.
+    /// The template size that the three following numbers come from, unless they are overridden.
     pub size: Size,
-    /// Invocations of the submission function at once.
+    /// Concurrent invocations of the submission function.
     pub submission: f64,
-    /// Invocations of the scheduler at once.
+    /// Concurrent invocations of the scheduler.
     pub scheduler: f64,
-    /// Invocations of each agent at once.
+    /// Concurrent invocations of each agent.
     pub agent: f64,
-    /// Pollers of each queue from the start, in provisioned mode; 0 without it.
+    /// Minimum pollers of each queue in provisioned mode; 0 without provisioned mode.
     pub pollers: f64,
-    /// Parts of the due index.
+    /// Shards of the due index.
     pub shards: u32,
-    /// Write units a second that each table and the index take from the start, if more than a new one.
+    /// Warm throughput of each table and the due index, in write units per second, if higher than that of a new table.
     pub warm_writes: f64,
-    /// Read units a second.
+    /// The same in read units per second.
     pub warm_reads: f64,
-    /// Whether the index has had this load before, so that each of its shards has a partition to itself.
+    /// Whether the due index has had this load before, so that each shard has its own partition.
     pub rehearsed: bool,
 }
 
@@ -92,16 +91,16 @@ pub struct Deployment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Size {
-    /// Few at once.
+    /// Few concurrent invocations.
     Small,
     /// The default.
     Medium,
-    /// Many.
+    /// Many concurrent invocations.
     Large,
 }
 
 impl Size {
-    /// `Mappings` of `template.yaml` and `infra/agent.yaml`: submission, scheduler, agent.
+    /// The concurrent invocations in the `Mappings` of `template.yaml` and `infra/agent.yaml`: submission, scheduler, agent.
     #[must_use]
     pub const fn at_once(self) -> (f64, f64, f64) {
         match self {
@@ -135,14 +134,14 @@ impl FromStr for Size {
     }
 }
 
-/// `Shards` of `template.yaml` unless said.
+/// The default of `Shards` in `template.yaml`.
 pub const SHARDS: u32 = 8;
 
-/// The most that `template.yaml` lets `Shards` be.
+/// The `MaxValue` of `Shards` in `template.yaml`.
 pub(super) const SHARDS_MAX: u32 = 256;
 
 impl Deployment {
-    /// As the templates make it, new.
+    /// A new deployment with the defaults of the templates.
     #[must_use]
     pub const fn of(size: Size) -> Self {
         let (submission, scheduler, agent) = size.at_once();
@@ -160,25 +159,25 @@ impl Deployment {
     }
 }
 
-/// The longest load, in seconds: it is gone through in steps of 10 ms.
+/// The longest load, in seconds. It limits the time of the calculation, which has steps of 10 ms.
 const LASTS_MAX_S: f64 = 4.0 * 3600.0;
 
-/// Submissions a second, at most.
+/// The highest rate, in submissions per second.
 const RATE_MAX: f64 = 1_000_000.0;
 
-/// Why there is no answer.
+/// The reason why the capacity could not be computed.
 #[derive(Debug, thiserror::Error)]
 pub enum ScaleError {
-    /// What a task asks could not be counted.
-    #[error("what a task takes is counted by a forecast, which failed")]
+    /// The demand of a task could not be counted.
+    #[error("the forecast that counts the demand of a task failed")]
     Forecast(#[from] ForecastError),
-    /// `limits.yaml` is not right.
+    /// `limits.yaml` cannot be parsed.
     #[error("limits.yaml: {0}")]
     Limits(String),
-    /// There is no such size.
-    #[error("`{0}` is no size: there are small, medium and large")]
+    /// The size does not exist.
+    #[error("`{0}` is not a size: use small, medium or large")]
     Size(String),
-    /// A number is out of its limits.
+    /// A number is outside its limits.
     #[error("--{option}: must be from {min} to {max}{hint}")]
     OutOfLimits {
         /// The option.
@@ -187,23 +186,23 @@ pub enum ScaleError {
         min: f64,
         /// The upper limit.
         max: f64,
-        /// What to say besides.
+        /// Further information for the message.
         hint: &'static str,
     },
 }
 
 impl Settings {
-    /// Whether the numbers make sense.
+    /// Checks that all numbers are within their limits.
     ///
     /// # Errors
-    /// The first that does not.
+    /// The first number that is not.
     pub fn check(&self) -> Result<(), ScaleError> {
         let (load, deployment, limits) = (&self.load, &self.deployment, &self.limits);
         let (at_once_max, hint) = match deployment.pollers > 0.0 {
             true => (limits.provisioned_max.value, ""),
             false => (
                 limits.maximum_concurrency_max.value,
-                ", which is what MaximumConcurrency can be; with --pollers it may be more",
+                ", the limit of MaximumConcurrency; --pollers allows more",
             ),
         };
         let pollers_max = limits.provisioned_pollers_min_max.value;
@@ -214,7 +213,13 @@ impl Settings {
         within("rate", load.rate, 0.0, RATE_MAX, "")?;
         within("spike", load.spike, 0.0, RATE_MAX, "")?;
         within("for", load.lasts_s, 1.0, LASTS_MAX_S, " seconds")?;
-        within("spike-for", load.spike_lasts_s, 0.0, load.lasts_s, " seconds, as --for")?;
+        within(
+            "spike-for",
+            load.spike_lasts_s,
+            0.0,
+            load.lasts_s,
+            " seconds, the duration in --for",
+        )?;
         within("submission-concurrency", deployment.submission, 2.0, at_once_max, hint)?;
         within("scheduler-concurrency", deployment.scheduler, 2.0, at_once_max, hint)?;
         within("agent-concurrency", deployment.agent, 2.0, at_once_max, hint)?;

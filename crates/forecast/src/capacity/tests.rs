@@ -1,28 +1,28 @@
-//! The model against arithmetic, against what is counted elsewhere, and against itself.
+//! Compares the simulation of a load with arithmetic, with the forecast's counts, and with invariants.
 
 use serde_json::Value;
 use steward_core::model::names::AgentName;
 
 use super::{
-    bounds::{self, Bound},
-    model::Model,
-    run::{Ran, run},
+    limit_rows::{self, LimitKind},
+    load_simulation::{LoadResult, run},
+    model::QueueModel,
     *,
 };
-use crate::cost::{self, Asked, Role, Said, Span, forecast};
+use crate::cost::{self, FunctionRole, Resource, Said, Span, forecast};
 
-/// Ten minutes after the last submission all of the loads here are done.
-const WATCHED_S: f64 = 600.0;
+/// All loads in these tests are done within ten minutes of the last submission.
+const SIMULATED_AFTER_S: f64 = 600.0;
 
-/// The order that ships: three steps, ten seconds for each.
+/// The order workflow in `workflows/`: three steps with ten seconds each.
 fn order() -> cost::Settings {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../workflows/order.yaml");
     let workflow = steward_definition_file::read_file(std::path::Path::new(file)).unwrap();
     cost::Settings { runs: 20, ..cost::Settings::new(workflow) }
 }
 
-/// Of no load.
-pub(super) fn settings_of_nothing() -> Settings {
+/// Settings without a load.
+pub(super) fn settings_without_load() -> Settings {
     settings(Load::steady(0.0, 1.0))
 }
 
@@ -36,7 +36,7 @@ fn settings(load: Load) -> Settings {
     }
 }
 
-/// A deployment that bears far more than any load here, all pollers there from the start.
+/// A deployment that sustains far more than any load in these tests, with all pollers from the start.
 fn ample(load: Load) -> Settings {
     let mut settings = settings(load);
     settings.limits.account_concurrency.value = 20_000.0;
@@ -56,15 +56,15 @@ fn ample(load: Load) -> Settings {
     settings
 }
 
-fn ran(settings: &Settings) -> (Model, Ran) {
+fn simulate_load(settings: &Settings) -> (QueueModel, LoadResult) {
     let counted = forecast(settings.forecast.clone(), &|| {}).unwrap();
-    let model = Model::of(settings, &counted.demand);
-    let ran = run(settings, &model, WATCHED_S);
-    (model, ran)
+    let model = QueueModel::of(settings, &counted.demand);
+    let result = run(settings, &model, SIMULATED_AFTER_S);
+    (model, result)
 }
 
-fn agent(name: &str) -> Role {
-    Role::Agent(name.parse::<AgentName>().unwrap())
+fn agent(name: &str) -> FunctionRole {
+    FunctionRole::Agent(name.parse::<AgentName>().unwrap())
 }
 
 #[track_caller]
@@ -74,23 +74,24 @@ fn assert_close(one: f64, other: f64, share: f64, what: &str) {
 }
 
 #[test]
-fn a_task_asks_what_the_forecast_counts() {
+fn the_demand_of_a_task_is_that_of_the_forecast() {
     let counted = forecast(order(), &|| {}).unwrap();
-    let model = Model::of(&settings(Load::steady(1.0, 1.0)), &counted.demand);
-    let asks: Vec<_> = supply::TABLES.map(|asked| model.asks(asked)).into();
+    let model = QueueModel::of(&settings(Load::steady(1.0, 1.0)), &counted.demand);
+    let units: Vec<_> =
+        scaling_limits::TABLES.map(|resource| model.units_per_task(resource)).into();
     // 2 + 1 + 3 and 1 + 3; 1 + 1; 2 + 3 and 3 + 1, since shipping reads what reserving returned.
-    assert_eq!(asks, [6.0, 4.0, 2.0, 5.0, 4.0]);
+    assert_eq!(units, [6.0, 4.0, 2.0, 5.0, 4.0]);
     let usage = counted.usage;
-    // And once into the index of ended tasks, which is never the first to be full.
-    let writes = asks[0] + asks[2] + asks[3] + 1.0;
+    // Plus one write to the index of ended tasks, which is never the tightest limit.
+    let writes = units[0] + units[2] + units[3] + 1.0;
     assert_close(writes, usage.write_units, 1e-9, "write units");
-    assert_close(asks[1] + asks[4], usage.read_units, 1e-9, "read units");
+    assert_close(units[1] + units[4], usage.read_units, 1e-9, "read units");
     assert_close(model.invocations(), usage.invocations, 1e-9, "invocations");
-    // Without the processor's time that the model adds, the functions' time is the forecast's.
+    // Without the processor time that the model adds, the functions' time is that of the forecast.
     let without = Settings { compute_s: 0.0, ..settings(Load::steady(1.0, 1.0)) };
-    let busy_s = Model::of(&without, &counted.demand).busy_s();
+    let busy_s = QueueModel::of(&without, &counted.demand).busy_s();
     let gb_seconds = busy_s * cost::MEMORY_GB;
-    // The forecast takes the mean of an invocation's messages where this takes the slowest.
+    // The forecast uses the mean of an invocation's messages, the model the slowest.
     assert!(gb_seconds >= usage.gb_seconds, "{gb_seconds}");
     assert_close(gb_seconds, usage.gb_seconds, 0.05, "GB-seconds");
 }
@@ -118,26 +119,26 @@ fn messages_pass_the_queues_in_order() {
 }
 
 #[test]
-fn within_its_limits_nothing_waits() {
+fn nothing_waits_while_all_limits_are_sufficient() {
     let settings = ample(Load::steady(1_000.0, 20.0));
-    let (model, ran) = ran(&settings);
-    assert!(ran.stages.iter().all(|stage| stage.behind.is_none()), "{:?}", ran.stages);
-    assert_close(ran.done, 20_000.0, 1e-4, "tasks");
-    let mean_s = ran.task_s / ran.done;
+    let (model, result) = simulate_load(&settings);
+    assert!(result.stages.iter().all(|stage| stage.behind.is_none()), "{:?}", result.stages);
+    assert_close(result.done, 20_000.0, 1e-4, "tasks");
+    let mean_s = result.task_s / result.done;
     assert_close(mean_s, model.unloaded_s(), 0.15, "latency");
     let report = scale(&settings).unwrap();
     assert_eq!((report.binds, report.raises), (None, Vec::new()));
 }
 
 #[test]
-fn a_spike_takes_the_place_of_the_rate() {
+fn a_spike_replaces_the_rate() {
     let load = Load { spike: 50.0, spike_lasts_s: 10.0, ..Load::steady(10.0, 60.0) };
     let by: Vec<_> = [0.0, 25.0, 30.0, 35.0, 60.0, 90.0].map(|at_s| load.by(at_s)).into();
     assert_eq!(by, [0.0, 250.0, 500.0, 750.0, 1_000.0, 1_000.0]);
     assert_eq!((load.total(), load.peak()), (1_000.0, 50.0));
 }
 
-/// Loads that are borne and such that are not.
+/// Loads that the deployment sustains, and loads that it does not.
 fn loads() -> Vec<Settings> {
     let steady = Load::steady(2_000.0, 20.0);
     let spike = Load { spike: 8_000.0, spike_lasts_s: 5.0, ..steady };
@@ -148,56 +149,57 @@ fn loads() -> Vec<Settings> {
 }
 
 #[test]
-fn no_task_is_lost_and_none_is_made() {
+fn no_task_is_lost_or_duplicated() {
     for settings in loads() {
         let counted = forecast(settings.forecast.clone(), &|| {}).unwrap();
-        let model = Model::of(&settings, &counted.demand);
-        // Cut off in the middle of it, and at the end.
-        for watched_s in [0.0, 10.0, WATCHED_S] {
-            let ran = run(&settings, &model, watched_s);
-            assert_close(ran.submitted, settings.load.total(), 1e-9, "submitted");
-            assert_close(ran.done + ran.left, ran.submitted, 1e-6, "done and left");
+        let model = QueueModel::of(&settings, &counted.demand);
+        // Stopped in the middle of the load, and at its end.
+        for simulated_after_s in [0.0, 10.0, SIMULATED_AFTER_S] {
+            let result = run(&settings, &model, simulated_after_s);
+            assert_close(result.submitted, settings.load.total(), 1e-9, "submitted");
+            assert_close(result.done + result.left, result.submitted, 1e-6, "done and left");
         }
     }
 }
 
-/// Little's law: what is there at a time, summed up over time, is what each spent there, summed up over
-/// tasks. <https://en.wikipedia.org/wiki/Little%27s_law>
+/// Little's law: the number of tasks in the system, integrated over time, equals the sum of their durations.
+/// <https://en.wikipedia.org/wiki/Little%27s_law>
 #[test]
-fn tasks_take_as_long_as_they_are_seen() {
+fn durations_obey_littles_law() {
     for settings in loads() {
-        let (_, ran) = ran(&settings);
-        let took_s: f64 = ran.took.iter().map(|(took, tasks)| *took as f64 / 100.0 * tasks).sum();
-        assert_close(took_s, ran.task_s, 0.01, "seconds of tasks");
+        let (_, result) = simulate_load(&settings);
+        let took_s: f64 =
+            result.took.iter().map(|(took, tasks)| *took as f64 / 100.0 * tasks).sum();
+        assert_close(took_s, result.task_s, 0.01, "seconds of tasks");
     }
 }
 
 #[test]
-fn functions_are_as_busy_as_arithmetic_says() {
+fn the_time_of_functions_is_that_of_arithmetic() {
     for settings in loads() {
-        let (model, ran) = ran(&settings);
-        for (stage, seen) in model.stages.iter().zip(&ran.stages) {
+        let (model, result) = simulate_load(&settings);
+        for (stage, seen) in model.stages.iter().zip(&result.stages) {
             let busy_s = settings.load.total() * stage.busy_s(model.batch);
             assert_close(seen.busy_s, busy_s, 0.01, &stage.role.to_string());
         }
     }
 }
 
-/// A way to lower a limit, and which one it then is.
-type Lowered = (fn(&mut Settings), Bound);
+/// A function that lowers a limit, and the limit.
+type Lowered = (fn(&mut Settings), LimitKind);
 
-/// Every limit, lowered until it bears some 500 tasks a second.
-fn lowered() -> Vec<Lowered> {
+/// Every limit, lowered until it sustains about 500 tasks per second.
+fn lowered_limits() -> Vec<Lowered> {
     vec![
-        (|s| s.deployment.submission = 2.4, Bound::AtOnce(Role::Submission)),
-        (|s| s.deployment.scheduler = 11.0, Bound::AtOnce(Role::Scheduler)),
+        (|s| s.deployment.submission = 2.4, LimitKind::Concurrency(FunctionRole::Submission)),
+        (|s| s.deployment.scheduler = 11.0, LimitKind::Concurrency(FunctionRole::Scheduler)),
         (
             |s| {
-                // Of agents that are alike the first is behind, and the others get what it lets through.
+                // Among equal agents the first has the backlog; the others get only what it passes on.
                 s.deployment.agent = 14.0;
                 s.forecast.slow = vec!["charge=300ms".parse().unwrap()];
             },
-            Bound::AtOnce(agent("payment")),
+            LimitKind::Concurrency(agent("payment")),
         ),
         (
             |s| {
@@ -205,16 +207,16 @@ fn lowered() -> Vec<Lowered> {
                 s.limits.pollers_max.value = 30.0;
                 s.forecast.slow = vec!["charge=300ms".parse().unwrap()];
             },
-            Bound::Pollers(agent("payment")),
+            LimitKind::Pollers(agent("payment")),
         ),
-        (|s| s.limits.account_concurrency.value = 52.0, Bound::Account),
-        (|s| s.limits.invocations_per_concurrency.value = 0.02, Bound::Invocations),
+        (|s| s.limits.account_concurrency.value = 52.0, LimitKind::Account),
+        (|s| s.limits.invocations_per_concurrency.value = 0.02, LimitKind::Invocations),
         (
             |s| {
                 s.limits.queue_in_flight.value = 300.0;
                 s.forecast.slow = vec!["charge=300ms".parse().unwrap()];
             },
-            Bound::InFlight(agent("payment")),
+            LimitKind::InFlight(agent("payment")),
         ),
         (
             |s| {
@@ -222,7 +224,7 @@ fn lowered() -> Vec<Lowered> {
                 s.limits.table_writes_at_start.value = 3_000.0;
                 s.deployment.rehearsed = true;
             },
-            Bound::Warm(Asked::TasksWrites),
+            LimitKind::Warm(Resource::TasksWrites),
         ),
         (
             |s| {
@@ -230,21 +232,21 @@ fn lowered() -> Vec<Lowered> {
                 s.limits.table_reads_at_start.value = 2_000.0;
                 reads_less(s);
             },
-            Bound::Warm(Asked::TasksReads),
+            LimitKind::Warm(Resource::TasksReads),
         ),
-        (|s| s.limits.table_writes_quota.value = 3_000.0, Bound::Quota(Asked::TasksWrites)),
+        (|s| s.limits.table_writes_quota.value = 3_000.0, LimitKind::Quota(Resource::TasksWrites)),
         (
             |s| {
                 s.limits.table_reads_quota.value = 2_000.0;
                 reads_less(s);
             },
-            Bound::Quota(Asked::TasksReads),
+            LimitKind::Quota(Resource::TasksReads),
         ),
-        (|s| s.deployment.shards = 1, Bound::Shards),
+        (|s| s.deployment.shards = 1, LimitKind::Shards),
     ]
 }
 
-/// Lets the order read fewer documents than tasks: without, two limits would be equally tight.
+/// Makes the order read fewer documents than tasks. Otherwise two limits would be equally tight.
 fn reads_less(settings: &mut Settings) {
     let steps = &mut settings.forecast.workflow.steps;
     let request = steps["reserve"].request.clone();
@@ -258,32 +260,33 @@ fn lower((lower, _): &Lowered) -> Settings {
 }
 
 #[test]
-fn each_limit_binds_when_it_is_lowered() {
-    for lowered in lowered() {
+fn each_lowered_limit_is_the_bottleneck() {
+    for lowered in lowered_limits() {
         let bound = &lowered.1;
         let settings = lower(&lowered);
         let report = scale(&settings).unwrap();
         assert_eq!(report.limits[0].bound, *bound, "by arithmetic");
-        let (binds, share) = report.binds.unwrap_or_else(|| panic!("{bound} does not bind"));
-        assert_eq!(binds, bound.to_string(), "in time");
+        let (binds, share) =
+            report.binds.unwrap_or_else(|| panic!("{bound} is not the bottleneck"));
+        assert_eq!(binds, bound.to_string(), "in the simulation");
         assert!(share > 0.5, "{bound}: {share}");
     }
 }
 
 #[test]
-fn a_backlog_lasts_as_long_as_arithmetic_says() {
-    for lowered in lowered() {
+fn the_duration_of_a_backlog_is_that_of_arithmetic() {
+    for lowered in lowered_limits() {
         let settings = lower(&lowered);
-        let (model, ran) = ran(&settings);
-        let by_s = bounds::done_by_s(&settings, &model);
+        let (model, result) = simulate_load(&settings);
+        let by_s = limit_rows::done_by_s(&settings, &model);
         assert!(by_s > 45.0, "{}: no backlog: {by_s}", lowered.1);
-        assert_close(ran.done_at_s.unwrap(), by_s, 0.05, &lowered.1.to_string());
+        assert_close(result.done_at_s.unwrap(), by_s, 0.05, &lowered.1.to_string());
     }
 }
 
-/// New instances are given so fast that nothing else must be in the way to see them bind.
+/// New instances start so fast that they are only the bottleneck if no other limit is tight.
 #[test]
-fn new_instances_may_come_too_slowly() {
+fn new_instances_may_be_the_bottleneck() {
     let mut settings = ample(Load::steady(4_000.0, 30.0));
     settings.limits.instances_at_once.value = 1.0;
     settings.limits.instances_per_second.value = 1.0;
@@ -292,33 +295,33 @@ fn new_instances_may_come_too_slowly() {
 }
 
 #[test]
-fn events_may_be_too_many_for_the_bus() {
+fn the_event_bus_may_be_the_bottleneck() {
     let mut settings = ample(Load::steady(1_000.0, 30.0));
     settings.forecast.workflow.lifecycle_events = true;
     settings.limits.events_per_second.value = 40.0;
     let report = scale(&settings).unwrap();
-    assert_eq!(report.limits[0].bound, Bound::Bus);
-    assert_eq!(report.binds.unwrap().0, Bound::Bus.to_string());
+    assert_eq!(report.limits[0].bound, LimitKind::Bus);
+    assert_eq!(report.binds.unwrap().0, LimitKind::Bus.to_string());
 }
 
 #[test]
-fn a_spike_leaves_what_its_limit_does_not_bear() {
+fn a_spike_leaves_a_backlog_of_what_the_limit_does_not_sustain() {
     let base = Load::steady(500.0, 200.0);
     let mut settings = ample(Load { spike: 5_000.0, spike_lasts_s: 10.0, ..base });
     settings.deployment.scheduler = 22.0;
-    let (model, ran) = ran(&settings);
-    let bears = bounds::rows(&settings, &model)[0].bears;
-    let mut stages = model.stages.iter().zip(&ran.stages);
-    let (_, scheduler) = stages.find(|(stage, _)| stage.role == Role::Scheduler).unwrap();
+    let (model, result) = simulate_load(&settings);
+    let bears = limit_rows::rows(&settings, &model)[0].bears;
+    let mut stages = model.stages.iter().zip(&result.stages);
+    let (_, scheduler) = stages.find(|(stage, _)| stage.role == FunctionRole::Scheduler).unwrap();
     let (from, until) = scheduler.behind.unwrap();
     assert!((95.0..98.0).contains(&from), "{from}");
-    // What is left of the spike goes out beside what comes after it.
+    // The rest of the spike drains together with the load after it.
     let left = 10.0 * (5_000.0 - bears);
     assert_close(until - 105.0, left / (bears - 500.0), 0.1, "seconds");
 }
 
 #[test]
-fn pollers_that_come_by_and_by_make_messages_wait() {
+fn messages_wait_while_pollers_are_added() {
     let mut settings = ample(Load::steady(4_000.0, 60.0));
     settings.deployment.pollers = 0.0;
     let report = scale(&settings).unwrap();
@@ -329,8 +332,8 @@ fn pollers_that_come_by_and_by_make_messages_wait() {
     assert_eq!(scale(&settings).unwrap().binds, None);
 }
 
-/// What a user does who follows the advice.
-fn follow(settings: &mut Settings, raises: &[Raise]) {
+/// Applies the recommendations, as a user would.
+fn follow(settings: &mut Settings, raises: &[Recommendation]) {
     let options = raises.iter().flat_map(|raise| &raise.options);
     for (option, value) in options.filter_map(|option| option.split_once(' ')) {
         let value: f64 = value.parse().unwrap();
@@ -359,7 +362,7 @@ fn follow(settings: &mut Settings, raises: &[Raise]) {
 }
 
 #[test]
-fn who_follows_the_advice_has_no_backlog() {
+fn following_the_recommendations_removes_the_backlog() {
     for rate in [1_000.0, 10_000.0, 50_000.0] {
         let mut settings = settings(Load::steady(rate, 20.0));
         let mut rounds = 0;
@@ -367,7 +370,7 @@ fn who_follows_the_advice_has_no_backlog() {
             let report = scale(&settings).unwrap();
             if report.raises.iter().all(|raise| raise.options.is_empty()) {
                 assert!(report.bears >= rate, "{rate}: {}", report.bears);
-                // Nothing but time brings a function more than a thousand instances.
+                // No option gives a function more than a thousand instances immediately.
                 let slow = report.binds.is_none_or(|(bound, _)| bound.ends_with("new instances"));
                 assert!(slow && (rate > 10_000.0 || report.raises.is_empty()), "{rate}");
                 let oldest_s = report.stages.iter().map(|stage| stage.oldest_s);
@@ -382,34 +385,37 @@ fn who_follows_the_advice_has_no_backlog() {
 }
 
 #[test]
-fn answers_that_wait_beyond_complete_by_are_told_of() {
+fn late_replies_are_reported() {
     let mut settings = ample(Load::steady(1_000.0, 30.0));
     settings.deployment.scheduler = 11.0;
     let late = scale(&settings).unwrap().late;
     assert!(late.share > 0.3, "{late:?}");
-    // Half of what comes is borne, and each answer waits: ten seconds' worth by then.
+    // Half of the load is sustained, and each reply waits: up to ten seconds by then.
     assert!((8.0..40.0).contains(&late.from_s.unwrap()), "{late:?}");
     let report = scale(&ample(Load::steady(1_000.0, 30.0))).unwrap();
-    assert_eq!((report.late, report.let_in), (Late { share: 0.0, from_s: None }, None));
+    assert_eq!((report.late, report.let_in), (LateReplies { share: 0.0, from_s: None }, None));
 }
 
-/// Before it is recorded, a task has no complete-by: what must wait should wait there.
+/// A submission that is not recorded yet has no complete-by, so submissions should wait rather than tasks.
 #[test]
-fn who_lets_in_what_is_borne_has_no_late_answers() {
+fn capping_intake_avoids_late_replies() {
     let mut settings = ample(Load::steady(1_000.0, 30.0));
     settings.deployment.scheduler = 11.0;
     let report = scale(&settings).unwrap();
     settings.deployment.submission = report.let_in.unwrap();
-    let valve = scale(&settings).unwrap();
-    assert_eq!(valve.late.share, 0.0);
-    assert_eq!(valve.binds.unwrap().0, Bound::AtOnce(Role::Submission).to_string());
-    // It takes no longer by it than what the floor takes off.
-    let (one, other) = (valve.drained_after_s.unwrap(), report.drained_after_s.unwrap());
+    let capped = scale(&settings).unwrap();
+    assert_eq!(capped.late.share, 0.0);
+    assert_eq!(
+        capped.binds.unwrap().0,
+        LimitKind::Concurrency(FunctionRole::Submission).to_string()
+    );
+    // It takes longer only because the cap is rounded down.
+    let (one, other) = (capped.drained_after_s.unwrap(), report.drained_after_s.unwrap());
     assert!(one < other * 1.3, "{one} and {other}");
 }
 
 #[test]
-fn a_price_is_that_of_the_forecast_but_for_the_time_of_functions() {
+fn the_price_differs_from_the_forecast_only_in_the_time_of_functions() {
     let settings = settings(Load::steady(10_000.0, 10.0));
     let counted = forecast(settings.forecast.clone(), &|| {}).unwrap();
     let cost = scale(&settings).unwrap().cost;
@@ -420,14 +426,14 @@ fn a_price_is_that_of_the_forecast_but_for_the_time_of_functions() {
 }
 
 #[test]
-fn the_same_question_has_the_same_answer() {
+fn the_same_settings_give_the_same_report() {
     let settings = settings(Load::steady(1_000.0, 10.0));
     let json = || serde_json::to_string(&scale(&settings).unwrap()).unwrap();
     assert_eq!(json(), json());
 }
 
 #[test]
-fn numbers_that_make_no_sense_are_refused() {
+fn settings_outside_their_limits_are_refused() {
     let error = |change: fn(&mut Settings)| {
         let mut settings = settings(Load::steady(1_000.0, 10.0));
         change(&mut settings);
@@ -435,18 +441,18 @@ fn numbers_that_make_no_sense_are_refused() {
     };
     assert_eq!(
         error(|s| s.deployment.scheduler = 1_001.0),
-        "--scheduler-concurrency: must be from 2 to 1000, which is what MaximumConcurrency can be; with --pollers it may be more"
+        "--scheduler-concurrency: must be from 2 to 1000, the limit of MaximumConcurrency; --pollers allows more"
     );
     assert_eq!(error(|s| s.deployment.pollers = 201.0), "--pollers: must be from 0 to 200");
     assert_eq!(error(|s| s.load.lasts_s = 0.0), "--for: must be from 1 to 14400 seconds");
     assert_eq!(
         error(|s| s.load.spike_lasts_s = 11.0),
-        "--spike-for: must be from 0 to 10 seconds, as --for"
+        "--spike-for: must be from 0 to 10 seconds, the duration in --for"
     );
     assert_eq!(error(|s| s.load.rate = f64::NAN), "--rate: must be from 0 to 1000000");
 }
 
-/// The numbers of the sizes are in the templates; here is a copy.
+/// `Size` copies the numbers of the templates.
 #[test]
 fn sizes_are_those_of_the_templates() {
     let parsed = |text: &str| -> Value { serde_saphyr::from_str(text).unwrap() };

@@ -1,25 +1,25 @@
-//! Where a task's work falls: which queues get its messages and in which order, how long a function has
-//! them, and whom it asks for how much. A [report](super::Report) has the sums, which are paid; this is
-//! what [`scale`](crate::capacity) multiplies by a rate.
+//! The demand of one task: the queues that get its messages, in which order, how long a function handles each, and the
+//! capacity that each message uses. The [report](super::Report) contains the sums, which are billed;
+//! [`scale`](crate::capacity) multiplies this demand by a rate.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{run::Ran, world::Role};
+use super::{run::ForecastRun, task_simulation::FunctionRole};
 
 tokio::task_local! {
     /// The message that is being handled.
-    static HANDLED: Handled;
+    static CURRENT_MESSAGE: HandledMessage;
 }
 
 #[derive(Debug, Clone)]
-struct Handled {
-    role: Role,
+struct HandledMessage {
+    role: FunctionRole,
     hop: usize,
 }
 
-/// Who is asked for something that has a limit by the second.
+/// A resource with a limit per second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Asked {
+pub enum Resource {
     /// Write units of the table of tasks.
     TasksWrites,
     /// Read units of the table of tasks.
@@ -34,45 +34,44 @@ pub enum Asked {
     Events,
 }
 
-/// What a task asks of a deployment, on average.
+/// The average demand of a task.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Demand {
-    /// Its messages, by how many came before: the submission, what that brought about, what those did.
-    pub hops: Vec<BTreeMap<Role, Hop>>,
-    /// What each function does for one message.
-    pub roles: BTreeMap<Role, Handling>,
+    /// Its messages by hop: the submission, the messages that the submission caused, the messages that those caused, …
+    pub hops: Vec<BTreeMap<FunctionRole, HopMessages>>,
+    /// The work of each function for one message.
+    pub roles: BTreeMap<FunctionRole, Handling>,
 }
 
-/// Messages of a task to one queue.
+/// The messages of a task to one queue in one hop.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Hop {
-    /// How many.
+pub struct HopMessages {
+    /// The number of messages.
     pub messages: f64,
-    /// For how long each is held back on purpose, in milliseconds: a wait, an answer that comes later.
+    /// The average intended delay in milliseconds: of a wait, or of a callback.
     pub delay_ms: f64,
 }
 
-/// What a function does for one message.
+/// The work of a function for one message.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Handling {
-    /// How long an invocation with a full batch waits for others, in milliseconds: as long as the
-    /// slowest of its messages.
+    /// How long an invocation with a full batch takes, in milliseconds: as long as its slowest message.
     pub invocation_ms: f64,
-    /// What it asks of whom.
-    pub asks: BTreeMap<Asked, f64>,
+    /// The units of each resource.
+    pub units: BTreeMap<Resource, f64>,
 }
 
-/// Counts of one run.
+/// The counts of one run.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Visits {
-    hops: Vec<BTreeMap<Role, Hop>>,
-    asks: BTreeMap<(Role, Asked), f64>,
+pub(super) struct DemandCounts {
+    hops: Vec<BTreeMap<FunctionRole, HopMessages>>,
+    units: BTreeMap<(FunctionRole, Resource), f64>,
 }
 
-impl Visits {
-    /// A message is sent, by whoever is being handled or from outside; answers which hop it is.
-    pub(super) fn sent(&mut self, role: &Role, delay: Duration) -> usize {
-        let hop = HANDLED.try_with(|handled| handled.hop + 1).unwrap_or(0);
+impl DemandCounts {
+    /// Counts a message, sent by the current handler or from outside. Returns its hop.
+    pub(super) fn sent(&mut self, role: &FunctionRole, delay: Duration) -> usize {
+        let hop = CURRENT_MESSAGE.try_with(|handled| handled.hop + 1).unwrap_or(0);
         if self.hops.len() <= hop {
             self.hops.resize_with(hop + 1, BTreeMap::new);
         }
@@ -84,44 +83,46 @@ impl Visits {
         hop
     }
 
-    /// Whoever is being handled asks for something.
-    pub(super) fn asked(&mut self, of: Asked, units: f64) {
-        let role = HANDLED.try_with(|handled| handled.role.clone()).unwrap_or(Role::Scheduler);
-        *self.asks.entry((role, of)).or_default() += units;
+    /// Counts units of a resource that the current handler uses.
+    pub(super) fn add_units(&mut self, of: Resource, units: f64) {
+        let role = CURRENT_MESSAGE
+            .try_with(|handled| handled.role.clone())
+            .unwrap_or(FunctionRole::Scheduler);
+        *self.units.entry((role, of)).or_default() += units;
     }
 
-    /// The hop of the newest messages: what the supervisor finds comes after them.
+    /// The hop of the newest messages. Messages of the supervisor belong to the next one.
     pub(super) fn newest(&self) -> usize {
         self.hops.len().saturating_sub(1)
     }
 }
 
-/// Carries out `work` as the handling of a message.
-pub(super) async fn handling<F: Future>(role: Role, hop: usize, work: F) -> F::Output {
-    HANDLED.scope(Handled { role, hop }, work).await
+/// Runs `work` as the handler of a message.
+pub(super) async fn handling<F: Future>(role: FunctionRole, hop: usize, work: F) -> F::Output {
+    CURRENT_MESSAGE.scope(HandledMessage { role, hop }, work).await
 }
 
 impl Demand {
-    /// The mean of runs, of which `batch` messages share an invocation.
-    pub(super) fn of(ran: &[Ran], batch: u32) -> Self {
-        let runs = ran.len().max(1) as f64;
+    /// The mean over all runs. `batch` messages share an invocation.
+    pub(super) fn of(finished_runs: &[ForecastRun], batch: u32) -> Self {
+        let runs = finished_runs.len().max(1) as f64;
         let mut demand = Self::default();
-        for visits in ran.iter().map(|ran| &ran.visits) {
-            let deepest = visits.hops.len().max(demand.hops.len());
+        for demand_counts in finished_runs.iter().map(|run| &run.demand_counts) {
+            let deepest = demand_counts.hops.len().max(demand.hops.len());
             demand.hops.resize_with(deepest, BTreeMap::new);
-            for (all, one) in demand.hops.iter_mut().zip(&visits.hops) {
+            for (all, one) in demand.hops.iter_mut().zip(&demand_counts.hops) {
                 for (role, hop) in one {
                     let all = all.entry(role.clone()).or_default();
                     all.messages += hop.messages;
                     all.delay_ms += hop.delay_ms;
                 }
             }
-            for ((role, asked), units) in &visits.asks {
-                let asks = &mut demand.roles.entry(role.clone()).or_default().asks;
-                *asks.entry(*asked).or_default() += units;
+            for ((role, resource), units) in &demand_counts.units {
+                let total = &mut demand.roles.entry(role.clone()).or_default().units;
+                *total.entry(*resource).or_default() += units;
             }
         }
-        let mut messages: BTreeMap<Role, f64> = BTreeMap::new();
+        let mut messages: BTreeMap<FunctionRole, f64> = BTreeMap::new();
         for (role, hop) in demand.hops.iter_mut().flatten() {
             *messages.entry(role.clone()).or_default() += hop.messages;
             hop.delay_ms /= hop.messages;
@@ -129,22 +130,22 @@ impl Demand {
         }
         for (role, count) in messages {
             let handling = demand.roles.entry(role.clone()).or_default();
-            handling.asks.values_mut().for_each(|units| *units /= count);
-            handling.invocation_ms = slowest_of(batch, &role, ran);
+            handling.units.values_mut().for_each(|units| *units /= count);
+            handling.invocation_ms = slowest_of(batch, &role, finished_runs);
         }
         demand
     }
 
-    /// Messages of a task to a queue, all hops together.
+    /// The number of messages of a task to a queue, over all hops.
     #[must_use]
-    pub fn messages(&self, role: &Role) -> f64 {
+    pub fn messages(&self, role: &FunctionRole) -> f64 {
         self.hops.iter().filter_map(|hops| hops.get(role)).map(|hop| hop.messages).sum()
     }
 }
 
-/// How long the slowest of so many messages takes, on average, in milliseconds.
-fn slowest_of(batch: u32, role: &Role, ran: &[Ran]) -> f64 {
-    let all = ran.iter().flat_map(|ran| &ran.millis).filter(|(of, _)| of == role);
+/// The average duration of the slowest message in a batch, in milliseconds.
+fn slowest_of(batch: u32, role: &FunctionRole, finished_runs: &[ForecastRun]) -> f64 {
+    let all = finished_runs.iter().flat_map(|run| &run.millis).filter(|(of, _)| of == role);
     let times: Vec<_> = all.map(|(_, millis)| *millis).collect();
     let batches = times.chunks(usize::try_from(batch).unwrap_or(1).max(1));
     let count = batches.len().max(1) as f64;

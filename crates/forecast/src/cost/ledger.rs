@@ -1,15 +1,14 @@
-//! Who uses what: each unit is on the account of a function, and of a step or of its task.
+//! Attribution of usage: each unit is charged to a function, and to a step or its task.
 //!
-//! A message is about a step or about its task as a whole, and what it sets off is on the account of
-//! what it is about:
+//! Each message concerns a step or the task as a whole. All usage that its handler causes is charged to that:
 //!
 //! ```text
-//! of a task   its submission, its first wake, its entries in the indices, its events
-//! of a step   its request, its answer, and what the scheduler reads and writes over that answer
+//! task   its submission, its first wake, its entries in the indices, its events
+//! step   its request, its reply, and what the scheduler reads and writes for that reply
 //! ```
 //!
-//! So a step pays for what is read to begin those after it, and its task for what is read to begin the
-//! first. The task of a step is submitted on that step's account; what it does is on its own.
+//! So a step pays for the reads that start the steps after it, and the task for the reads that start its first steps.
+//! The submission of a child task is charged to its step; the work of the child task to the child.
 
 use std::collections::BTreeMap;
 
@@ -25,26 +24,26 @@ use steward_runtime::ports::{Outgoing, Queue};
 
 use super::{
     meter::gb_seconds,
-    plan::Plan,
+    plan::ForecastPlan,
     prices::{Dollars, Usage},
-    world::World,
+    task_simulation::TaskSimulation,
 };
 
-/// The functions.
+/// The functions that are billed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Function {
-    /// Takes submissions in.
+pub(super) enum BilledFunction {
+    /// Validates and records submissions.
     Submission,
-    /// Decides.
+    /// Decides the next actions of tasks.
     Scheduler,
-    /// Calls the services: all agents together.
+    /// All agents together.
     Agent,
-    /// Looks after what is overdue.
+    /// Recovers overdue tasks.
     Supervisor,
 }
 
-impl Function {
-    /// As people say it.
+impl BilledFunction {
+    /// The name in reports.
     fn name(self) -> &'static str {
         match self {
             Self::Submission => "submission",
@@ -55,24 +54,24 @@ impl Function {
     }
 }
 
-/// What is done about which something is counted: a step of a workflow, or its tasks as a whole.
+/// What usage is charged to: a step of a workflow, or the task without its steps.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Subject {
+pub(super) struct CostSubject {
     pub(super) workflow: WorkflowName,
     pub(super) step: Option<StepName>,
 }
 
-impl Subject {
-    /// The task as a whole.
+impl CostSubject {
+    /// The task without its steps.
     pub(super) fn task(workflow: &WorkflowName) -> Self {
         Self { workflow: workflow.clone(), step: None }
     }
 
-    /// What a message is about.
-    pub(super) fn of(world: &World, message: &Outgoing) -> Self {
+    /// What a message concerns.
+    pub(super) fn of(simulation: &TaskSimulation, message: &Outgoing) -> Self {
         let (task, step) = match &message.queue {
-            Queue::Agent(_) => asked(&message.body),
-            Queue::Scheduler => told(&message.body),
+            Queue::Agent(_) => request_subject(&message.body),
+            Queue::Scheduler => scheduler_message_subject(&message.body),
             Queue::Submissions => match serde_json::from_str::<Submission>(&message.body) {
                 Ok(Submission { parent: Some(parent), .. }) => {
                     (Some(parent.task_id), Some(parent.step.step))
@@ -82,22 +81,22 @@ impl Subject {
             },
             Queue::Client(_) | Queue::Rejected => (None, None),
         };
-        let workflow = task.and_then(|task| world.workflow_of(&task));
-        let workflow = workflow.unwrap_or_else(|| world.plan.settings.workflow.name.clone());
+        let workflow = task.and_then(|task| simulation.workflow_of(&task));
+        let workflow = workflow.unwrap_or_else(|| simulation.plan.settings.workflow.name.clone());
         Self { workflow, step }
     }
 }
 
-type About = (Option<TaskId>, Option<StepName>);
+type TaskAndStep = (Option<TaskId>, Option<StepName>);
 
-fn asked(body: &str) -> About {
+fn request_subject(body: &str) -> TaskAndStep {
     match serde_json::from_str(body) {
         Ok(StepRequest { task_id, step, .. }) => (Some(task_id), Some(step.step)),
         Err(_) => (None, None),
     }
 }
 
-fn told(body: &str) -> About {
+fn scheduler_message_subject(body: &str) -> TaskAndStep {
     match serde_json::from_str(body) {
         Ok(SchedulerMessage::Reply(StepReply { task_id, step, .. })) => {
             (Some(task_id), Some(step.step))
@@ -116,47 +115,47 @@ fn told(body: &str) -> About {
     }
 }
 
-/// Whose count it is.
+/// The function and the subject that usage is charged to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Account {
-    pub(super) function: Function,
-    pub(super) subject: Subject,
+pub(super) struct CostAccount {
+    pub(super) function: BilledFunction,
+    pub(super) subject: CostSubject,
 }
 
-/// What is on each account.
-pub(super) type Accounts = BTreeMap<Account, Usage>;
+/// The usage of each account.
+pub(super) type CostAccounts = BTreeMap<CostAccount, Usage>;
 
-/// How long one message of an agent's queue took to carry out, and whose it was.
+/// How long an agent took for one message.
 #[derive(Debug, Clone)]
-pub(super) struct Took {
+pub(super) struct AgentTime {
     pub(super) agent: AgentName,
-    pub(super) subject: Subject,
+    pub(super) subject: CostSubject,
     pub(super) millis: u64,
 }
 
 /// One line of the ledger.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Entry {
-    /// What it is of: a function, a step, or a task beside its steps.
+    /// The name of the function, the step, or the task without its steps.
     pub of: String,
-    /// What a task uses there on average.
+    /// The average usage of a task.
     pub usage: Usage,
-    /// What that comes to for a million tasks.
+    /// The price for a million tasks.
     pub dollars_per_million: Dollars,
 }
 
-/// What tasks use on average, and on whose account: by function, and by step.
+/// The average usage of a task, by function and by step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Ledger {
-    /// By function; those that use something.
+pub struct CostLedger {
+    /// By function; functions without usage are omitted.
     pub functions: Vec<Entry>,
-    /// By step, each workflow's task beside its steps first.
+    /// By step. The task without its steps precedes the steps of its workflow.
     pub steps: Vec<Entry>,
 }
 
-impl Ledger {
-    /// `accounts` is what all runs used.
-    pub(super) fn of(plan: &Plan, accounts: &Accounts) -> Self {
+impl CostLedger {
+    /// The average of `accounts`, which contains the usage of all runs.
+    pub(super) fn of(plan: &ForecastPlan, accounts: &CostAccounts) -> Self {
         let runs = f64::from(plan.settings.runs);
         let (mut functions, mut subjects) = (BTreeMap::new(), BTreeMap::new());
         for (account, usage) in accounts {
@@ -169,24 +168,24 @@ impl Ledger {
         };
         let functions = functions.iter().map(|(one, usage)| entry(one.name().to_owned(), usage));
         let steps = plan.workflows().flat_map(|workflow| {
-            let task = (Subject::task(&workflow.name), plan.task_label(&workflow.name));
+            let task = (CostSubject::task(&workflow.name), plan.task_label(&workflow.name));
             let steps = workflow.steps.keys().map(|step| {
                 let key = (workflow.name.clone(), step.clone());
                 let label = plan.label(&key);
-                (Subject { workflow: key.0, step: Some(key.1) }, label)
+                (CostSubject { workflow: key.0, step: Some(key.1) }, label)
             });
             std::iter::once(task).chain(steps).collect::<Vec<_>>()
         });
-        let used = |subject: &Subject| subjects.get(subject).copied().unwrap_or_default();
+        let used = |subject: &CostSubject| subjects.get(subject).copied().unwrap_or_default();
         let steps = steps.map(|(subject, label)| entry(label, &used(&subject)));
         Self { functions: functions.collect(), steps: steps.collect() }
     }
 }
 
-/// Puts the agents' time on the accounts. An invocation carries out its batch side by side, so it takes
-/// as long as the slowest of them; invocations of an agent that follow one another share a batch.
-pub(super) fn add_agents_time(accounts: &mut Accounts, took: &[Took], batch: u32) {
-    let mut queues: BTreeMap<&AgentName, Vec<&Took>> = BTreeMap::new();
+/// Adds the agents' time to the accounts. An invocation handles its batch concurrently, so it takes as long as the
+/// slowest message. Consecutive messages of an agent share a batch.
+pub(super) fn add_agents_time(accounts: &mut CostAccounts, took: &[AgentTime], batch: u32) {
+    let mut queues: BTreeMap<&AgentName, Vec<&AgentTime>> = BTreeMap::new();
     for took in took {
         queues.entry(&took.agent).or_default().push(took);
     }
@@ -194,9 +193,10 @@ pub(super) fn add_agents_time(accounts: &mut Accounts, took: &[Took], batch: u32
     for together in queues.values().flat_map(|queue| queue.chunks(size)) {
         let longest = together.iter().map(|took| took.millis).max().unwrap_or(0);
         for took in together {
-            // A last batch that is not full counts for what it holds.
+            // An incomplete last batch counts in proportion to its messages.
             let gb_seconds = gb_seconds(longest) / f64::from(batch);
-            let account = Account { function: Function::Agent, subject: took.subject.clone() };
+            let account =
+                CostAccount { function: BilledFunction::Agent, subject: took.subject.clone() };
             *accounts.entry(account).or_default() += Usage { gb_seconds, ..Usage::default() };
         }
     }

@@ -1,4 +1,4 @@
-//! Counts what each call of a port is charged for, by the items and messages that it moves.
+//! Counts the billed units of each port call, from the sizes of its items and messages.
 
 use steward_aws::{
     channel,
@@ -8,38 +8,38 @@ use steward_core::model::{events::BusEvent, task::Task};
 use steward_runtime::ports::{Outgoing, PortError};
 
 use super::{
-    ledger::{Account, Accounts},
-    plan::Plan,
+    ledger::{CostAccount, CostAccounts},
+    plan::ForecastPlan,
     prices::{self, Usage},
 };
 
-/// The memory that `template.yaml` gives every function, in GB.
+/// The memory of every function in `template.yaml`, in GB.
 pub const MEMORY_GB: f64 = 0.25;
 
-/// What an item takes to be written.
+/// The write units of an item.
 pub(super) fn write_units(item: &Item) -> f64 {
     items::size(item).div_ceil(WRITE_UNIT_BYTES).max(1) as f64
 }
 
-/// What it takes to be read consistently, if there is one; looking for one costs too.
+/// The read units of a consistent read. A read that finds no item costs one unit.
 pub(super) fn read_units(item: Option<&Item>) -> f64 {
     item.map_or(1, |item| items::size(item).div_ceil(READ_UNIT_BYTES).max(1)) as f64
 }
 
-/// What replacing a task takes.
-pub(super) struct Replaced {
+/// The write units for replacing a task, in the table and in each index.
+pub(super) struct ReplaceUnits {
     pub(super) table: f64,
     pub(super) due: f64,
     pub(super) ended: f64,
 }
 
-/// What it takes in the table and then in the indices: DynamoDB charges the larger of the two items, and
-/// an entry that moves in an index leaves one place and takes another.
+/// The write units for replacing a task. In the table DynamoDB charges the larger of the old and the new item. In an
+/// index, a changed key costs a delete and a write.
 pub(super) fn replaced(
     items: &items::Items,
     before: Option<&Task>,
     after: &Task,
-) -> Result<Replaced, PortError> {
+) -> Result<ReplaceUnits, PortError> {
     let (old, new) = (before.map(|before| items.task(before)).transpose()?, items.task(after)?);
     let moved = |keys: [&str; 2]| {
         let entry = |item: &Item| keys.map(|key| item.get(key).cloned());
@@ -52,54 +52,59 @@ pub(super) fn replaced(
             (Some(_), Some(_)) => 2.0,
         }
     };
-    Ok(Replaced {
+    Ok(ReplaceUnits {
         table: old.as_ref().map_or(0.0, write_units).max(write_units(&new)),
         due: moved(["shard", "due"]),
         ended: moved(["ended", "ended_at"]),
     })
 }
 
-/// Counts for one run.
+/// The counts of one run.
 #[derive(Debug, Default)]
-pub(super) struct Meter {
-    pub(super) accounts: Accounts,
-    /// Bytes of documents.
+pub(super) struct UsageMeter {
+    pub(super) accounts: CostAccounts,
+    /// The bytes of documents.
     pub(super) written_bytes: u64,
 }
 
-impl Meter {
-    pub(super) fn add(&mut self, account: &Account, usage: Usage) {
+impl UsageMeter {
+    pub(super) fn add(&mut self, account: &CostAccount, usage: Usage) {
         *self.accounts.entry(account.clone()).or_default() += usage;
     }
 
-    /// A message that a function sends: its share of a batch.
-    pub(super) fn sent(&mut self, account: &Account, message: &Outgoing, plan: &Plan) {
+    /// Counts a sent message: its share of the batch's requests.
+    pub(super) fn sent(&mut self, account: &CostAccount, message: &Outgoing, plan: &ForecastPlan) {
         let sqs_requests = prices::share(channel::size(message), plan.settings.batch);
         self.add(account, Usage { sqs_requests, ..Usage::default() });
     }
 
-    /// A message that a function is fed: its share of the receive, the delete and the invocation.
-    pub(super) fn received(&mut self, account: &Account, message: &Outgoing, plan: &Plan) {
+    /// Counts a received message: its share of the receive, the delete and the invocation.
+    pub(super) fn received(
+        &mut self,
+        account: &CostAccount,
+        message: &Outgoing,
+        plan: &ForecastPlan,
+    ) {
         let batch = plan.settings.batch;
         let one = 1.0 / f64::from(batch);
         let sqs_requests = prices::share(channel::size(message), batch) + one;
         self.add(account, Usage { sqs_requests, invocations: one, ..Usage::default() });
     }
 
-    /// The time of an invocation that a batch shares, all in hand at once.
-    pub(super) fn took(&mut self, account: &Account, millis: u64, plan: &Plan) {
+    /// Counts a message's share of the time of an invocation.
+    pub(super) fn took(&mut self, account: &CostAccount, millis: u64, plan: &ForecastPlan) {
         let gb_seconds = gb_seconds(millis) / f64::from(plan.settings.batch);
         self.add(account, Usage { gb_seconds, ..Usage::default() });
     }
 
-    pub(super) fn published(&mut self, account: &Account, event: &BusEvent) {
+    pub(super) fn published(&mut self, account: &CostAccount, event: &BusEvent) {
         let bytes = serde_json::to_string(event).map_or(0, |text| text.len());
         let events = bytes.div_ceil(prices::CHUNK_BYTES).max(1) as f64;
         self.add(account, Usage { events, ..Usage::default() });
     }
 }
 
-/// What an invocation of so long takes. Lambda rounds up to whole milliseconds.
+/// The GB-seconds of an invocation. Lambda rounds up to whole milliseconds.
 pub(super) fn gb_seconds(millis: u64) -> f64 {
     millis as f64 / 1_000.0 * MEMORY_GB
 }

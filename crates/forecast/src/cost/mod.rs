@@ -1,62 +1,61 @@
-//! What will become of a workflow's tasks, before it is deployed: tasks run on a virtual clock through
-//! the real handlers, under odds that the user gives, and are counted.
+//! Forecast of the outcomes and the cost of a workflow's tasks. The tasks run through the real handlers on a virtual
+//! clock, with failure rates and latencies that the user gives. Everything that AWS bills is counted.
 //!
 //! ```text
-//! definition, odds ──► plan: how each step fares, what it returns, what is submitted
-//!                        │  every expression has a value over it, or there is no forecast
+//! definition, options ──► plan: failure rates, latencies and output of each step, the input
+//!                        │  every expression must have a value, or there is no forecast
 //!                        ▼
-//!   run 1..n, each in a world of its own:
-//!     submission, scheduler, agents, supervisor (the real ones) ──► in-memory ports, which count
+//!   run 1..n, each with its own queues, tables and clock:
+//!     submission, scheduler, agents, supervisor (the real handlers) ──► in-memory ports, which count
 //!                        │                                           what DynamoDB, SQS, Lambda and
 //!                        ▼                                           EventBridge would charge
-//!   report: outcomes, durations, retries, undos, the price of a million tasks, here and elsewhere
+//!   report: outcomes, durations, retries, undos, the price of a million tasks, and of the alternatives
 //! ```
 //!
-//! Unlike the [`simulation`](steward_testkit::simulation) nothing is attacked here, and nothing judged: the
-//! network and the functions work, and the services fare as they are said to. The same seed gives the
-//! same report.
+//! Unlike the [`simulation`](steward_testkit::simulation), a forecast injects no faults into the network and the
+//! functions, and checks no invariants. Services fail as the options say. The same seed gives the same report.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
     atomic::{AtomicU32, Ordering},
 };
 
+mod alternatives;
 mod demand;
-mod elsewhere;
+mod handlers;
 mod ledger;
 mod meter;
-mod odds;
 mod plan;
 mod ports;
 pub mod prices;
 mod report;
-mod roles;
 mod run;
 mod sample;
 mod service;
 mod settings;
-mod shape;
-mod world;
+mod step_options;
+mod task_simulation;
+mod value_shape;
 
 #[cfg(test)]
 mod tests;
 
-pub use demand::{Asked, Demand, Handling, Hop};
-pub use elsewhere::Elsewhere;
-pub use ledger::{Entry, Ledger};
+pub use alternatives::Elsewhere;
+pub use demand::{Demand, Handling, HopMessages, Resource};
+pub use ledger::{CostLedger, Entry};
 pub use meter::MEMORY_GB;
-pub use odds::{At, Json, Said, Share, Span, Unclear};
-pub use report::{Outcome, Reason, Report, Step};
+pub use report::{OutcomeReason, OutcomeSummary, Report, StepSummary};
 pub use settings::{BATCH_MAX, ForecastError, RUNS, RUNS_MAX, Settings};
-pub use world::{DELIVERY_TAKES, Role};
+pub use step_options::{At, Json, OptionError, Said, Share, Span};
+pub use task_simulation::{DELIVERY_LATENCY, FunctionRole};
 
-/// Runs as many tasks as `settings` say, on all processors; `done` is called after each. It must not be
-/// called from within a runtime.
+/// Runs the number of tasks in `settings` on all processors, and calls `done` after each. The caller must not be inside
+/// a runtime.
 ///
 /// # Errors
-/// What is wrong with the settings, or the first run that could not be counted.
+/// The settings are invalid, or a run could not be counted.
 pub fn forecast(settings: Settings, done: &(dyn Fn() + Sync)) -> Result<Report, ForecastError> {
-    let plan = Arc::new(plan::Plan::new(settings)?);
+    let plan = Arc::new(plan::ForecastPlan::new(settings)?);
     let runs = plan.settings.runs;
     let next = AtomicU32::new(0);
     let all = Mutex::new(Vec::new());
@@ -68,9 +67,9 @@ pub fn forecast(settings: Settings, done: &(dyn Fn() + Sync)) -> Result<Report, 
                 all.lock().unwrap_or_else(PoisonError::into_inner).append(&mut own);
                 return Ok(());
             }
-            let ran =
+            let run =
                 run::run(&plan, number).inspect_err(|_| next.store(runs, Ordering::Relaxed))?;
-            own.push((number, ran));
+            own.push((number, run));
             done();
         }
     };
@@ -79,12 +78,12 @@ pub fn forecast(settings: Settings, done: &(dyn Fn() + Sync)) -> Result<Report, 
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         workers.into_iter().try_for_each(|worker| {
             let panicked =
-                |_| ForecastError::Broken { run: 0, reason: "a run panicked".to_owned() };
+                |_| ForecastError::Failed { run: 0, reason: "a run panicked".to_owned() };
             worker.join().map_err(panicked)?
         })
     })?;
     let mut all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
     all.sort_by_key(|(number, _)| *number);
-    let ran: Vec<_> = all.into_iter().map(|(_, ran)| ran).collect();
-    Ok(report::Report::of(&plan, &ran))
+    let finished_runs: Vec<_> = all.into_iter().map(|(_, run)| run).collect();
+    Ok(report::Report::of(&plan, &finished_runs))
 }

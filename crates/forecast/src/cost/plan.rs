@@ -1,4 +1,4 @@
-//! What is assumed, resolved: how each step of each workflow fares, and what it returns.
+//! The resolved assumptions: the failure rates, latencies and outputs of each step of each workflow.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,31 +14,31 @@ use steward_core::{
 };
 
 use super::{
-    odds::{At, Said},
     prices::Prices,
-    sample::{self, Sample},
+    sample::{self, SampleValue},
     settings::{BATCH_MAX, ForecastError, RUNS_MAX, Settings},
+    step_options::{At, Said},
 };
 use steward_testkit::memory::MemoryDefinitions;
 
-/// How long a call takes on average unless it is said.
+/// The default average duration of a call.
 const LATENCY: Duration = Duration::from_millis(100);
 
-/// How long an answer takes on average unless it is said; or a tenth of what the step allows.
+/// The default average time until a callback is answered, if a tenth of the step's `within` is not shorter.
 const ANSWER: Duration = Duration::from_secs(60);
 
-/// Heartbeats until an answer, on average.
+/// The largest average number of heartbeats until the answer to a callback.
 const HEARTBEATS_MAX: u128 = 1_000;
 
-/// How alike two names must be for one to be meant by the other.
-const ALIKE: f64 = 0.6;
+/// How similar a step's name must be for a suggestion, from 0 to 1.
+const SIMILARITY_MIN: f64 = 0.6;
 
 /// A step of a workflow.
 pub(super) type StepKey = (WorkflowName, StepName);
 
-/// How a step fares.
+/// The assumptions about a step.
 #[derive(Debug, Clone)]
-pub(super) struct Temper {
+pub(super) struct StepAssumptions {
     pub(super) fail: f64,
     pub(super) flaky: f64,
     pub(super) silent: f64,
@@ -46,21 +46,21 @@ pub(super) struct Temper {
     pub(super) slow: Duration,
     pub(super) down: Duration,
     pub(super) answer: Duration,
-    pub(super) output: Sample,
+    pub(super) output: SampleValue,
 }
 
-/// Everything that a run goes by.
+/// Everything that a run needs.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct ForecastPlan {
     pub(super) settings: Settings,
     pub(super) prices: Prices,
-    pub(super) input: Sample,
-    pub(super) tempers: BTreeMap<StepKey, Temper>,
-    /// The workflows, published once for all runs.
+    pub(super) input: SampleValue,
+    pub(super) step_assumptions: BTreeMap<StepKey, StepAssumptions>,
+    /// The published workflows, shared by all runs.
     pub(super) definitions: MemoryDefinitions,
 }
 
-impl Plan {
+impl ForecastPlan {
     pub(super) fn new(settings: Settings) -> Result<Self, ForecastError> {
         for (option, value, max) in
             [("runs", settings.runs, RUNS_MAX), ("batch", settings.batch, BATCH_MAX)]
@@ -72,7 +72,7 @@ impl Plan {
         let mut names = vec![&settings.workflow.name];
         for workflow in &settings.with {
             if names.contains(&&workflow.name) {
-                return Err(ForecastError::Twice(workflow.name.to_string()));
+                return Err(ForecastError::GivenTwice(workflow.name.to_string()));
             }
             names.push(&workflow.name);
         }
@@ -83,22 +83,23 @@ impl Plan {
             })?;
         }
         let input = sample::input(&settings);
-        let (prices, tempers) = (Prices::listed()?, BTreeMap::new());
-        let mut plan = Self { input, prices, tempers, definitions, settings };
-        plan.tempers = plan.all_steps().map(|(key, step)| (key, temper(step))).collect();
-        plan.make_outputs();
-        plan.say()?;
-        plan.count_heartbeats()?;
+        let (prices, step_assumptions) = (Prices::listed()?, BTreeMap::new());
+        let mut plan = Self { input, prices, step_assumptions, definitions, settings };
+        plan.step_assumptions =
+            plan.all_steps().map(|(key, step)| (key, assumptions(step))).collect();
+        plan.set_generated_outputs();
+        plan.apply_options()?;
+        plan.check_heartbeats()?;
         sample::check(&plan)?;
         Ok(plan)
     }
 
-    /// The workflow that is forecast, then those that its steps run.
+    /// The workflow of the forecast, then the workflows of its child tasks.
     pub(super) fn workflows(&self) -> impl Iterator<Item = &Workflow> {
         std::iter::once(&self.settings.workflow).chain(&self.settings.with)
     }
 
-    /// A workflow that is run.
+    /// The given workflow with this name.
     pub(super) fn workflow(&self, name: &WorkflowName) -> Option<&Workflow> {
         self.workflows().find(|workflow| workflow.name == *name)
     }
@@ -114,7 +115,7 @@ impl Plan {
         self.workflow(&key.0)?.steps.get(&key.1)
     }
 
-    /// A step as people say it here: `charge`, or `delivery.pack` of another workflow.
+    /// The name of a step in options and reports: `charge`, or `delivery.pack` for another workflow.
     pub(super) fn label(&self, (workflow, step): &StepKey) -> String {
         match *workflow == self.settings.workflow.name {
             true => step.to_string(),
@@ -122,7 +123,7 @@ impl Plan {
         }
     }
 
-    /// A workflow's task beside its steps, as people say it here.
+    /// The name of a workflow's task without its steps, in reports.
     pub(super) fn task_label(&self, workflow: &WorkflowName) -> String {
         match *workflow == self.settings.workflow.name {
             true => "the task".to_owned(),
@@ -130,89 +131,106 @@ impl Plan {
         }
     }
 
-    fn make_outputs(&mut self) {
+    fn set_generated_outputs(&mut self) {
         let outputs: Vec<_> = self.workflows().flat_map(sample::outputs).collect();
         for (key, output) in outputs {
-            if let Some(temper) = self.tempers.get_mut(&key) {
-                temper.output = output;
+            if let Some(assumptions) = self.step_assumptions.get_mut(&key) {
+                assumptions.output = output;
             }
         }
     }
 
-    /// Takes in what is said of steps.
-    fn say(&mut self) -> Result<(), ForecastError> {
+    /// Applies the options for steps.
+    fn apply_options(&mut self) -> Result<(), ForecastError> {
         let all = self.settings.clone();
-        self.each("fail", &all.fail, can_fail, |temper, share| temper.fail = share.0)?;
-        self.each("flaky", &all.flaky, is_called, |temper, share| temper.flaky = share.0)?;
-        self.each("silent", &all.silent, can_fail, |temper, share| temper.silent = share.0)?;
-        self.each("fail-undo", &all.fail_undo, has_undo, |temper, share| {
-            temper.fail_undo = share.0;
+        self.apply_option("fail", &all.fail, can_fail, |assumptions, share| {
+            assumptions.fail = share.0
         })?;
-        self.each("slow", &all.slow, can_fail, |temper, span| temper.slow = span.0)?;
-        self.each("down", &all.down, is_called, |temper, span| temper.down = span.0)?;
-        self.each("answer", &all.answer, is_answered, |temper, span| temper.answer = span.0)?;
-        self.each("output", &all.output, can_fail, |temper, value| {
-            temper.output = Sample::Given(value.0.clone());
+        self.apply_option("flaky", &all.flaky, is_called, |assumptions, share| {
+            assumptions.flaky = share.0
+        })?;
+        self.apply_option("silent", &all.silent, can_fail, |assumptions, share| {
+            assumptions.silent = share.0
+        })?;
+        self.apply_option("fail-undo", &all.fail_undo, has_undo, |assumptions, share| {
+            assumptions.fail_undo = share.0;
+        })?;
+        self.apply_option("slow", &all.slow, can_fail, |assumptions, span| {
+            assumptions.slow = span.0
+        })?;
+        self.apply_option("down", &all.down, is_called, |assumptions, span| {
+            assumptions.down = span.0
+        })?;
+        self.apply_option("answer", &all.answer, is_answered, |assumptions, span| {
+            assumptions.answer = span.0
+        })?;
+        self.apply_option("output", &all.output, can_fail, |assumptions, value| {
+            assumptions.output = SampleValue::Given(value.0.clone());
         })
     }
 
-    /// What is said of one step counts more than what is said of all.
-    fn each<T>(
+    /// Applies one option. A value for one step overrides a value for all steps.
+    fn apply_option<T>(
         &mut self,
         option: &'static str,
-        said: &[Said<T>],
-        fits: fn(&Self, &StepDefinition) -> Result<(), String>,
-        set: impl Fn(&mut Temper, &T),
+        option_values: &[Said<T>],
+        applies: fn(&Self, &StepDefinition) -> Result<(), String>,
+        set: impl Fn(&mut StepAssumptions, &T),
     ) -> Result<(), ForecastError> {
-        for said in said.iter().filter(|said| said.at == At::All) {
-            let fit = self.all_steps().filter(|(_, step)| fits(self, step).is_ok());
-            for key in fit.map(|(key, _)| key).collect::<Vec<_>>() {
-                self.tempers.entry(key).and_modify(|temper| set(temper, &said.value));
+        for option_value in option_values.iter().filter(|option_value| option_value.at == At::All) {
+            let applicable = self.all_steps().filter(|(_, step)| applies(self, step).is_ok());
+            for key in applicable.map(|(key, _)| key).collect::<Vec<_>>() {
+                self.step_assumptions
+                    .entry(key)
+                    .and_modify(|assumptions| set(assumptions, &option_value.value));
             }
         }
-        for said in said {
-            let At::Step(name) = &said.at else { continue };
+        for option_value in option_values {
+            let At::Step(name) = &option_value.at else { continue };
             let found = self.all_steps().find(|(key, _)| self.label(key) == *name);
-            let (key, step) = found.ok_or_else(|| self.unknown(option, &said.at, name))?;
-            fits(self, step).map_err(|why| {
-                let at = said.at.clone();
-                ForecastError::Senseless { option, at, why }
+            let (key, step) =
+                found.ok_or_else(|| self.unknown_step(option, &option_value.at, name))?;
+            applies(self, step).map_err(|why| {
+                let at = option_value.at.clone();
+                ForecastError::DoesNotApply { option, at, why }
             })?;
-            self.tempers.entry(key).and_modify(|temper| set(temper, &said.value));
+            self.step_assumptions
+                .entry(key)
+                .and_modify(|assumptions| set(assumptions, &option_value.value));
         }
         Ok(())
     }
 
-    /// Each heartbeat is a message.
-    fn count_heartbeats(&self) -> Result<(), ForecastError> {
+    /// Limits the heartbeats, since each is a simulated message.
+    fn check_heartbeats(&self) -> Result<(), ForecastError> {
         for (key, step) in self.all_steps() {
             let heartbeat = step.callback.as_ref().and_then(|callback| callback.heartbeat);
-            let answer = self.tempers.get(&key).map(|temper| temper.answer);
+            let answer = self.step_assumptions.get(&key).map(|assumptions| assumptions.answer);
             let (Some(heartbeat), Some(answer)) = (heartbeat, answer) else { continue };
             let count = answer.as_millis() / (heartbeat / 2).as_millis().max(1);
             if count > HEARTBEATS_MAX {
-                let why = format!("that takes {count} heartbeats; the limit is {HEARTBEATS_MAX}");
+                let why = format!("this takes {count} heartbeats; the maximum is {HEARTBEATS_MAX}");
                 let at = At::Step(self.label(&key));
-                return Err(ForecastError::Senseless { option: "answer", at, why });
+                return Err(ForecastError::DoesNotApply { option: "answer", at, why });
             }
         }
         Ok(())
     }
 
-    fn unknown(&self, option: &'static str, at: &At, name: &str) -> ForecastError {
+    fn unknown_step(&self, option: &'static str, at: &At, name: &str) -> ForecastError {
         let known: Vec<_> = self.all_steps().map(|(key, _)| self.label(&key)).collect();
-        let alike = known.iter().map(|other| (strsim::jaro_winkler(name, other), other));
-        let nearest = alike.max_by(|(one, _), (other, _)| one.total_cmp(other));
-        let meant = nearest.filter(|(likeness, _)| *likeness >= ALIKE);
+        let similar = known.iter().map(|other| (strsim::jaro_winkler(name, other), other));
+        let nearest = similar.max_by(|(one, _), (other, _)| one.total_cmp(other));
+        let meant = nearest.filter(|(similarity, _)| *similarity >= SIMILARITY_MIN);
         let hint = meant.map(|(_, other)| format!("; did you mean `{other}`?"));
         let (known, hint) = (known.join(", "), hint.unwrap_or_default());
         ForecastError::UnknownStep { option, at: at.clone(), known, hint }
     }
 }
 
-fn temper(step: &StepDefinition) -> Temper {
+fn assumptions(step: &StepDefinition) -> StepAssumptions {
     let tenth = step.callback.as_ref().map_or(ANSWER, |callback| callback.within / 10);
-    Temper {
+    StepAssumptions {
         fail: 0.0,
         flaky: 0.0,
         silent: 0.0,
@@ -220,34 +238,34 @@ fn temper(step: &StepDefinition) -> Temper {
         slow: LATENCY,
         down: Duration::ZERO,
         answer: ANSWER.min(tenth),
-        output: Sample::default(),
+        output: SampleValue::default(),
     }
 }
 
-/// Whether there is an attempt that chance decides over.
-fn can_fail(plan: &Plan, step: &StepDefinition) -> Result<(), String> {
+/// Checks that a step has attempts that may fail.
+fn can_fail(plan: &ForecastPlan, step: &StepDefinition) -> Result<(), String> {
     match step.work() {
-        Some(Work::Wait(_)) | None => Err("the step only waits".to_owned()),
+        Some(Work::Wait(_)) | None => Err("this step is a wait".to_owned()),
         Some(Work::Child(child)) if plan.workflow(&child.name).is_some() => Err(format!(
-            "the step's workflow is run: say it of a step of its own, as {}.STEP",
+            "the workflow of this step is given: apply the option to one of its steps, as {}.STEP",
             child.name
         )),
         Some(Work::Child(_) | Work::Call { .. }) => Ok(()),
     }
 }
 
-fn is_called(_: &Plan, step: &StepDefinition) -> Result<(), String> {
+fn is_called(_: &ForecastPlan, step: &StepDefinition) -> Result<(), String> {
     match step.work() {
         Some(Work::Call { .. }) => Ok(()),
-        Some(Work::Wait(_) | Work::Child(_)) | None => Err("the step calls no service".to_owned()),
+        Some(Work::Wait(_) | Work::Child(_)) | None => Err("this step calls no service".to_owned()),
     }
 }
 
-fn has_undo(plan: &Plan, step: &StepDefinition) -> Result<(), String> {
+fn has_undo(plan: &ForecastPlan, step: &StepDefinition) -> Result<(), String> {
     can_fail(plan, step)?;
-    step.action(Action::Undo).map(|_| ()).ok_or_else(|| "the step has no undo".to_owned())
+    step.action(Action::Undo).map(|_| ()).ok_or_else(|| "this step has no undo".to_owned())
 }
 
-fn is_answered(_: &Plan, step: &StepDefinition) -> Result<(), String> {
-    step.callback.as_ref().map(|_| ()).ok_or_else(|| "the step has no callback".to_owned())
+fn is_answered(_: &ForecastPlan, step: &StepDefinition) -> Result<(), String> {
+    step.callback.as_ref().map(|_| ()).ok_or_else(|| "this step has no callback".to_owned())
 }

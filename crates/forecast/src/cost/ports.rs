@@ -1,17 +1,19 @@
-//! The in-memory ports as a forecast's roles reach them: each call takes the time that AWS usually
-//! does, and is counted.
+//! The ports of a forecast: in-memory ports whose calls take as long as usual on AWS, and are counted.
 
 use std::{ops::Range, sync::Arc, time::Duration};
 use steward_core::definition::plan::Plan;
 
 use jiff::Timestamp;
 use steward_aws::items;
-use steward_core::model::{
-    document::{Document, DocumentKey, Kept, Owner},
-    events::BusEvent,
-    names::{TaskId, WorkflowName},
-    task::{ProcessState, Task},
-    time::Timing,
+use steward_core::{
+    definition::workflow::Workflow,
+    model::{
+        document::{Document, DocumentKey, Kept, Owner},
+        events::BusEvent,
+        names::{TaskId, WorkflowName},
+        task::{ProcessState, Task},
+        time::Timing,
+    },
 };
 use steward_runtime::ports::{
     Channel, Clock, Created, Definitions, DueCursor, DuePage, Ended, EndedPage, EventBus, Outgoing,
@@ -19,34 +21,34 @@ use steward_runtime::ports::{
 };
 
 use super::{
-    demand::Asked,
-    ledger::{Account, Subject},
-    meter::{self, Replaced},
+    demand::Resource,
+    ledger::{CostAccount, CostSubject},
+    meter::{self, ReplaceUnits},
     prices::Usage,
-    world::World,
+    task_simulation::TaskSimulation,
 };
 
-/// What a request to DynamoDB takes.
-pub(super) const DYNAMODB_TAKES: Duration = Duration::from_millis(5);
+/// The duration of a request to DynamoDB.
+pub(super) const DYNAMODB_LATENCY: Duration = Duration::from_millis(5);
 
-/// What a request to SQS takes.
-pub(super) const SQS_TAKES: Duration = Duration::from_millis(10);
+/// The duration of a request to SQS.
+pub(super) const SQS_LATENCY: Duration = Duration::from_millis(10);
 
-/// What a request to EventBridge takes.
-pub(super) const EVENTBRIDGE_TAKES: Duration = Duration::from_millis(20);
+/// The duration of a request to EventBridge.
+pub(super) const EVENTBRIDGE_LATENCY: Duration = Duration::from_millis(20);
 
-/// Names of instances are this long on AWS; they are part of a task's item.
+/// An instance name of the length on AWS, since it is part of the size of a task's item.
 const INSTANCE: &str = "scheduler-0badcafe";
 
-/// All ports of a forecast's world, as a function has them while it handles a message.
+/// All ports of a function while it handles a message.
 #[derive(Debug, Clone)]
 pub(super) struct ForecastPorts {
-    pub(super) world: Arc<World>,
-    /// On whose account it does.
-    pub(super) account: Account,
+    pub(super) simulation: Arc<TaskSimulation>,
+    /// The account that its usage is charged to.
+    pub(super) account: CostAccount,
 }
 
-/// Each port is the same world.
+/// Each port is this type.
 impl Ports for ForecastPorts {
     type Store = Self;
     type Definitions = Self;
@@ -70,7 +72,7 @@ impl Ports for ForecastPorts {
         self
     }
     fn timing(&self) -> Timing {
-        self.world.memory.timing()
+        self.simulation.memory.timing()
     }
     fn instance(&self) -> &str {
         INSTANCE
@@ -79,7 +81,7 @@ impl Ports for ForecastPorts {
 
 impl Clock for ForecastPorts {
     fn now(&self) -> Timestamp {
-        self.world.time()
+        self.simulation.time()
     }
 
     async fn pause(&self, duration: Duration) {
@@ -88,13 +90,13 @@ impl Clock for ForecastPorts {
 }
 
 impl Definitions for ForecastPorts {
-    /// Instances have read them before.
+    /// Costs nothing: instances cache definitions.
     async fn workflow(
         &self,
         name: &WorkflowName,
         version: Option<u32>,
     ) -> Result<Option<Arc<Plan>>, PortError> {
-        self.world.plan.definitions.workflow(name, version).await
+        self.simulation.plan.definitions.workflow(name, version).await
     }
 
     async fn published(
@@ -102,7 +104,7 @@ impl Definitions for ForecastPorts {
         name: &WorkflowName,
         version: Option<u32>,
     ) -> Result<Option<Arc<Plan>>, PortError> {
-        self.world.plan.definitions.published(name, version).await
+        self.simulation.plan.definitions.published(name, version).await
     }
 
     async fn triggered(
@@ -110,90 +112,90 @@ impl Definitions for ForecastPorts {
         source: &str,
         detail_type: &str,
     ) -> Result<Vec<Arc<Plan>>, PortError> {
-        self.world.plan.definitions.triggered(source, detail_type).await
+        self.simulation.plan.definitions.triggered(source, detail_type).await
     }
 }
 
 impl ForecastPorts {
     fn store(&self) -> &steward_testkit::memory::MemoryStore {
-        self.world.memory.store()
+        self.simulation.memory.store()
     }
 
-    fn reads(&self, of: Asked, read_units: f64) {
-        let state = &mut *self.world.state();
+    fn reads(&self, of: Resource, read_units: f64) {
+        let state = &mut *self.simulation.state();
         state.meter.add(&self.account, Usage { read_units, ..Usage::default() });
-        state.visits.asked(of, read_units);
+        state.demand_counts.add_units(of, read_units);
     }
 
-    fn writes(&self, of: Asked, write_units: f64) {
+    fn writes(&self, of: Resource, write_units: f64) {
         self.writes_for(&self.account, of, write_units);
     }
 
-    /// The indices are the task's, whoever moves it. That of ended tasks has half the load of the due
-    /// index, on half as many keys: nothing that it lacks the other does not lack before.
-    fn writes_indices(&self, task: &Task, replaced: &Replaced) {
-        let account = self.about(Subject::task(&task.workflow));
-        self.writes_for(&account, Asked::IndexWrites, replaced.due);
+    /// Charges writes of the indices to the task, whichever function makes them. The index of ended tasks is not part of
+    /// the demand: it has half the load of the due index on half as many keys, so the due index reaches its limit first.
+    fn writes_indices(&self, task: &Task, replaced: &ReplaceUnits) {
+        let account = self.account_for(CostSubject::task(&task.workflow));
+        self.writes_for(&account, Resource::IndexWrites, replaced.due);
         let usage = Usage { write_units: replaced.ended, ..Usage::default() };
-        self.world.state().meter.add(&account, usage);
+        self.simulation.state().meter.add(&account, usage);
     }
 
-    fn writes_for(&self, account: &Account, of: Asked, write_units: f64) {
-        let state = &mut *self.world.state();
+    fn writes_for(&self, account: &CostAccount, of: Resource, write_units: f64) {
+        let state = &mut *self.simulation.state();
         state.meter.add(account, Usage { write_units, ..Usage::default() });
-        state.visits.asked(of, write_units);
+        state.demand_counts.add_units(of, write_units);
     }
 
     fn writes_document(&self, document: &Document) {
-        self.world.state().meter.written_bytes += document.body.to_string().len() as u64;
+        self.simulation.state().meter.written_bytes += document.body.to_string().len() as u64;
     }
 
-    /// The account of the same function for something else.
-    fn about(&self, subject: Subject) -> Account {
-        Account { function: self.account.function, subject }
+    /// The account of the same function for another subject.
+    fn account_for(&self, subject: CostSubject) -> CostAccount {
+        CostAccount { function: self.account.function, subject }
     }
 }
 
 impl StateStore for ForecastPorts {
     async fn load(&self, id: &TaskId) -> Result<Option<Task>, PortError> {
-        tokio::time::sleep(DYNAMODB_TAKES).await;
+        tokio::time::sleep(DYNAMODB_LATENCY).await;
         let task = self.store().load(id).await?;
-        let item = task.as_ref().map(|task| self.world.items.task(task)).transpose()?;
-        self.reads(Asked::TasksReads, meter::read_units(item.as_ref()));
+        let item = task.as_ref().map(|task| self.simulation.items.task(task)).transpose()?;
+        self.reads(Resource::TasksReads, meter::read_units(item.as_ref()));
         Ok(task)
     }
 
     async fn create(&self, task: &Task, submitted: &Document) -> Result<Created, PortError> {
-        tokio::time::sleep(DYNAMODB_TAKES).await;
-        let document = self.world.items.document(&task.owner(), task.kept(), submitted);
-        let item = self.world.items.task(task)?;
+        tokio::time::sleep(DYNAMODB_LATENCY).await;
+        let document = self.simulation.items.document(&task.owner(), task.kept(), submitted);
+        let item = self.simulation.items.task(task)?;
         let created = self.store().create(task, submitted).await?;
-        // A transaction costs double, also one that is refused; the indices follow at the plain price.
-        self.writes(Asked::TasksWrites, 2.0 * meter::write_units(&item));
-        self.writes(Asked::DocumentsWrites, 2.0 * meter::write_units(&document));
+        // A transaction costs double, also a refused one. The indices cost the normal price.
+        self.writes(Resource::TasksWrites, 2.0 * meter::write_units(&item));
+        self.writes(Resource::DocumentsWrites, 2.0 * meter::write_units(&document));
         if created == Created::Created {
-            self.writes_indices(task, &meter::replaced(&self.world.items, None, task)?);
+            self.writes_indices(task, &meter::replaced(&self.simulation.items, None, task)?);
             self.writes_document(submitted);
-            self.world.recorded(task);
+            self.simulation.record_task(task);
         }
         Ok(created)
     }
 
     async fn save(&self, task: &Task) -> Result<Saved, PortError> {
-        tokio::time::sleep(DYNAMODB_TAKES).await;
+        tokio::time::sleep(DYNAMODB_LATENCY).await;
         let before = self.store().load(&task.task_id).await?;
         let saved = self.store().save(task).await?;
         match &saved {
             Saved::Saved => {
-                let replaced = meter::replaced(&self.world.items, before.as_ref(), task)?;
-                self.writes(Asked::TasksWrites, replaced.table);
+                let replaced = meter::replaced(&self.simulation.items, before.as_ref(), task)?;
+                self.writes(Resource::TasksWrites, replaced.table);
                 self.writes_indices(task, &replaced);
-                self.world.recorded(task);
+                self.simulation.record_task(task);
             }
-            // A refused write costs what it would have replaced.
+            // A refused write costs as much as the item that it would have replaced.
             Saved::Conflict(now) => {
-                let item = now.as_ref().map(|now| self.world.items.task(now)).transpose()?;
-                self.writes(Asked::TasksWrites, item.as_ref().map_or(1.0, meter::write_units));
+                let item = now.as_ref().map(|now| self.simulation.items.task(now)).transpose()?;
+                self.writes(Resource::TasksWrites, item.as_ref().map_or(1.0, meter::write_units));
             }
         }
         Ok(saved)
@@ -205,9 +207,9 @@ impl StateStore for ForecastPorts {
         kept: Kept,
         document: &Document,
     ) -> Result<Put, PortError> {
-        tokio::time::sleep(DYNAMODB_TAKES).await;
-        let item = self.world.items.document(owner, kept, document);
-        self.writes(Asked::DocumentsWrites, meter::write_units(&item));
+        tokio::time::sleep(DYNAMODB_LATENCY).await;
+        let item = self.simulation.items.document(owner, kept, document);
+        self.writes(Resource::DocumentsWrites, meter::write_units(&item));
         self.writes_document(document);
         self.store().put_document(owner, kept, document).await
     }
@@ -221,25 +223,26 @@ impl StateStore for ForecastPorts {
         owner: &Owner,
         keys: &[DocumentKey],
     ) -> Result<Vec<Document>, PortError> {
-        tokio::time::sleep(DYNAMODB_TAKES).await;
+        tokio::time::sleep(DYNAMODB_LATENCY).await;
         let found = self.store().documents(owner, keys).await?;
-        // Until when it is kept does not change its size.
-        let kept = Kept { from: self.world.time(), retention_s: None };
-        let items = found.iter().map(|document| self.world.items.document(owner, kept, document));
+        // The expiry does not change the size.
+        let kept = Kept { from: self.simulation.time(), retention_s: None };
+        let items =
+            found.iter().map(|document| self.simulation.items.document(owner, kept, document));
         let units: f64 = items.map(|item| meter::read_units(Some(&item))).sum();
         let missing = keys.len().saturating_sub(found.len());
-        self.reads(Asked::DocumentsReads, units + missing as f64);
+        self.reads(Resource::DocumentsReads, units + missing as f64);
         Ok(found)
     }
 
-    /// The supervisor's look at the index is a cost of the deployment, not of a task.
+    /// Not counted: reading the due index is a cost of the deployment, not of a task.
     async fn due(
         &self,
         shard: u32,
         until: Timestamp,
         after: Option<&DueCursor>,
     ) -> Result<DuePage, PortError> {
-        tokio::time::sleep(DYNAMODB_TAKES).await;
+        tokio::time::sleep(DYNAMODB_LATENCY).await;
         self.store().due(shard, until, after).await
     }
 
@@ -250,7 +253,7 @@ impl StateStore for ForecastPorts {
         within: Range<Timestamp>,
         after: Option<&Ended>,
     ) -> Result<EndedPage, PortError> {
-        tokio::time::sleep(DYNAMODB_TAKES).await;
+        tokio::time::sleep(DYNAMODB_LATENCY).await;
         self.store().ended(state, part, within, after).await
     }
 
@@ -258,16 +261,16 @@ impl StateStore for ForecastPorts {
         self.store().shards()
     }
 
-    /// Each instance reads its breaker at most once a second, however many tasks there are.
+    /// Not counted: each instance reads its breaker at most once a second, for any number of tasks.
     async fn shared(&self, key: &SharedKey) -> Result<Option<Shared>, PortError> {
         self.store().shared(key).await
     }
 
     async fn save_shared(&self, shared: &Shared) -> Result<SharedSaved, PortError> {
-        tokio::time::sleep(DYNAMODB_TAKES).await;
+        tokio::time::sleep(DYNAMODB_LATENCY).await;
         let bytes = shared.body.to_string().len();
         let units = bytes.div_ceil(items::WRITE_UNIT_BYTES).max(1);
-        self.writes(Asked::DocumentsWrites, units as f64);
+        self.writes(Resource::DocumentsWrites, units as f64);
         self.store().save_shared(shared).await
     }
 
@@ -278,12 +281,12 @@ impl StateStore for ForecastPorts {
 
 impl Channel for ForecastPorts {
     async fn send(&self, messages: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
-        tokio::time::sleep(SQS_TAKES).await;
+        tokio::time::sleep(SQS_LATENCY).await;
         let answers = messages.iter().map(|_| Ok(())).collect();
         for message in messages {
-            let account = self.about(Subject::of(&self.world, &message));
-            self.world.state().meter.sent(&account, &message, &self.world.plan);
-            World::carry(&self.world, message);
+            let account = self.account_for(CostSubject::of(&self.simulation, &message));
+            self.simulation.state().meter.sent(&account, &message, &self.simulation.plan);
+            TaskSimulation::send_message(&self.simulation, message);
         }
         answers
     }
@@ -295,10 +298,10 @@ impl Channel for ForecastPorts {
 
 impl EventBus for ForecastPorts {
     async fn publish(&self, events: Vec<BusEvent>) -> Vec<Result<(), PortError>> {
-        tokio::time::sleep(EVENTBRIDGE_TAKES).await;
-        let account = self.about(Subject::task(&self.account.subject.workflow));
-        let state = &mut *self.world.state();
-        state.visits.asked(Asked::Events, events.len() as f64);
+        tokio::time::sleep(EVENTBRIDGE_LATENCY).await;
+        let account = self.account_for(CostSubject::task(&self.account.subject.workflow));
+        let state = &mut *self.simulation.state();
+        state.demand_counts.add_units(Resource::Events, events.len() as f64);
         for event in &events {
             state.meter.published(&account, event);
             state.alerts += u64::from(event.is_task_alert());

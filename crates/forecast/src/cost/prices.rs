@@ -1,20 +1,20 @@
-//! What AWS charges, and what tasks come to: the only place where counts become dollars. The prices
-//! themselves are data, in `prices.yaml`.
+//! The prices of AWS, and the price of usage. Only this file converts counts to dollars. The prices are data in
+//! `prices.yaml`.
 
 use serde::{Deserialize, Serialize};
 
 use super::settings::ForecastError;
 
-/// The list that ships.
+/// The built-in list of prices.
 const LIST: &str = include_str!("prices.yaml");
 
-/// Bytes that SQS and EventBridge charge as one.
+/// The bytes that SQS and EventBridge bill as one request or event.
 pub const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Prices are said of so many tasks.
+/// Prices are for this many tasks.
 const MILLION: f64 = 1_000_000.0;
 
-/// What AWS charges in one region.
+/// The prices of AWS in one region.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prices {
@@ -42,7 +42,7 @@ pub struct Prices {
     pub step_functions_express_gb_hours: Price,
     /// Lambda durable functions.
     pub durable_operations: Price,
-    /// Lambda durable functions: what they keep of inputs and results.
+    /// Lambda durable functions: stored inputs and results.
     pub durable_gb_written: Price,
 }
 
@@ -50,20 +50,20 @@ pub struct Prices {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
-    /// What `per` units cost.
+    /// The price of `per` units.
     pub dollars: f64,
-    /// How many units that is.
+    /// The number of units.
     pub per: f64,
-    /// What is charged for.
+    /// The billed unit.
     pub unit: String,
-    /// AWS's page of prices.
+    /// The page of AWS with the price.
     pub page: String,
-    /// Where the price was read, and of when that is.
+    /// The source where the price was read, with its date.
     pub read: String,
 }
 
 impl Price {
-    /// What a million tasks cost that use `amount` each.
+    /// The price of a million tasks that use `amount` units each.
     #[must_use]
     pub fn per_million(&self, amount: f64) -> f64 {
         amount * MILLION / self.per * self.dollars
@@ -71,15 +71,15 @@ impl Price {
 }
 
 impl Prices {
-    /// The list that ships.
+    /// The built-in list of prices.
     ///
     /// # Errors
-    /// It cannot be read; a test keeps it readable.
+    /// The list cannot be parsed. A test ensures that it can.
     pub fn listed() -> Result<Self, ForecastError> {
         serde_saphyr::from_str(LIST).map_err(|error| ForecastError::Prices(error.to_string()))
     }
 
-    /// What a million tasks cost that use this much each.
+    /// The price of a million tasks with this usage each.
     #[must_use]
     pub fn of(&self, usage: &Usage) -> Dollars {
         let dynamodb = self.dynamodb_write_units.per_million(usage.write_units)
@@ -92,18 +92,18 @@ impl Prices {
     }
 }
 
-/// What tasks use of AWS, on average.
+/// The average usage of AWS by a task.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Usage {
-    /// DynamoDB's write units.
+    /// DynamoDB write units.
     pub write_units: f64,
-    /// DynamoDB's read units.
+    /// DynamoDB read units.
     pub read_units: f64,
-    /// Requests to SQS, each of up to 64 KB: sends, and the receive and delete for each batch.
+    /// Requests to SQS of up to 64 KB each: sends, and the receive and the delete of each batch.
     pub sqs_requests: f64,
     /// Invocations of functions.
     pub invocations: f64,
-    /// Their memory over their time.
+    /// GB-seconds of the functions.
     pub gb_seconds: f64,
     /// Events on the bus.
     pub events: f64,
@@ -120,7 +120,7 @@ pub struct Dollars {
     pub lambda: f64,
     /// EventBridge.
     pub eventbridge: f64,
-    /// All of them.
+    /// The total.
     pub total: f64,
 }
 
@@ -148,7 +148,7 @@ impl Usage {
     }
 }
 
-/// What one of `batch` messages of this size has of the requests that they share.
+/// The share of one message in the requests of `batch` messages of this size.
 pub(super) fn share(bytes: usize, batch: u32) -> f64 {
     let chunks = (bytes * batch as usize).div_ceil(CHUNK_BYTES).max(1);
     chunks as f64 / f64::from(batch)
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_price_is_read_and_says_where_it_is_from() {
+    fn every_price_is_parsed_and_has_a_source() {
         let prices = Prices::listed().unwrap();
         let Prices {
             region,
@@ -198,8 +198,8 @@ mod tests {
     }
 
     #[test]
-    fn a_million_tasks_cost_what_the_design_says() {
-        // A task of one step, as tests/cost.rs counts it, without the time of the functions.
+    fn a_million_tasks_of_one_step_have_the_documented_price() {
+        // A task of one step as counted by tests/cost.rs, without the time of the functions.
         let usage = Usage {
             write_units: 9.0,
             read_units: 3.0,

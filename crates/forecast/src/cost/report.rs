@@ -1,127 +1,127 @@
-//! What a forecast says.
+//! The report of a forecast.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use serde::Serialize;
 
 use super::{
+    alternatives::{AlternativeCounts, Elsewhere, alternative_prices},
     demand::Demand,
-    elsewhere::{Counts, Elsewhere, elsewhere},
-    ledger::{Accounts, Ledger, add_agents_time},
+    ledger::{CostAccounts, CostLedger, add_agents_time},
     meter::MEMORY_GB,
-    plan::{Plan, StepKey},
+    plan::{ForecastPlan, StepKey},
     prices::{Dollars, Usage},
-    run::{Ran, Tally},
+    run::{ForecastRun, StepCounts},
 };
 
-/// How many reasons are named.
+/// The largest number of reasons in a report.
 const REASONS: usize = 5;
 
-/// The distribution of what became of the runs.
+/// The outcomes and the cost of all runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
     /// The workflow.
     pub workflow: String,
     /// Its version.
     pub version: u32,
-    /// How many tasks ran.
+    /// The number of tasks.
     pub runs: u32,
-    /// What chance began with.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// How they ended: the state, how many, and how long that took.
-    pub outcomes: Vec<Outcome>,
-    /// Why those that were not Processed were not: the most frequent reasons.
-    pub reasons: Vec<Reason>,
-    /// What became of each step, over all runs.
-    pub steps: Vec<Step>,
-    /// Alerts that tasks sent to the operator.
+    /// The number and the duration of tasks by final state.
+    pub outcomes: Vec<OutcomeSummary>,
+    /// The most frequent reasons why tasks were not Processed.
+    pub reasons: Vec<OutcomeReason>,
+    /// The counts of each step, over all runs.
+    pub steps: Vec<StepSummary>,
+    /// The number of published alerts.
     pub alerts: u64,
-    /// Tasks that need an operator: they ended in Error.
+    /// The number of tasks that ended in Error and need an operator.
     pub need_operator: u64,
-    /// The region whose prices they are.
+    /// The region of the prices.
     pub region: String,
-    /// Of when: year and month.
+    /// The year and month of the prices.
     pub prices_as_of: String,
-    /// What a task uses of AWS on average.
+    /// The average usage of a task.
     pub usage: Usage,
-    /// What a million tasks cost.
+    /// The price of a million tasks.
     pub dollars_per_million: Dollars,
-    /// On whose account: by function and by step.
-    pub ledger: Ledger,
-    /// What other services would charge for a million of these tasks.
+    /// The usage and price by function and by step.
+    pub ledger: CostLedger,
+    /// The price of a million of these tasks on alternative services.
     pub elsewhere: Vec<Elsewhere>,
-    /// Where its work falls.
+    /// The average demand of a task.
     #[serde(skip)]
     pub demand: Demand,
-    /// What the numbers take for granted.
+    /// The assumptions behind the numbers.
     pub assumes: Vec<String>,
 }
 
-/// One way in which tasks ended.
+/// The tasks with one final state.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Outcome {
+pub struct OutcomeSummary {
     /// The state.
     pub state: String,
-    /// How many tasks.
+    /// The number of tasks.
     pub tasks: u64,
-    /// Their share of all, from 0 to 1.
+    /// Their share of all tasks, from 0 to 1.
     pub share: f64,
-    /// Half of them took no longer, from submitted to ended, in milliseconds.
+    /// The median duration from submission to end, in milliseconds.
     pub p50_ms: u64,
-    /// Nine in ten took no longer.
+    /// The 90th percentile of the duration, in milliseconds.
     pub p90_ms: u64,
-    /// Ninety-nine in a hundred took no longer.
+    /// The 99th percentile of the duration, in milliseconds.
     pub p99_ms: u64,
-    /// The longest.
+    /// The longest duration, in milliseconds.
     pub max_ms: u64,
 }
 
-/// Why tasks were not Processed.
+/// A reason why tasks were not Processed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Reason {
-    /// As the task says it.
+pub struct OutcomeReason {
+    /// The text of the reason.
     pub reason: String,
-    /// How many tasks say it.
+    /// The number of tasks with this reason.
     pub tasks: u64,
 }
 
-/// What became of a step over all runs; items count each.
+/// The counts of a step over all runs. Each item counts separately.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Step {
-    /// The step; of another workflow with that workflow's name.
+pub struct StepSummary {
+    /// The step; a step of another workflow has the name of the workflow as a prefix.
     pub step: String,
-    /// How often it was begun.
+    /// How often the step started.
     pub started: u64,
-    /// Attempts that the scheduler sent.
+    /// The attempts that the scheduler sent.
     pub attempts: u64,
-    /// Calls that were made, those to undo it too.
+    /// The calls, including calls of the undo.
     pub calls: u64,
-    /// Calls of the same again: by the agent within an attempt, or by another attempt.
+    /// The repeated calls: by the agent within an attempt, or by another attempt.
     pub retries: u64,
-    /// How often it failed for good.
+    /// How often the step failed permanently.
     pub failed: u64,
-    /// How often it was skipped.
+    /// How often the step was skipped.
     pub skipped: u64,
-    /// How often it was undone.
+    /// How often the step was undone.
     pub undone: u64,
-    /// Attempts at undoing it.
+    /// The attempts at its undo.
     pub undo_attempts: u64,
-    /// How often undoing it failed for good.
+    /// How often its undo failed permanently.
     pub undo_failed: u64,
 }
 
 impl Report {
-    /// `ran` in the order of the runs: invocations of agents that follow one another share a batch.
-    pub(super) fn of(plan: &Plan, ran: &[Ran]) -> Self {
+    /// The report of all runs. `finished_runs` is in the order of the runs, since consecutive invocations of agents share a batch.
+    pub(super) fn of(plan: &ForecastPlan, finished_runs: &[ForecastRun]) -> Self {
         let settings = &plan.settings;
         let runs = f64::from(settings.runs);
-        let accounts = accounts(ran, settings.batch);
+        let accounts = accounts(finished_runs, settings.batch);
         let mut sum = Usage::default();
         accounts.values().for_each(|usage| sum += *usage);
         let usage = sum.divided(runs);
-        let mut counts = Counts::default();
-        ran.iter().for_each(|ran| counts.add(&ran.elsewhere));
-        let outcomes = outcomes(ran);
+        let mut counts = AlternativeCounts::default();
+        finished_runs.iter().for_each(|run| counts.add(&run.alternatives));
+        let outcomes = outcomes(finished_runs);
         let error = outcomes.iter().filter(|outcome| outcome.state == "Error");
         Self {
             workflow: settings.workflow.name.to_string(),
@@ -130,44 +130,45 @@ impl Report {
             seed: settings.seed,
             need_operator: error.map(|outcome| outcome.tasks).sum(),
             outcomes,
-            reasons: reasons(ran),
-            steps: steps(plan, ran),
-            alerts: ran.iter().map(|ran| ran.alerts).sum(),
+            reasons: reasons(finished_runs),
+            steps: steps(plan, finished_runs),
+            alerts: finished_runs.iter().map(|run| run.alerts).sum(),
             region: plan.prices.region.clone(),
             prices_as_of: plan.prices.as_of.clone(),
             usage,
             dollars_per_million: plan.prices.of(&usage),
-            ledger: Ledger::of(plan, &accounts),
-            elsewhere: elsewhere(&plan.prices, &counts, runs),
-            demand: Demand::of(ran, settings.batch),
+            ledger: CostLedger::of(plan, &accounts),
+            elsewhere: alternative_prices(&plan.prices, &counts, runs),
+            demand: Demand::of(finished_runs, settings.batch),
             assumes: assumes(plan),
         }
     }
 }
 
-/// What all runs used, the agents' time included, which they share.
-fn accounts(ran: &[Ran], batch: u32) -> Accounts {
-    let mut accounts = Accounts::new();
-    for (account, usage) in ran.iter().flat_map(|ran| &ran.accounts) {
+/// The usage of all runs, including the shared time of the agents.
+fn accounts(finished_runs: &[ForecastRun], batch: u32) -> CostAccounts {
+    let mut accounts = CostAccounts::new();
+    for (account, usage) in finished_runs.iter().flat_map(|run| &run.accounts) {
         *accounts.entry(account.clone()).or_default() += *usage;
     }
-    let took: Vec<_> = ran.iter().flat_map(|ran| ran.agents_took.iter().cloned()).collect();
+    let took: Vec<_> =
+        finished_runs.iter().flat_map(|run| run.agents_took.iter().cloned()).collect();
     add_agents_time(&mut accounts, &took, batch);
     accounts
 }
 
-fn outcomes(ran: &[Ran]) -> Vec<Outcome> {
+fn outcomes(finished_runs: &[ForecastRun]) -> Vec<OutcomeSummary> {
     let mut times: BTreeMap<_, Vec<u64>> = BTreeMap::new();
-    for ran in ran {
-        times.entry(ran.ended).or_default().push(ran.took.as_millis() as u64);
+    for run in finished_runs {
+        times.entry(run.ended).or_default().push(run.took.as_millis() as u64);
     }
     let outcomes = times.into_iter().map(|(state, mut times)| {
         times.sort_unstable();
         let at = |share: f64| percentile(&times, share);
-        Outcome {
+        OutcomeSummary {
             state: state.to_string(),
             tasks: times.len() as u64,
-            share: times.len() as f64 / ran.len() as f64,
+            share: times.len() as f64 / finished_runs.len() as f64,
             p50_ms: at(0.5),
             p90_ms: at(0.9),
             p99_ms: at(0.99),
@@ -177,49 +178,49 @@ fn outcomes(ran: &[Ran]) -> Vec<Outcome> {
     outcomes.collect()
 }
 
-/// By the nearest rank; `sorted` is.
+/// The percentile of a sorted list by the nearest rank.
 fn percentile(sorted: &[u64], share: f64) -> u64 {
     let rank = (share * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.max(1) - 1).copied().unwrap_or(0)
 }
 
-fn reasons(ran: &[Ran]) -> Vec<Reason> {
+fn reasons(finished_runs: &[ForecastRun]) -> Vec<OutcomeReason> {
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-    for reason in ran.iter().filter_map(|ran| ran.reason.as_deref()) {
+    for reason in finished_runs.iter().filter_map(|run| run.reason.as_deref()) {
         *counts.entry(reason).or_default() += 1;
     }
     let reasons = counts.into_iter();
     let mut reasons: Vec<_> =
-        reasons.map(|(reason, tasks)| Reason { reason: reason.to_owned(), tasks }).collect();
+        reasons.map(|(reason, tasks)| OutcomeReason { reason: reason.to_owned(), tasks }).collect();
     reasons.sort_by_key(|reason| std::cmp::Reverse(reason.tasks));
     reasons.truncate(REASONS);
     reasons
 }
 
-fn steps(plan: &Plan, ran: &[Ran]) -> Vec<Step> {
-    let mut tallies: BTreeMap<&StepKey, Tally> = BTreeMap::new();
-    for (key, tally) in ran.iter().flat_map(|ran| &ran.steps) {
-        tallies.entry(key).or_default().add(tally);
+fn steps(plan: &ForecastPlan, finished_runs: &[ForecastRun]) -> Vec<StepSummary> {
+    let mut counts_by_step: BTreeMap<&StepKey, StepCounts> = BTreeMap::new();
+    for (key, counts) in finished_runs.iter().flat_map(|run| &run.steps) {
+        counts_by_step.entry(key).or_default().add(counts);
     }
     let step = |key: &StepKey| {
-        let tally = tallies.get(key).copied().unwrap_or_default();
-        Step {
+        let counts = counts_by_step.get(key).copied().unwrap_or_default();
+        StepSummary {
             step: plan.label(key),
-            started: tally.started,
-            attempts: tally.attempts,
-            calls: tally.calls,
-            retries: tally.retries,
-            failed: tally.failed,
-            skipped: tally.skipped,
-            undone: tally.undone,
-            undo_attempts: tally.undo_attempts,
-            undo_failed: tally.undo_failed,
+            started: counts.started,
+            attempts: counts.attempts,
+            calls: counts.calls,
+            retries: counts.retries,
+            failed: counts.failed,
+            skipped: counts.skipped,
+            undone: counts.undone,
+            undo_attempts: counts.undo_attempts,
+            undo_failed: counts.undo_failed,
         }
     };
     plan.all_steps().map(|(key, _)| step(&key)).collect()
 }
 
-impl Tally {
+impl StepCounts {
     fn add(&mut self, other: &Self) {
         self.started += other.started;
         self.attempts += other.attempts;
@@ -233,10 +234,10 @@ impl Tally {
     }
 }
 
-fn assumes(plan: &Plan) -> Vec<String> {
+fn assumes(plan: &ForecastPlan) -> Vec<String> {
     use super::{
-        ports::{DYNAMODB_TAKES, EVENTBRIDGE_TAKES, SQS_TAKES},
-        world::DELIVERY_TAKES,
+        ports::{DYNAMODB_LATENCY, EVENTBRIDGE_LATENCY, SQS_LATENCY},
+        task_simulation::DELIVERY_LATENCY,
     };
     let settings = &plan.settings;
     let ms = |time: Duration| time.as_millis();
@@ -244,22 +245,22 @@ fn assumes(plan: &Plan) -> Vec<String> {
         format!("list prices of {}, {}, without a free tier", plan.prices.region, plan.prices.as_of),
         format!("{} messages share a request and an invocation (--batch)", settings.batch),
         format!(
-            "functions of {} MB on arm64 that wait {} ms for DynamoDB, {} ms for SQS, {} ms for EventBridge; {} ms in a queue",
+            "functions with {} MB on arm64; {} ms for a DynamoDB request, {} ms for SQS, {} ms for EventBridge; {} ms in a queue",
             MEMORY_GB * 1_024.0,
-            ms(DYNAMODB_TAKES),
-            ms(SQS_TAKES),
-            ms(EVENTBRIDGE_TAKES),
-            ms(DELIVERY_TAKES),
+            ms(DYNAMODB_LATENCY),
+            ms(SQS_LATENCY),
+            ms(EVENTBRIDGE_LATENCY),
+            ms(DELIVERY_LATENCY),
         ),
-        "not in the price: storage, logs, data transfer, the client's requests and notices, cold starts, the supervisor's rounds, idle polling, your services"
+        "not in the price: storage, logs, data transfer, the client's requests and notifications, cold starts, the supervisor's sweeps, idle polling, your services"
             .to_owned(),
-        "elsewhere: what the service itself charges; the functions that make its calls come on top, which are in Steward's price"
+        "alternatives: only what the service itself charges; Steward's price includes the functions that make the calls, the others do not"
             .to_owned(),
-        "Express keeps no state: an execution that breaks off begins anew or is lost"
+        "Express keeps no state: an interrupted execution restarts or is lost"
             .to_owned(),
     ];
-    let made = matches!(plan.input, super::sample::Sample::Made(_));
-    assumes.extend(made.then(|| "an input that was made up (--input)".to_owned()));
+    let generated = matches!(plan.input, super::sample::SampleValue::Generated(_));
+    assumes.extend(generated.then(|| "a generated input (--input)".to_owned()));
     let outside: Vec<_> = plan
         .all_steps()
         .filter_map(|(key, step)| {
@@ -269,8 +270,9 @@ fn assumes(plan: &Plan) -> Vec<String> {
         .collect();
     if !outside.is_empty() {
         let outside = outside.join(", ");
-        assumes
-            .push(format!("the workflow of {outside} taken as a call, without its price (--with)"));
+        assumes.push(format!(
+            "the workflow of {outside} counts as a call, without its own price (--with)"
+        ));
     }
     assumes
 }

@@ -1,4 +1,4 @@
-//! One run: a task from its submission until nothing of it is left to look after.
+//! One run: a task from its submission until all messages are handled and nothing is due.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -17,25 +17,25 @@ use steward_runtime::ports::{Ports, StateStore};
 use tokio::select;
 
 use super::{
-    demand::Visits,
-    elsewhere::Counts,
-    ledger::{Accounts, Took},
-    plan::{Plan, StepKey},
-    roles,
+    alternatives::AlternativeCounts,
+    demand::DemandCounts,
+    handlers,
+    ledger::{AgentTime, CostAccounts},
+    plan::{ForecastPlan, StepKey},
     settings::ForecastError,
-    world::{Role, TIMING, World},
+    task_simulation::{FunctionRole, TIMING, TaskSimulation},
 };
 
-/// How often the supervisor looks, as in `template.yaml`.
+/// The interval of the supervisor's sweeps, as in `template.yaml`.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
-/// How often it may find a task due before the run is given up: a task that is watched for the longest
-/// time that it may take, with an attempt in every minute of a day.
+/// The largest number of sweeps with due tasks in one run. It suffices for a task of the maximum duration with an
+/// attempt in every minute of a day.
 const SWEEPS_MAX: u32 = 20_000;
 
-/// What became of one step in one run, its items taken together.
+/// The counts of one step in one run, over all its items.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Tally {
+pub(super) struct StepCounts {
     pub(super) started: u64,
     pub(super) attempts: u64,
     pub(super) calls: u64,
@@ -47,41 +47,42 @@ pub(super) struct Tally {
     pub(super) undo_failed: u64,
 }
 
-/// What became of a run.
+/// The result of a run.
 #[derive(Debug, Clone)]
-pub(super) struct Ran {
+pub(super) struct ForecastRun {
     pub(super) ended: ProcessState,
     pub(super) took: Duration,
     pub(super) reason: Option<String>,
-    pub(super) steps: BTreeMap<StepKey, Tally>,
-    pub(super) accounts: Accounts,
-    pub(super) agents_took: Vec<Took>,
-    pub(super) millis: Vec<(Role, u64)>,
-    pub(super) visits: Visits,
+    pub(super) steps: BTreeMap<StepKey, StepCounts>,
+    pub(super) accounts: CostAccounts,
+    pub(super) agents_took: Vec<AgentTime>,
+    pub(super) millis: Vec<(FunctionRole, u64)>,
+    pub(super) demand_counts: DemandCounts,
     pub(super) alerts: u64,
-    /// What other services would count.
-    pub(super) elsewhere: Counts,
+    /// What alternative services would count.
+    pub(super) alternatives: AlternativeCounts,
 }
 
-/// Runs task number `run`, on this thread, in a runtime of its own.
-pub(super) fn run(plan: &Arc<Plan>, run: u32) -> Result<Ran, ForecastError> {
-    let broken = |reason: String| ForecastError::Broken { run, reason };
+/// Runs task number `run` on this thread, in a new runtime.
+pub(super) fn run(plan: &Arc<ForecastPlan>, run: u32) -> Result<ForecastRun, ForecastError> {
+    let failure = |reason: String| ForecastError::Failed { run, reason };
     let mixed = plan.settings.seed.wrapping_add(u64::from(run).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let seed = fastrand::Rng::with_seed(mixed).u64(..);
-    // The agents' pauses draw from this thread's own generator.
+    // The pauses of the agents use the random generator of this thread.
     fastrand::seed(seed);
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_time().start_paused(true).build();
-    let runtime = runtime.map_err(|error| broken(error.to_string()))?;
+    let runtime = runtime.map_err(|error| failure(error.to_string()))?;
     runtime.block_on(async {
-        let (world, waiting) = World::new(plan.clone(), seed);
-        // As long as a UUID: ids are part of every item.
+        let (simulation, waiting) = TaskSimulation::new(plan.clone(), seed);
+        // As long as a UUID, since ids are part of every item's size.
         let id = format!("{:08x}-f04e-4000-8000-{run:012x}", seed as u32);
-        let task_id: TaskId = id.parse().map_err(|_| broken("no task id".to_owned()))?;
-        let world = Arc::new(world);
-        let input = plan.input.value("input", &mut world.state().draw);
+        let task_id: TaskId =
+            id.parse().map_err(|_| failure("the task id is invalid".to_owned()))?;
+        let simulation = Arc::new(simulation);
+        let input = plan.input.value("input", &mut simulation.state().draw);
         let workflow = &plan.settings.workflow;
-        world.submit(&Submission {
+        simulation.submit(&Submission {
             task_id: task_id.clone(),
             workflow: workflow.name.clone(),
             version: Some(workflow.version),
@@ -93,27 +94,31 @@ pub(super) fn run(plan: &Arc<Plan>, run: u32) -> Result<Ran, ForecastError> {
             has_begun: false,
             keep: None,
         });
-        through(&world, waiting, run).await?;
-        outcome(&world, &task_id, run).await
+        run_until_idle(&simulation, waiting, run).await?;
+        outcome(&simulation, &task_id, run).await
     })
 }
 
 type Messages = tokio::sync::mpsc::UnboundedReceiver<BoxFuture<'static, ()>>;
 
-/// Lets time pass until all messages are done and no task is due.
-async fn through(world: &Arc<World>, mut waiting: Messages, run: u32) -> Result<(), ForecastError> {
+/// Advances time until all messages are handled and no task is due.
+async fn run_until_idle(
+    simulation: &Arc<TaskSimulation>,
+    mut waiting: Messages,
+    run: u32,
+) -> Result<(), ForecastError> {
     let mut running = FuturesUnordered::new();
-    let millis = world.state().draw.u64(0..SWEEP_EVERY.as_millis() as u64);
+    let millis = simulation.state().draw.u64(0..SWEEP_EVERY.as_millis() as u64);
     let first_sweep = Duration::from_millis(millis);
     let (mut sweeping, mut sweeps, mut swept_at) = (false, 0, None);
     loop {
         while let Ok(message) = waiting.try_recv() {
             running.push(message.map(|()| false).boxed());
         }
-        let due = world.first_due().filter(|_| !sweeping);
+        let due = simulation.first_due().filter(|_| !sweeping);
         let sweep_at = due.map(|due| {
-            let from = world.since_start(due) + TIMING.clock_skew;
-            next_sweep(first_sweep, from.max(world.now()), swept_at)
+            let from = simulation.since_start(due) + TIMING.clock_skew;
+            next_sweep(first_sweep, from.max(simulation.now()), swept_at)
         });
         if running.is_empty() && sweep_at.is_none() {
             return Ok(());
@@ -122,91 +127,98 @@ async fn through(world: &Arc<World>, mut waiting: Messages, run: u32) -> Result<
             biased;
             Some(swept) = running.next() => sweeping &= !swept,
             Some(message) = waiting.recv() => running.push(message.map(|()| false).boxed()),
-            () = world.sleep_until(sweep_at.unwrap_or_default()), if sweep_at.is_some() => {
+            () = simulation.sleep_until(sweep_at.unwrap_or_default()), if sweep_at.is_some() => {
                 swept_at = sweep_at;
                 sweeping = true;
                 sweeps += 1;
-                running.push(roles::sweep(world.clone()).map(|()| true).boxed());
+                running.push(handlers::sweep(simulation.clone()).map(|()| true).boxed());
             }
         }
         if sweeps > SWEEPS_MAX {
-            let days = world.now().as_secs() / (24 * 3600);
-            return Err(ForecastError::Restless { run, days });
+            let days = simulation.now().as_secs() / (24 * 3600);
+            return Err(ForecastError::NotEnded { run, days });
         }
     }
 }
 
-/// The first round of the supervisor at `from` or after, but later than the last one.
+/// The time of the first sweep at or after `from` that is later than the last one.
 fn next_sweep(first: Duration, from: Duration, last: Option<Duration>) -> Duration {
     let rounds = from.saturating_sub(first).as_millis().div_ceil(SWEEP_EVERY.as_millis());
     let at = first + SWEEP_EVERY * u32::try_from(rounds).unwrap_or(u32::MAX);
     last.map_or(at, |last| at.max(last + SWEEP_EVERY))
 }
 
-async fn outcome(world: &World, id: &TaskId, run: u32) -> Result<Ran, ForecastError> {
-    if let Some(reason) = world.state().refused.clone() {
+async fn outcome(
+    simulation: &TaskSimulation,
+    id: &TaskId,
+    run: u32,
+) -> Result<ForecastRun, ForecastError> {
+    if let Some(reason) = simulation.state().refused.clone() {
         return Err(ForecastError::Refused { run, reason });
     }
-    let broken = |reason: &str| ForecastError::Broken { run, reason: reason.to_owned() };
-    let ids: Vec<_> = world.state().tasks.keys().cloned().collect();
-    let (mut steps, mut elsewhere) = (BTreeMap::new(), Counts::default());
+    let failure = |reason: &str| ForecastError::Failed { run, reason: reason.to_owned() };
+    let ids: Vec<_> = simulation.state().tasks.keys().cloned().collect();
+    let (mut steps, mut alternatives) = (BTreeMap::new(), AlternativeCounts::default());
     let took = |task: &Task| {
         let (from, to) = (task.submitted_at, task.ended_at.unwrap_or(task.submitted_at));
-        world.since_start(to).saturating_sub(world.since_start(from))
+        simulation.since_start(to).saturating_sub(simulation.since_start(from))
     };
     for id in &ids {
-        let task = world.memory.store().load(id).await;
-        let Ok(Some(task)) = task else { return Err(broken("a task is gone")) };
-        let Some(workflow) = world.plan.workflow(&task.workflow) else { continue };
-        tally(&task, workflow, &mut steps);
-        elsewhere.add_task(&task, workflow, took(&task));
+        let task = simulation.memory.store().load(id).await;
+        let Ok(Some(task)) = task else { return Err(failure("a task does not exist any more")) };
+        let Some(workflow) = simulation.plan.workflow(&task.workflow) else { continue };
+        counts(&task, workflow, &mut steps);
+        alternatives.add_task(&task, workflow, took(&task));
     }
-    let task = world.memory.store().load(id).await;
-    let Ok(Some(task)) = task else { return Err(broken("the task was not recorded")) };
-    let state = &mut *world.state();
+    let task = simulation.memory.store().load(id).await;
+    let Ok(Some(task)) = task else { return Err(failure("the task was not recorded")) };
+    let state = &mut *simulation.state();
     for ((key, action), calls) in &state.calls {
-        let tally: &mut Tally = steps.entry(key.clone()).or_default();
+        let counts: &mut StepCounts = steps.entry(key.clone()).or_default();
         match action {
             Action::Do => {
-                tally.calls += calls;
-                tally.retries += calls.saturating_sub(tally.started);
+                counts.calls += calls;
+                counts.retries += calls.saturating_sub(counts.started);
             }
-            Action::Undo => tally.calls += calls,
+            Action::Undo => counts.calls += calls,
         }
     }
-    Ok(Ran {
+    Ok(ForecastRun {
         ended: task.process_state,
-        took: world.since_start(task.ended_at.unwrap_or(task.submitted_at)),
+        took: simulation.since_start(task.ended_at.unwrap_or(task.submitted_at)),
         reason: task.error.or(task.undo_reason),
         steps,
         accounts: std::mem::take(&mut state.meter.accounts),
         agents_took: std::mem::take(&mut state.agents_took),
         millis: std::mem::take(&mut state.millis),
-        visits: std::mem::take(&mut state.visits),
+        demand_counts: std::mem::take(&mut state.demand_counts),
         alerts: state.alerts,
-        elsewhere: Counts { written_bytes: state.meter.written_bytes, ..elsewhere },
+        alternatives: AlternativeCounts {
+            written_bytes: state.meter.written_bytes,
+            ..alternatives
+        },
     })
 }
 
-/// Adds what became of a task's steps.
-fn tally(task: &Task, workflow: &Workflow, steps: &mut BTreeMap<StepKey, Tally>) {
+/// Adds the counts of a task's steps.
+fn counts(task: &Task, workflow: &Workflow, steps: &mut BTreeMap<StepKey, StepCounts>) {
     for (name, record) in &task.steps {
         if !workflow.steps.contains_key(name) {
             continue;
         }
-        let tally = steps.entry((workflow.name.clone(), name.clone())).or_default();
+        let counts = steps.entry((workflow.name.clone(), name.clone())).or_default();
         if matches!(record.run.state, StepState::Skipped { .. }) {
-            tally.skipped += 1;
+            counts.skipped += 1;
             continue;
         }
         for (_, part) in record.parts(name) {
-            tally.started += 1;
-            tally.attempts += u64::from(part.run.state.attempt());
-            tally.failed += u64::from(part.run.state.is_failed());
+            counts.started += 1;
+            counts.attempts += u64::from(part.run.state.attempt());
+            counts.failed += u64::from(part.run.state.is_failed());
             let Some(undo) = &part.undo else { continue };
-            tally.undo_attempts += u64::from(undo.state.attempt());
-            tally.undone += u64::from(undo.state.has_passed());
-            tally.undo_failed += u64::from(undo.state.is_failed());
+            counts.undo_attempts += u64::from(undo.state.attempt());
+            counts.undone += u64::from(undo.state.has_passed());
+            counts.undo_failed += u64::from(undo.state.is_failed());
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The input and what steps return, given or made up; and whether every expression has a value over
-//! them, found out before anything runs.
+//! The input and the outputs of steps, given or generated. Before anything runs, this file checks that every expression
+//! has a value for them.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -20,75 +20,79 @@ use steward_core::{
 };
 
 use super::{
-    plan::{Plan, StepKey},
+    plan::{ForecastPlan, StepKey},
     settings::{ForecastError, Settings},
-    shape::Shape,
+    value_shape::ValueShape,
 };
 
 /// A value that a run uses.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Sample {
-    /// As it was given.
+pub(super) enum SampleValue {
+    /// Given by the user.
     Given(Value),
-    /// Made up, the same but for what is drawn.
-    Made(Shape),
+    /// Generated. Only booleans differ between runs.
+    Generated(ValueShape),
 }
 
-impl Default for Sample {
+impl Default for SampleValue {
     fn default() -> Self {
-        Self::Made(Shape::Object(indexmap::IndexMap::new()))
+        Self::Generated(ValueShape::Object(indexmap::IndexMap::new()))
     }
 }
 
-impl Sample {
-    /// `name` is what texts in it are called after.
+impl SampleValue {
+    /// The value for a run. Generated texts are named after `name`.
     pub(super) fn value(&self, name: &str, draw: &mut fastrand::Rng) -> Value {
         match self {
             Self::Given(value) => value.clone(),
-            Self::Made(shape) => shape.value(name, draw),
+            Self::Generated(shape) => shape.value(name, draw),
         }
     }
 }
 
-/// What is submitted.
-pub(super) fn input(settings: &Settings) -> Sample {
+/// The input of the tasks.
+pub(super) fn input(settings: &Settings) -> SampleValue {
     if let Some(given) = &settings.input {
-        return Sample::Given(given.clone());
+        return SampleValue::Given(given.clone());
     }
     let workflow = &settings.workflow;
     let schema = workflow.input.as_ref();
-    let mut shape = schema.map_or(Shape::Any, |schema| Shape::of_schema(schema.source()));
+    let mut shape = schema.map_or(ValueShape::Any, |schema| ValueShape::of_schema(schema.source()));
     for used in all_uses(workflow) {
         if let [Key::Field(root), path @ ..] = used.path.as_slice()
             && root == "input"
         {
-            shape.need(path, used.kind);
+            shape.add_read(path, used.kind);
         }
     }
-    // Nothing is read of it.
-    Sample::Made(if shape == Shape::Any { Shape::Object(indexmap::IndexMap::new()) } else { shape })
+    // No expression reads the input.
+    SampleValue::Generated(if shape == ValueShape::Any {
+        ValueShape::Object(indexmap::IndexMap::new())
+    } else {
+        shape
+    })
 }
 
-/// What the steps of a workflow return: of a step with items, what each item does.
-pub(super) fn outputs(workflow: &Workflow) -> Vec<(StepKey, Sample)> {
-    let mut shapes: BTreeMap<&StepName, Shape> = BTreeMap::new();
+/// The generated outputs of the steps of a workflow. For a step with items, the output of each item.
+pub(super) fn outputs(workflow: &Workflow) -> Vec<(StepKey, SampleValue)> {
+    let mut shapes: BTreeMap<&StepName, ValueShape> = BTreeMap::new();
     for used in all_uses(workflow) {
         if let [Key::Field(root), Key::Field(step), Key::Field(_), path @ ..] = used.path.as_slice()
             && root == "steps"
             && let Some((name, _)) = workflow.steps.get_key_value(step.as_str())
         {
-            shapes.entry(name).or_default().need(path, used.kind);
+            shapes.entry(name).or_default().add_read(path, used.kind);
         }
     }
-    let made = shapes.into_iter().map(|(name, shape)| {
+    let generated = shapes.into_iter().map(|(name, shape)| {
         let each = workflow.steps.get(name).is_some_and(|step| step.for_each.is_some());
         let shape = if each { shape.into_element() } else { shape };
-        ((workflow.name.clone(), name.clone()), Sample::Made(shape))
+        ((workflow.name.clone(), name.clone()), SampleValue::Generated(shape))
     });
-    made.collect()
+    generated.collect()
 }
 
-/// Everything that a workflow's expressions read; an item as the element of the list it is of.
+/// Everything that the expressions of a workflow read. An item is read as an element of its list.
 fn all_uses(workflow: &Workflow) -> Vec<Use> {
     let mut uses = Vec::new();
     for step in workflow.steps.values() {
@@ -115,7 +119,7 @@ fn all_uses(workflow: &Workflow) -> Vec<Use> {
     uses
 }
 
-/// A step's templates, each with its key and the kind of value it must have.
+/// The templates of a step, each with its key and the required kind of value.
 fn templates(step: &StepDefinition) -> Vec<(String, &Template, Kind)> {
     let mut all = Vec::new();
     all.extend(step.when.iter().map(|when| ("when".to_owned(), when, Kind::Bool)));
@@ -133,24 +137,23 @@ fn templates(step: &StepDefinition) -> Vec<(String, &Template, Kind)> {
     all
 }
 
-/// Finds the first expression that has no value, of the workflow and of those that its steps run.
-pub(super) fn check(plan: &Plan) -> Result<(), ForecastError> {
+/// Checks that every expression has a value, in the workflow and the workflows of its child tasks.
+pub(super) fn check(plan: &ForecastPlan) -> Result<(), ForecastError> {
     let mut draw = fastrand::Rng::with_seed(plan.settings.seed);
     let input = plan.input.value("input", &mut draw);
-    let whose =
-        if plan.settings.input.is_some() { "the input" } else { "the input that was made up" };
-    Checker { plan, draw }.workflow(&plan.settings.workflow, &input, whose, 0).map(|_| ())
+    let whose = if plan.settings.input.is_some() { "the input" } else { "the generated input" };
+    SampleChecker { plan, draw }.workflow(&plan.settings.workflow, &input, whose, 0).map(|_| ())
 }
 
-struct Checker<'p> {
-    plan: &'p Plan,
+struct SampleChecker<'p> {
+    plan: &'p ForecastPlan,
     draw: fastrand::Rng,
 }
 
 type Outputs<'a> = BTreeMap<StepName, Cow<'a, Value>>;
 
-impl Checker<'_> {
-    /// What the workflow returns.
+impl SampleChecker<'_> {
+    /// Checks a workflow. Returns its output.
     fn workflow(
         &mut self,
         workflow: &Workflow,
@@ -174,7 +177,7 @@ impl Checker<'_> {
         output.render(scope).map_err(|error| failed(workflow, "output", output, error.to_string()))
     }
 
-    /// What the step returns.
+    /// Checks a step. Returns its output.
     fn step(
         &mut self,
         workflow: &Workflow,
@@ -184,31 +187,33 @@ impl Checker<'_> {
         depth: u32,
     ) -> Result<Value, ForecastError> {
         let key = (workflow.name.clone(), name.clone());
-        let made = self.plan.tempers.get(&key).map(|temper| &temper.output);
-        let made = made.map(|made| made.value(name.as_str(), &mut self.draw)).unwrap_or_default();
+        let generated = self.plan.step_assumptions.get(&key).map(|assumptions| &assumptions.output);
+        let generated = generated
+            .map(|generated| generated.value(name.as_str(), &mut self.draw))
+            .unwrap_or_default();
         let mut scope_item = None;
         let mut child_input = Value::Null;
         let mut count = None;
         for (at, template, kind) in templates(step) {
-            // Of no items none is there to look at.
+            // An empty list has no item for the expression.
             if count == Some(0) && template.reads().names.contains("item") {
                 continue;
             }
-            // An undo may read what its own step returned.
+            // An undo may read the output of its step.
             if at.starts_with("undo.") {
-                outputs.insert(name.clone(), Cow::Owned(made.clone()));
+                outputs.insert(name.clone(), Cow::Owned(generated.clone()));
             }
             let mut scope = scope(workflow, input, outputs);
             scope.item = scope_item.as_ref();
             scope.callback_token = Some("task/step/i0mfvx3k5z");
             let place = format!("steps.{name}.{at}");
-            let say = |reason: String| failed(workflow, &place, template, reason);
+            let error = |reason: String| failed(workflow, &place, template, reason);
             let value = match at.ends_with("request.path") {
                 true => template.render_path(scope).map(Value::String),
                 false => template.render(scope).map_err(|error| error.to_string()),
             }
-            .map_err(say)?;
-            fits(kind, &at, &value).map_err(say)?;
+            .map_err(error)?;
+            fits(kind, &at, &value).map_err(error)?;
             match (at.as_str(), value) {
                 ("for_each.items", Value::Array(items)) => {
                     count = Some(items.len());
@@ -220,12 +225,12 @@ impl Checker<'_> {
         }
         let output = match step.work() {
             Some(Work::Wait(_)) | None => Value::Null,
-            Some(Work::Call { .. }) => made,
+            Some(Work::Call { .. }) => generated,
             Some(Work::Child(child)) => match self.plan.workflow(&child.name) {
                 Some(child) if depth < limits::CHILD_DEPTH_MAX => {
                     self.workflow(child, &child_input, "the input", depth + 1)?
                 }
-                Some(_) | None => made,
+                Some(_) | None => generated,
             },
         };
         Ok(count.map_or(output.clone(), |count| Value::Array(vec![output; count])))
@@ -241,7 +246,7 @@ fn scope<'a>(workflow: &'a Workflow, input: &'a Value, outputs: &'a Outputs<'a>)
     }
 }
 
-/// Why a value is not of the kind that its place wants.
+/// Checks that a value has the required kind.
 fn fits(kind: Kind, at: &str, value: &Value) -> Result<(), String> {
     match kind {
         Kind::Bool if !value.is_boolean() => Err(format!("`{at}` must be true or false")),
@@ -254,13 +259,14 @@ fn fits(kind: Kind, at: &str, value: &Value) -> Result<(), String> {
 fn failed(workflow: &Workflow, at: &str, template: &Template, reason: String) -> ForecastError {
     let reads = template.reads();
     let input = reads.input() || reads.names.contains("item");
-    let mut say: Vec<_> = reads.steps.iter().map(|step| format!("--output {step}=JSON")).collect();
-    say.extend((input || say.is_empty()).then(|| "--input JSON".to_owned()));
-    // The expression, unless the reason names it.
+    let mut options: Vec<_> =
+        reads.steps.iter().map(|step| format!("--output {step}=JSON")).collect();
+    options.extend((input || options.is_empty()).then(|| "--input JSON".to_owned()));
+    // Add the expression, unless the reason contains it.
     let reason = match (template.source().as_str(), reason.starts_with("expression")) {
         (Some(source), false) => format!("expression `{source}`: {reason}"),
         (Some(_) | None, _) => reason,
     };
     let (workflow, at) = (workflow.name.to_string(), at.to_owned());
-    ForecastError::Expression { workflow, at, reason, say: say.join(" or ") }
+    ForecastError::Expression { workflow, at, reason, options: options.join(" or ") }
 }

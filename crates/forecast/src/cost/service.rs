@@ -1,4 +1,4 @@
-//! The remote services, as the odds have them: how each call is answered, and who answers later.
+//! The simulated remote services: they answer calls and callbacks by the assumed failure rates and latencies.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,47 +14,49 @@ use steward_core::{
 };
 
 use super::{
-    plan::{StepKey, Temper},
-    world::{Role, World},
+    plan::{StepAssumptions, StepKey},
+    task_simulation::{FunctionRole, TaskSimulation},
 };
 use steward_aws::queues;
 
-/// How widely latencies spread: the standard deviation of their logarithm. One call in a hundred
-/// takes almost three times the mean.
+/// The standard deviation of the logarithm of latencies. One call in a hundred takes almost three times the mean.
 const SPREAD: f64 = 0.5;
 
-/// How long a service that is down takes to say so, at most.
-const DOWN_TAKES: Duration = Duration::from_millis(50);
+/// The longest time in which a service that is down refuses a call.
+const DOWN_LATENCY: Duration = Duration::from_millis(50);
 
 /// A remote service.
 #[derive(Debug, Clone)]
-pub(super) struct Service(pub(super) Arc<World>);
+pub(super) struct ForecastService(pub(super) Arc<TaskSimulation>);
 
-/// What chance decides over an attempt, the same whenever it is asked: its request may be delivered
-/// twice.
+/// The drawn outcome of an attempt. It is the same for every delivery of the attempt's request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
-    Fine,
-    Silent,
+pub(super) enum AttemptOutcome {
+    Succeeds,
+    NoReply,
     Fails,
 }
 
-impl Fate {
-    pub(super) fn of(temper: &Temper, action: Action, draw: &mut fastrand::Rng) -> Self {
+impl AttemptOutcome {
+    pub(super) fn of(
+        assumptions: &StepAssumptions,
+        action: Action,
+        draw: &mut fastrand::Rng,
+    ) -> Self {
         let (silent, fail) = match action {
-            Action::Do => (temper.silent, temper.fail),
-            Action::Undo => (0.0, temper.fail_undo),
+            Action::Do => (assumptions.silent, assumptions.fail),
+            Action::Undo => (0.0, assumptions.fail_undo),
         };
         match draw.f64() {
-            share if share < silent => Self::Silent,
+            share if share < silent => Self::NoReply,
             share if share < silent + fail * (1.0 - silent) => Self::Fails,
-            _ => Self::Fine,
+            _ => Self::Succeeds,
         }
     }
 }
 
-/// A time that is log-normally distributed, in whole milliseconds.
-pub(super) fn about(mean: Duration, draw: &mut fastrand::Rng) -> Duration {
+/// A random duration with this mean, log-normally distributed, in whole milliseconds.
+pub(super) fn random_duration(mean: Duration, draw: &mut fastrand::Rng) -> Duration {
     // Box-Muller: https://en.wikipedia.org/wiki/Box%E2%80%93Muller_transform
     let (one, other) = (1.0 - draw.f64(), draw.f64());
     let normal = (-2.0 * one.ln()).sqrt() * (std::f64::consts::TAU * other).cos();
@@ -62,102 +64,116 @@ pub(super) fn about(mean: Duration, draw: &mut fastrand::Rng) -> Duration {
     Duration::from_millis(millis.round().max(1.0) as u64)
 }
 
-impl RemoteService for Service {
+impl RemoteService for ForecastService {
     async fn call(&self, request: &StepRequest, _: Option<&str>) -> Result<Value, Fault> {
-        let world = &self.0;
+        let simulation = &self.0;
         let permanent =
             |reason: &str| Err(Fault::Permanent { reason: reason.to_owned(), may_have_run: false });
         let transient = |reason: &str, may_have_run| {
             let reason = reason.to_owned();
             Err(Fault::Transient { reason, retry_after: None, may_have_run })
         };
-        let Some((key, temper)) = world.temper(&request.task_id, &request.step.step) else {
+        let Some((key, assumptions)) = simulation.assumptions(&request.task_id, &request.step.step)
+        else {
             return permanent("there is no such step");
         };
         let StepRequest { task_id, step, action, attempt, .. } = request;
-        let fate = Fate::of(temper, *action, &mut world.draw_for(task_id, step, *action, *attempt));
-        let callback = world.plan.step(&key).and_then(|step| step.callback.as_ref());
+        let outcome = AttemptOutcome::of(
+            assumptions,
+            *action,
+            &mut simulation.attempt_random(task_id, step, *action, *attempt),
+        );
+        let callback = simulation.plan.step(&key).and_then(|step| step.callback.as_ref());
         let callback = callback.filter(|_| *action == Action::Do);
         let (flaky, takes, output) = {
-            let state = &mut *world.state();
+            let state = &mut *simulation.state();
             *state.calls.entry((key.clone(), *action)).or_default() += 1;
             let draw = &mut state.draw;
-            let flaky = *action == Action::Do && draw.f64() < temper.flaky;
-            (flaky, about(temper.slow, draw), temper.output.value(key.1.as_str(), draw))
+            let flaky = *action == Action::Do && draw.f64() < assumptions.flaky;
+            (
+                flaky,
+                random_duration(assumptions.slow, draw),
+                assumptions.output.value(key.1.as_str(), draw),
+            )
         };
-        if world.now() < temper.down {
-            tokio::time::sleep(takes.min(DOWN_TAKES)).await;
+        if simulation.now() < assumptions.down {
+            tokio::time::sleep(takes.min(DOWN_LATENCY)).await;
             return transient("HTTP 503 Service Unavailable", false);
         }
-        if fate == Fate::Silent && callback.is_none() {
+        if outcome == AttemptOutcome::NoReply && callback.is_none() {
             return std::future::pending().await;
         }
-        let timeout = world.plan.settings.call_timeout;
+        let timeout = simulation.plan.settings.call_timeout;
         tokio::time::sleep(takes.min(timeout)).await;
-        match fate {
+        match outcome {
             _ if takes > timeout => Err(Fault::Cut { reason: "the call timed out".to_owned() }),
-            Fate::Fails => permanent("HTTP 422 Unprocessable Entity"),
-            Fate::Fine | Fate::Silent if flaky => transient("HTTP 500 Internal Server Error", true),
-            Fate::Fine => {
+            AttemptOutcome::Fails => permanent("HTTP 422 Unprocessable Entity"),
+            AttemptOutcome::Succeeds | AttemptOutcome::NoReply if flaky => {
+                transient("HTTP 500 Internal Server Error", true)
+            }
+            AttemptOutcome::Succeeds => {
                 if let Some(callback) = callback {
-                    answer_later(world, request, callback, temper, &output);
+                    answer_later(simulation, request, callback, assumptions, &output);
                 }
                 Ok(output)
             }
-            Fate::Silent => Ok(output),
+            AttemptOutcome::NoReply => Ok(output),
         }
     }
 }
 
-/// Someone answers the step that a call has begun, with heartbeats until then if it wants them.
+/// Schedules the answer to a callback, and heartbeats until then if the step has them.
 fn answer_later(
-    world: &Arc<World>,
+    simulation: &Arc<TaskSimulation>,
     request: &StepRequest,
     callback: &Callback,
-    temper: &Temper,
+    assumptions: &StepAssumptions,
     output: &Value,
 ) {
     let (task_id, step) = (request.task_id.clone(), request.step.clone());
     let (fence, incarnation) = (CallbackFence::Attempt(request.attempt), request.incarnation);
     let token = CallbackToken { task_id, step, incarnation, fence };
-    let after = about(temper.answer, &mut world.state().draw);
-    let say = |answer: Answer, after: Duration| {
+    let after = random_duration(assumptions.answer, &mut simulation.state().draw);
+    let send = |answer: Answer, after: Duration| {
         let answer = CallbackAnswer { token: token.clone(), answer };
-        world.tell(&SchedulerMessage::Callback(answer), after);
+        simulation.send_to_scheduler(&SchedulerMessage::Callback(answer), after);
     };
-    // At least so often that none is missed.
+    // Twice as often as required, so that no heartbeat is missed.
     if let Some(every) = callback.heartbeat.map(|heartbeat| heartbeat / 2) {
         let mut at = every;
         while at < after && !every.is_zero() {
-            say(Answer::Heartbeat, at);
+            send(Answer::Heartbeat, at);
             at += every;
         }
     }
-    say(Answer::Completed { output: output.clone() }, after);
+    send(Answer::Completed { output: output.clone() }, after);
 }
 
-/// Which step of a workflow a step's task runs for, if that is not run but taken as a call.
-pub(super) fn child_fate(
-    world: &World,
+/// Draws the outcome and the duration of a child task whose workflow is not given.
+pub(super) fn child_outcome(
+    simulation: &TaskSimulation,
     key: &StepKey,
-    temper: &Temper,
+    assumptions: &StepAssumptions,
     action: Action,
-) -> (Fate, Duration) {
-    let state = &mut *world.state();
+) -> (AttemptOutcome, Duration) {
+    let state = &mut *simulation.state();
     *state.calls.entry((key.clone(), action)).or_default() += 1;
-    (Fate::of(temper, action, &mut state.draw), about(temper.slow, &mut state.draw))
+    (
+        AttemptOutcome::of(assumptions, action, &mut state.draw),
+        random_duration(assumptions.slow, &mut state.draw),
+    )
 }
 
-impl Role {
-    /// How long the function may run, by `template.yaml`.
-    pub(super) fn time_limit(&self) -> Duration {
+impl FunctionRole {
+    /// The timeout of the function in `template.yaml`.
+    pub(super) fn timeout(&self) -> Duration {
         Duration::from_secs(match self {
             Self::Submission | Self::Scheduler => 30,
             Self::Agent(_) => 120,
         })
     }
 
-    /// How often its queue delivers a message before it is a dead letter.
+    /// How often its queue delivers a message before it becomes a dead letter.
     pub(super) fn receives_max(&self) -> u32 {
         let redelivery = match self {
             Self::Submission => queues::SUBMISSIONS,

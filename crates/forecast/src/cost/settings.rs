@@ -1,59 +1,59 @@
-//! What a forecast is asked to assume.
+//! The settings and errors of a forecast.
 
 use std::time::Duration;
 
 use serde_json::Value;
 use steward_core::{definition::workflow::Workflow, limits};
 
-use super::odds::{At, Json, Said, Share, Span};
+use super::step_options::{At, Json, Said, Share, Span};
 
-/// Runs unless said otherwise...
+/// The default number of runs.
 pub const RUNS: u32 = 10_000;
 
-/// ...and at most: each is kept until all are done.
+/// The largest number of runs: all results are kept in memory until the last run is done.
 pub const RUNS_MAX: u32 = 100_000;
 
-/// Messages that share a request and an invocation, at most: SQS's limit, and what `template.yaml`
-/// says.
+/// The largest number of messages that share a request and an invocation: the limit of SQS, and the batch size in
+/// `template.yaml`.
 pub const BATCH_MAX: u32 = 10;
 
-/// What is assumed of a workflow's world.
+/// What a forecast assumes about a workflow, its services and its callers.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The workflow.
     pub workflow: Workflow,
-    /// The workflows that its steps run, and theirs. One that is not here is taken as a call.
+    /// The workflows of its child tasks, direct and indirect. A child workflow that is not given counts as a call.
     pub with: Vec<Workflow>,
     /// How many tasks to run.
     pub runs: u32,
-    /// What chance begins with.
+    /// The seed of all random choices.
     pub seed: u64,
     /// How many messages share a request and an invocation.
     pub batch: u32,
-    /// How long an agent's call may take before it is made again.
+    /// How long an agent's call may take before the agent cuts it.
     pub call_timeout: Duration,
-    /// What is submitted; made up if absent.
+    /// The input of the tasks; generated if absent.
     pub input: Option<Value>,
-    /// What steps return; made up if absent. Of a step with items, what each of them returns.
+    /// The outputs of steps; generated if absent. For a step with items, the output of each item.
     pub output: Vec<Said<Json>>,
-    /// Attempts that fail for good.
+    /// The share of attempts that fail permanently.
     pub fail: Vec<Said<Share>>,
-    /// Calls that fail and may succeed when they are made again.
+    /// The share of calls that fail, and may succeed when they are repeated.
     pub flaky: Vec<Said<Share>>,
-    /// Attempts that nobody answers.
+    /// The share of attempts that are never answered.
     pub silent: Vec<Said<Share>>,
-    /// Attempts at the undo that fail for good.
+    /// The share of undo attempts that fail permanently.
     pub fail_undo: Vec<Said<Share>>,
-    /// How long a call takes on average.
+    /// The average duration of a call.
     pub slow: Vec<Said<Span>>,
-    /// For how long after the submission the service refuses every call.
+    /// How long after the submission the service refuses every call.
     pub down: Vec<Said<Span>>,
-    /// How long the answer takes to a step that its call only begins, on average.
+    /// The average time until the callback of a step is answered.
     pub answer: Vec<Said<Span>>,
 }
 
 impl Settings {
-    /// A world in which nothing goes wrong.
+    /// Settings without failures.
     #[must_use]
     pub fn new(workflow: Workflow) -> Self {
         Self {
@@ -76,32 +76,32 @@ impl Settings {
     }
 }
 
-/// Why there is no forecast.
+/// The reason why a forecast failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ForecastError {
-    /// Something is said of a step that does not exist.
-    #[error("--{option} {at}: there is no such step; there are {known}{hint}")]
+    /// An option names a step that does not exist.
+    #[error("--{option} {at}: this step does not exist; the steps are {known}{hint}")]
     UnknownStep {
         /// The option.
         option: &'static str,
-        /// What was said.
+        /// The step in the option.
         at: At,
-        /// The steps that there are.
+        /// The existing steps.
         known: String,
-        /// What may have been meant.
+        /// The most similar step, as a question.
         hint: String,
     },
-    /// Something is said of a step that it cannot be said of.
+    /// An option does not apply to its step.
     #[error("--{option} {at}: {why}")]
-    Senseless {
+    DoesNotApply {
         /// The option.
         option: &'static str,
-        /// What was said.
+        /// The step in the option.
         at: At,
-        /// Why it makes no sense.
+        /// Why it does not apply.
         why: String,
     },
-    /// A number is out of its limits.
+    /// A number is outside its limits.
     #[error("--{option}: must be from 1 to {max}")]
     OutOfLimits {
         /// The option.
@@ -110,34 +110,34 @@ pub enum ForecastError {
         max: u32,
     },
     /// A workflow is given twice.
-    #[error("--with: workflow `{0}` is there twice")]
-    Twice(String),
-    /// The input is not what the workflow's schema wants.
-    #[error("{whose} of workflow `{workflow}`: {reason}; say it with --input JSON")]
+    #[error("--with: workflow `{0}` is given twice")]
+    GivenTwice(String),
+    /// The input does not match the workflow's schema.
+    #[error("{whose} of workflow `{workflow}`: {reason}; use --input JSON")]
     Input {
-        /// Whether it was given or made up.
+        /// Which input: given or generated.
         whose: &'static str,
         /// The workflow.
         workflow: String,
         /// What is wrong.
         reason: String,
     },
-    /// An expression has no value over the input and what the steps return.
-    #[error("{workflow}: {at}: {reason}; say {say}")]
+    /// An expression has no value for the input and the outputs of the steps.
+    #[error("{workflow}: {at}: {reason}; use {options}")]
     Expression {
         /// The workflow.
         workflow: String,
-        /// Where the expression stands, as `steps.charge.when`.
+        /// The location of the expression, as `steps.charge.when`.
         at: String,
         /// What is wrong.
         reason: String,
-        /// Which options would help.
-        say: String,
+        /// The options that provide the missing values.
+        options: String,
     },
-    /// A definition cannot run.
-    #[error("the definition of `{0}` cannot run: {1}")]
+    /// A definition is invalid.
+    #[error("the definition of `{0}` is invalid: {1}")]
     Definition(String, String),
-    /// The list of prices cannot be read.
+    /// The list of prices cannot be parsed.
     #[error("the list of prices: {0}")]
     Prices(String),
     /// A task was refused.
@@ -148,17 +148,17 @@ pub enum ForecastError {
         /// Why.
         reason: String,
     },
-    /// A task never came to rest.
-    #[error("run {run}: the task was still open after {days} days")]
-    Restless {
+    /// A task did not end.
+    #[error("run {run}: the task had not ended after {days} days")]
+    NotEnded {
         /// Which run.
         run: u32,
-        /// How long it was watched.
+        /// How many days were simulated.
         days: u64,
     },
     /// The forecast itself failed.
     #[error("run {run}: {reason}")]
-    Broken {
+    Failed {
         /// Which run.
         run: u32,
         /// What happened.

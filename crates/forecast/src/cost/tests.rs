@@ -1,4 +1,4 @@
-//! Forecasts of small worlds, and of the order workflow that ships.
+//! Forecasts of small workflows, and of the order workflow in `workflows/`.
 
 mod ledger;
 
@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use steward_core::definition::workflow::Workflow;
 
 use super::{
-    Report, Said, Settings, forecast, odds::Sayable, prices::Usage, settings::ForecastError,
+    Report, Said, Settings, forecast, prices::Usage, settings::ForecastError,
+    step_options::OptionValue,
 };
 
 fn order() -> Settings {
@@ -27,7 +28,7 @@ fn steps(steps: Value) -> Settings {
     Settings { runs: 50, ..Settings::new(workflow("w", json!({ "steps": steps }))) }
 }
 
-fn said<T: Sayable>(text: &str) -> Vec<Said<T>> {
+fn option<T: OptionValue>(text: &str) -> Vec<Said<T>> {
     vec![text.parse().unwrap()]
 }
 
@@ -43,7 +44,7 @@ fn count(report: &Report, state: &str) -> u64 {
     report.outcomes.iter().find(|outcome| outcome.state == state).map_or(0, |found| found.tasks)
 }
 
-fn step<'r>(report: &'r Report, name: &str) -> &'r super::Step {
+fn step<'r>(report: &'r Report, name: &str) -> &'r super::StepSummary {
     report.steps.iter().find(|step| step.step == name).unwrap()
 }
 
@@ -59,20 +60,19 @@ fn assert_usage(usage: &Usage, writes: f64, reads: f64, requests: f64, invocatio
     );
 }
 
-/// The figures that `tests/cost.rs` pins: a task of one step on embedded DynamoDB and SQS, in full
-/// batches.
+/// The figures that `tests/cost.rs` counts for a task of one step on embedded DynamoDB and SQS, in full batches.
 #[test]
-fn a_task_of_one_step_costs_what_dynamodb_says() {
+fn a_task_of_one_step_has_the_usage_counted_by_dynamodb() {
     let body = json!({ "order": "${ task.id }", "input": "${ input }" });
     let one = json!({ "agent": "a", "request": { "path": "/x", "body": body } });
     let report = run(steps(json!({ "step_1": one })));
     assert_usage(&report.usage, 10.0, 3.0, 1.1, 0.4);
 }
 
-/// Each further step: 2 write units, 2 read units, 0.6 requests, 0.2 invocations, as there. And one read
-/// unit more: shipping reads what reserving returned, which is not the step just before it.
+/// Each further step adds 2 write units, 2 read units, 0.6 requests and 0.2 invocations, as in `tests/cost.rs`. One
+/// more read unit: `ship` reads the output of `reserve`, which is not the step directly before it.
 #[test]
-fn the_order_costs_what_dynamodb_says() {
+fn the_order_has_the_usage_counted_by_dynamodb() {
     let report = run(order());
     assert_eq!(count(&report, "Processed"), 50);
     assert_usage(&report.usage, 14.0, 8.0, 2.3, 0.8);
@@ -88,7 +88,7 @@ fn without_faults_the_price_does_not_depend_on_the_seed() {
         let other = run(Settings { seed, ..order() });
         let Usage { write_units, read_units, sqs_requests, invocations, .. } = first.usage;
         assert_usage(&other.usage, write_units, read_units, sqs_requests, invocations);
-        // How long the agents wait is drawn, and a small part of the price.
+        // The agents' time is random, and a small part of the price.
         let (one, two) = (first.dollars_per_million.total, other.dollars_per_million.total);
         assert!((one - two).abs() / one < 0.02, "{one} and {two}");
     }
@@ -98,9 +98,9 @@ fn without_faults_the_price_does_not_depend_on_the_seed() {
 fn the_same_seed_gives_the_same_report() {
     let settings = |seed| Settings {
         seed,
-        fail: said("charge=20%"),
-        flaky: said("*=20%"),
-        silent: said("ship=10%"),
+        fail: option("charge=20%"),
+        flaky: option("*=20%"),
+        silent: option("ship=10%"),
         ..order()
     };
     let json = |seed| serde_json::to_string(&run(settings(seed))).unwrap();
@@ -109,8 +109,8 @@ fn the_same_seed_gives_the_same_report() {
 }
 
 #[test]
-fn what_always_fails_is_always_undone() {
-    let report = run(Settings { fail: said("charge=100%"), ..order() });
+fn a_step_that_always_fails_is_always_undone() {
+    let report = run(Settings { fail: option("charge=100%"), ..order() });
     assert_eq!((count(&report, "Undone"), count(&report, "Processed")), (50, 0));
     assert_eq!((step(&report, "charge").failed, step(&report, "charge").retries), (50, 0));
     assert_eq!((step(&report, "reserve").undone, step(&report, "ship").started), (50, 0));
@@ -119,8 +119,8 @@ fn what_always_fails_is_always_undone() {
 }
 
 #[test]
-fn five_in_a_hundred_failures_undo_five_in_a_hundred_tasks() {
-    let report = run(Settings { runs: 2_000, fail: said("charge=5%"), ..order() });
+fn five_percent_failures_undo_five_percent_of_the_tasks() {
+    let report = run(Settings { runs: 2_000, fail: option("charge=5%"), ..order() });
     let undone = count(&report, "Undone");
     assert!((80..=120).contains(&undone), "{undone}");
     assert_eq!(count(&report, "Processed") + undone, 2_000);
@@ -129,7 +129,7 @@ fn five_in_a_hundred_failures_undo_five_in_a_hundred_tasks() {
 #[test]
 fn an_undo_that_fails_needs_an_operator() {
     let settings =
-        Settings { fail: said("charge=100%"), fail_undo: said("reserve=100%"), ..order() };
+        Settings { fail: option("charge=100%"), fail_undo: option("reserve=100%"), ..order() };
     let report = run(settings);
     assert_eq!(count(&report, "Error"), 50);
     assert_eq!((report.alerts, report.need_operator), (50, 50));
@@ -138,65 +138,65 @@ fn an_undo_that_fails_needs_an_operator() {
 }
 
 #[test]
-fn silence_is_waited_out_and_tried_again() {
-    let report = run(Settings { runs: 200, silent: said("charge=30%"), ..order() });
+fn an_unanswered_attempt_is_repeated_after_its_complete_by() {
+    let report = run(Settings { runs: 200, silent: option("charge=30%"), ..order() });
     let charge = step(&report, "charge");
     assert!(charge.attempts > 230 && charge.retries > 30, "{charge:?}");
-    // Complete-by passes, and a supervisor looks once a minute.
+    // The complete-by passes, and the supervisor sweeps once a minute.
     let processed = &report.outcomes[0];
     assert!(processed.max_ms > 10_000 && processed.p50_ms < 1_000, "{processed:?}");
 }
 
 #[test]
-fn flaky_calls_are_made_again_within_an_attempt() {
-    let report = run(Settings { runs: 200, flaky: said("charge=20%"), ..order() });
+fn flaky_calls_are_repeated_within_an_attempt() {
+    let report = run(Settings { runs: 200, flaky: option("charge=20%"), ..order() });
     let charge = step(&report, "charge");
     assert_eq!(count(&report, "Processed"), 200);
     assert!(charge.retries > 25 && charge.attempts == 200, "{charge:?}");
 }
 
 #[test]
-fn half_the_tasks_take_no_longer_than_their_latencies() {
-    let report = run(Settings { runs: 400, slow: said("*=2s"), ..order() });
+fn the_median_duration_follows_from_the_latencies() {
+    let report = run(Settings { runs: 400, slow: option("*=2s"), ..order() });
     // Three calls of two seconds on average.
     let p50 = report.outcomes[0].p50_ms;
     assert!((5_000..7_000).contains(&p50), "{p50}");
 }
 
 #[test]
-fn a_call_that_takes_too_long_is_made_again() {
+fn a_call_that_times_out_is_repeated() {
     let call_timeout = Duration::from_secs(1);
-    let report = run(Settings { slow: said("ship=3s"), call_timeout, ..order() });
+    let report = run(Settings { slow: option("ship=3s"), call_timeout, ..order() });
     assert!(step(&report, "ship").retries > 50, "{:?}", step(&report, "ship"));
 }
 
 #[test]
-fn a_service_that_is_down_is_left_alone_until_it_is_back() {
-    let report = run(Settings { down: said("reserve=3m"), ..order() });
+fn tasks_wait_for_a_service_that_is_down() {
+    let report = run(Settings { down: option("reserve=3m"), ..order() });
     assert_eq!(count(&report, "Processed"), 50);
     assert!(report.outcomes[0].p50_ms > 180_000, "{:?}", report.outcomes);
 }
 
 #[test]
-fn an_answer_comes_when_it_is_said_to() {
+fn a_callback_is_answered_after_the_given_time() {
     let request = json!({ "path": "/ask", "body": { "token": "${ callback.token }" } });
     let callback = json!({ "within": "2d", "heartbeat": "1h" });
     let approve = json!({ "approve": { "agent": "a", "request": request, "callback": callback } });
-    let report = run(Settings { answer: said("approve=5h"), ..steps(approve.clone()) });
+    let report = run(Settings { answer: option("approve=5h"), ..steps(approve.clone()) });
     assert_eq!(count(&report, "Processed"), 50);
     let hour = 3_600_000;
     let p50 = report.outcomes[0].p50_ms;
     assert!((4 * hour..6 * hour).contains(&p50), "{p50}");
-    let silent = run(Settings { silent: said("approve=100%"), ..steps(approve.clone()) });
+    let silent = run(Settings { silent: option("approve=100%"), ..steps(approve.clone()) });
     assert_eq!(count(&silent, "Error"), 50);
     assert_eq!(
-        error(Settings { answer: said("approve=30d"), ..steps(approve) }),
-        "--answer approve: that takes 1440 heartbeats; the limit is 1000"
+        error(Settings { answer: option("approve=30d"), ..steps(approve) }),
+        "--answer approve: this takes 1440 heartbeats; the maximum is 1000"
     );
 }
 
 #[test]
-fn inputs_and_outputs_are_made_of_what_is_read() {
+fn inputs_and_outputs_are_generated_from_the_expressions() {
     let call = |body: Value| json!({ "path": "/x", "body": body });
     let report = run(steps(json!({
         "look": { "agent": "a", "request": call(json!("${ input.order.lines }")) },
@@ -216,7 +216,7 @@ fn inputs_and_outputs_are_made_of_what_is_read() {
 }
 
 #[test]
-fn a_schema_is_kept_to() {
+fn the_input_matches_the_schema() {
     let input = json!({ "type": "object", "required": ["amount", "tier"], "properties": {
         "amount": { "type": "integer", "maximum": 9 }, "tier": { "enum": ["gold"] } } });
     let request = json!({ "path": "/x", "body": "${ input.amount }" });
@@ -224,8 +224,8 @@ fn a_schema_is_kept_to() {
     let settings = Settings::new(workflow("w", json!({ "input": input, "steps": steps })));
     assert_eq!(count(&run(Settings { runs: 5, ..settings.clone() }), "Processed"), 5);
     let wrong = Settings { input: Some(json!({ "amount": 10, "tier": "gold" })), ..settings };
-    let said = error(wrong);
-    assert!(said.starts_with("the input of workflow `w`: input.amount: "), "{said}");
+    let found = error(wrong);
+    assert!(found.starts_with("the input of workflow `w`: input.amount: "), "{found}");
 }
 
 fn parent() -> Workflow {
@@ -236,11 +236,12 @@ fn parent() -> Workflow {
 }
 
 #[test]
-fn a_workflow_of_a_step_is_run_if_it_is_given_and_a_call_if_not() {
-    let outside = run(Settings { runs: 50, slow: said("deliver=1h"), ..Settings::new(parent()) });
+fn a_child_workflow_is_run_if_it_is_given_and_counts_as_a_call_if_not() {
+    let outside = run(Settings { runs: 50, slow: option("deliver=1h"), ..Settings::new(parent()) });
     assert_eq!(count(&outside, "Processed"), 50, "{:?}", outside.reasons);
     assert!(outside.outcomes[0].p50_ms > 2_400_000, "{:?}", outside.outcomes);
-    let failing = run(Settings { runs: 20, fail: said("deliver=100%"), ..Settings::new(parent()) });
+    let failing =
+        run(Settings { runs: 20, fail: option("deliver=100%"), ..Settings::new(parent()) });
     assert_eq!(count(&failing, "Processed"), 0);
 
     let fly = json!({ "agent": "drone", "request": { "path": "/fly", "body": "${ input.to }" } });
@@ -254,85 +255,89 @@ fn a_workflow_of_a_step_is_run_if_it_is_given_and_a_call_if_not() {
     assert_eq!(step(&report, "delivery.fly").started, 20);
     let call = run(Settings { runs: 20, ..Settings::new(parent()) });
     assert!(report.usage.write_units > call.usage.write_units + 8.0, "{:?}", report.usage);
-    let failing = Settings { fail: said("delivery.fly=100%"), ..Settings::new(parent()) };
+    let failing = Settings { fail: option("delivery.fly=100%"), ..Settings::new(parent()) };
     assert_eq!(count(&run(inside(failing)), "Processed"), 0);
-    let wrong = Settings { fail: said("deliver=1%"), ..Settings::new(parent()) };
+    let wrong = Settings { fail: option("deliver=1%"), ..Settings::new(parent()) };
     assert_eq!(
         error(inside(wrong)),
-        "--fail deliver: the step's workflow is run: say it of a step of its own, as delivery.STEP"
+        "--fail deliver: the workflow of this step is given: apply the option to one of its steps, as delivery.STEP"
     );
 }
 
 #[test]
-fn what_is_said_of_no_step_is_an_error() {
+fn an_option_that_does_not_apply_to_its_step_is_an_error() {
     assert_eq!(
-        error(Settings { fail: said("chrage=5%"), ..order() }),
-        "--fail chrage: there is no such step; there are reserve, charge, ship; did you mean `charge`?"
+        error(Settings { fail: option("chrage=5%"), ..order() }),
+        "--fail chrage: this step does not exist; the steps are reserve, charge, ship; did you mean `charge`?"
     );
-    let unlike = error(Settings { slow: said("zzz=5s"), ..order() });
-    assert_eq!(unlike, "--slow zzz: there is no such step; there are reserve, charge, ship");
+    let unlike = error(Settings { slow: option("zzz=5s"), ..order() });
+    assert_eq!(unlike, "--slow zzz: this step does not exist; the steps are reserve, charge, ship");
     assert_eq!(
-        error(Settings { answer: said("ship=5s"), ..order() }),
-        "--answer ship: the step has no callback"
+        error(Settings { answer: option("ship=5s"), ..order() }),
+        "--answer ship: this step has no callback"
     );
     let wait = steps(json!({ "rest": { "wait": "5m" } }));
     assert_eq!(
-        error(Settings { flaky: said("rest=5%"), ..wait.clone() }),
-        "--flaky rest: the step calls no service"
+        error(Settings { flaky: option("rest=5%"), ..wait.clone() }),
+        "--flaky rest: this step calls no service"
     );
     assert_eq!(
-        error(Settings { fail: said("rest=5%"), ..wait }),
-        "--fail rest: the step only waits"
+        error(Settings { fail: option("rest=5%"), ..wait }),
+        "--fail rest: this step is a wait"
     );
     let bare = steps(json!({ "a": { "agent": "a", "request": { "path": "/" } } }));
     assert_eq!(
-        error(Settings { fail_undo: said("a=5%"), ..bare }),
-        "--fail-undo a: the step has no undo"
+        error(Settings { fail_undo: option("a=5%"), ..bare }),
+        "--fail-undo a: this step has no undo"
     );
     assert_eq!(error(Settings { runs: 0, ..order() }), "--runs: must be from 1 to 100000");
     assert_eq!(error(Settings { batch: 11, ..order() }), "--batch: must be from 1 to 10");
     let twice = Settings { with: vec![order().workflow], ..order() };
-    assert_eq!(error(twice), "--with: workflow `order` is there twice");
+    assert_eq!(error(twice), "--with: workflow `order` is given twice");
 }
 
 #[test]
-fn what_cannot_be_said_is_an_error() {
+fn an_option_that_cannot_be_parsed_is_an_error() {
     let share = |text: &str| text.parse::<Said<super::Share>>().unwrap_err().to_string();
-    assert_eq!(share("charge"), "say it as STEP=5%, or *=5% for all steps");
+    assert_eq!(share("charge"), "write STEP=5%, or *=5% for all steps");
     for bad in ["charge=101%", "charge=-1%", "charge=0.5", "charge=x%"] {
         let value = bad.trim_start_matches("charge=");
-        let said = format!("`{value}` is not a share: say it as 5%, from 0% to 100%");
-        assert_eq!(share(bad), said);
+        let message =
+            format!("`{value}` is not a share: write a percentage from 0% to 100%, such as 5%");
+        assert_eq!(share(bad), message);
     }
     let span = "ship=2".parse::<Said<super::Span>>().unwrap_err().to_string();
-    assert_eq!(span, "`2` is not a duration: say it as 100ms, 2s, 10m or 1h, up to 366d");
+    assert_eq!(
+        span,
+        "`2` is not a duration: write a duration of at most 366d, such as 100ms, 2s, 10m or 1h"
+    );
     let json = "ship={".parse::<Said<super::Json>>().unwrap_err().to_string();
     assert!(json.starts_with("not JSON: EOF"), "{json}");
 }
 
 #[test]
-fn a_value_of_the_wrong_kind_is_an_error_that_says_where() {
+fn a_value_of_the_wrong_kind_is_an_error_with_its_location() {
     let ship = json!({ "agent": "a", "after": ["look"], "when": "${ steps.look.output.n > input.m }",
                        "request": { "path": "/x" } });
     let look = json!({ "agent": "a", "request": { "path": "/x" } });
     let settings = steps(json!({ "look": look, "ship": ship }));
     assert_eq!(count(&run(settings.clone()), "Processed"), 50);
-    let wrong = Settings { output: said(r#"look={"n":"secret"}"#), ..settings.clone() };
+    let wrong = Settings { output: option(r#"look={"n":"secret"}"#), ..settings.clone() };
     let found = error(wrong);
     assert!(found.starts_with("w: steps.ship.when: expression `steps.look.output.n > input.m`: "));
-    assert!(found.ends_with("; say --output look=JSON or --input JSON"), "{found}");
+    assert!(found.ends_with("; use --output look=JSON or --input JSON"), "{found}");
     assert!(!found.contains("secret"), "{found}");
     let when = json!({ "agent": "a", "when": "${ input.a }", "request": { "path": "/x" } });
     let settings = steps(json!({ "a": when }));
     let wrong = Settings { input: Some(json!({ "a": "yes" })), ..settings };
     assert_eq!(
         error(wrong),
-        "w: steps.a.when: expression `${ input.a }`: `when` must be true or false; say --input JSON"
+        "w: steps.a.when: expression `${ input.a }`: `when` must be true or false; use --input JSON"
     );
 }
 
 #[test]
-fn one_message_a_batch_costs_more() {
+fn batches_of_one_message_cost_more() {
     let report = run(Settings { batch: 1, ..order() });
     assert_usage(&report.usage, 14.0, 8.0, 23.0, 8.0);
     let error: ForecastError = forecast(Settings { batch: 0, ..order() }, &|| {}).unwrap_err();

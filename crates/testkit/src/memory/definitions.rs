@@ -18,20 +18,20 @@ pub struct MemoryDefinitions {
     versions: Arc<Mutex<Versions>>,
 }
 
-type Versions = BTreeMap<(WorkflowName, u32), Version>;
+type Versions = BTreeMap<(WorkflowName, u32), PublishedVersion>;
 
 #[derive(Debug)]
-struct Version {
+struct PublishedVersion {
     workflow: Arc<Plan>,
     is_published: bool,
 }
 
 impl MemoryDefinitions {
-    /// Publishes a definition. The same again is harmless, and publishes it again if its publication
-    /// was ended.
+    /// Publishes a definition. Publishing the same definition again has no effect, or publishes it again if it was
+    /// unpublished.
     ///
     /// # Errors
-    /// The definition's problems; or the version is taken by another; or another workflow's trigger
+    /// The definition is invalid; or the version exists with another definition; or the trigger of another workflow
     /// submits tasks with the same ids.
     pub fn publish(&self, workflow: &Workflow) -> Result<(), PublishError> {
         let (name, version) = (&workflow.name, workflow.version);
@@ -40,23 +40,23 @@ impl MemoryDefinitions {
         let mut versions = lock(&self.versions);
         let beside: Vec<_> = newest(&versions).collect();
         check_ids(workflow, beside.iter().map(|plan| &***plan))?;
-        let there = versions
+        let existing = versions
             .entry((name.clone(), version))
-            .or_insert_with(|| Version { workflow: Arc::new(read), is_published: true });
-        if **there.workflow != *workflow {
+            .or_insert_with(|| PublishedVersion { workflow: Arc::new(read), is_published: true });
+        if **existing.workflow != *workflow {
             return Err(PublishError::Taken(name.clone(), version));
         }
-        there.is_published = true;
+        existing.is_published = true;
         Ok(())
     }
 
-    /// Ends the publication of a version: no new task takes it. Says whether there is such a version.
+    /// Unpublishes a version: no new task uses it. Returns whether the version exists.
     #[must_use]
     pub fn unpublish(&self, name: &WorkflowName, version: u32) -> bool {
         let mut versions = lock(&self.versions);
-        let there = versions.get_mut(&(name.clone(), version));
-        there.is_some_and(|there| {
-            there.is_published = false;
+        let existing = versions.get_mut(&(name.clone(), version));
+        existing.is_some_and(|existing| {
+            existing.is_published = false;
             true
         })
     }
@@ -79,7 +79,7 @@ impl Definitions for MemoryDefinitions {
     ) -> Result<Option<Arc<Plan>>, PortError> {
         let Some(version) = version else { return self.published(name, None).await };
         let versions = lock(&self.versions);
-        Ok(versions.get(&(name.clone(), version)).map(|there| there.workflow.clone()))
+        Ok(versions.get(&(name.clone(), version)).map(|existing| existing.workflow.clone()))
     }
 
     async fn published(
@@ -89,9 +89,9 @@ impl Definitions for MemoryDefinitions {
     ) -> Result<Option<Arc<Plan>>, PortError> {
         let versions = lock(&self.versions);
         let (first, last) = version.map_or((0, u32::MAX), |version| (version, version));
-        let asked = versions.range((name.clone(), first)..=(name.clone(), last));
+        let requested = versions.range((name.clone(), first)..=(name.clone(), last));
         let mut published =
-            asked.map(|(_, version)| version).filter(|version| version.is_published);
+            requested.map(|(_, version)| version).filter(|version| version.is_published);
         Ok(published.next_back().map(|version| version.workflow.clone()))
     }
 

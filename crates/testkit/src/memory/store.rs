@@ -1,4 +1,4 @@
-//! The state store in memory: what the tables and the due index of the DynamoDB adapter promise.
+//! The state store in memory. It has the same contract as the tables and indices of the DynamoDB adapter.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use steward_aws::items::{ITEM_BYTES_MAX, Item, Items, TRANSACTION_BYTES_MAX, expires_at, size};
 use steward_core::model::{
     attempt::AttemptTimes,
-    document::{Document, DocumentKey, Owner},
+    document::{Document, DocumentKey, Kept, Owner},
     names::TaskId,
     task::{ProcessState, Task},
 };
@@ -23,7 +23,7 @@ use steward_runtime::ports::{
 
 use super::{ManualClock, corrupt, lock, stored};
 
-/// Tasks in a page of the due index, as on AWS.
+/// The number of tasks in a page of the due index, as on AWS.
 const DUE_PAGE: NonZeroUsize = NonZeroUsize::MIN.saturating_add(99);
 
 /// The state store in memory.
@@ -36,32 +36,33 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// Empty tables, whose items expire by `clock`.
+    /// Empty tables. `clock` decides which items have expired.
     pub(super) fn new(shards: NonZeroU32, retention: Duration, clock: ManualClock) -> Self {
         let items = Items { shards, retention };
         Self { tables: Arc::default(), items, due_page: DUE_PAGE, clock }
     }
 
-    /// The same tables, read with this many tasks in a page.
+    /// The same tables, with this many tasks in a page of the due index.
     pub(super) fn with_due_page(&self, tasks: NonZeroUsize) -> Self {
         Self { due_page: tasks, ..self.clone() }
     }
 
-    /// The tasks and documents that have expired at `now`: DynamoDB may delete each of them at any moment,
-    /// or not for days.
+    /// The tasks and documents that have expired at `now`. DynamoDB may delete each of them at any moment, or only days
+    /// later.
     #[must_use]
     pub fn expired(&self, now: Timestamp) -> Vec<ExpiredItem> {
         let tables = lock(&self.tables);
         let has_expired = |at: Option<i64>| at.is_some_and(|at| at <= now.as_second());
-        let tasks = tables.tasks.iter().filter(|(_, kept)| has_expired(kept.expires_at));
+        let tasks = tables.tasks.iter().filter(|(_, stored)| has_expired(stored.expires_at));
         let tasks = tasks.map(|(id, _)| ExpiredItem::Task(id.clone()));
-        let documents = tables.documents.iter().filter(|(_, kept)| has_expired(kept.expires_at));
+        let documents =
+            tables.documents.iter().filter(|(_, stored)| has_expired(stored.expires_at));
         let documents =
             documents.map(|((owner, key), _)| ExpiredItem::Document(owner.clone(), key.clone()));
         tasks.chain(documents).collect()
     }
 
-    /// Deletes an item, as DynamoDB does with one that has expired.
+    /// Deletes an item, as DynamoDB does with expired items.
     pub fn delete_expired(&self, item: &ExpiredItem) {
         let mut tables = lock(&self.tables);
         match item {
@@ -74,7 +75,7 @@ impl MemoryStore {
 
     /// The size of a task's item as DynamoDB counts it.
     pub(crate) fn task_bytes(&self, id: &TaskId) -> Option<usize> {
-        lock(&self.tables).tasks.get(id).map(|kept| kept.bytes)
+        lock(&self.tables).tasks.get(id).map(|stored| stored.bytes)
     }
 
     fn now(&self) -> Timestamp {
@@ -82,7 +83,7 @@ impl MemoryStore {
     }
 }
 
-/// An item that has expired and is still there.
+/// An item that has expired and is not deleted yet.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ExpiredItem {
     /// A task.
@@ -91,15 +92,15 @@ pub enum ExpiredItem {
     Document(Owner, DocumentKey),
 }
 
-/// What is stored, with the time from which on it may be deleted, in seconds since the epoch.
+/// A stored value, with its expiry in seconds since the epoch and the size of its item in bytes.
 #[derive(Debug, Clone)]
-struct Kept<T> {
+struct StoredItem<T> {
     value: T,
     expires_at: Option<i64>,
     bytes: usize,
 }
 
-impl<T> Kept<T> {
+impl<T> StoredItem<T> {
     /// The value, unless it has expired.
     fn present(&self, now: Timestamp) -> Option<&T> {
         let has_expired = self.expires_at.is_some_and(|at| at <= now.as_second());
@@ -109,33 +110,33 @@ impl<T> Kept<T> {
 
 #[derive(Debug, Default)]
 struct Tables {
-    tasks: BTreeMap<TaskId, Kept<Task>>,
-    documents: BTreeMap<(Owner, DocumentKey), Kept<Document>>,
+    tasks: BTreeMap<TaskId, StoredItem<Task>>,
+    documents: BTreeMap<(Owner, DocumentKey), StoredItem<Document>>,
     shared: BTreeMap<SharedKey, Shared>,
-    /// By shard: the tasks that are due, earliest first.
+    /// The due tasks of each shard, earliest first.
     due: BTreeMap<u32, BTreeSet<(Timestamp, TaskId)>>,
-    /// By how they ended and by part: the tasks that have ended, earliest first.
+    /// The ended tasks by final state and part of the index, earliest first.
     ended: BTreeMap<(ProcessState, u32), BTreeSet<(Timestamp, TaskId)>>,
 }
 
 impl Tables {
-    /// Puts a task in the place of the one before it, in the indices too.
-    fn put(&mut self, kept: Kept<Task>, shards: NonZeroU32) {
-        let id = kept.value.task_id.clone();
+    /// Replaces a task, in the indices too.
+    fn put(&mut self, stored: StoredItem<Task>, shards: NonZeroU32) {
+        let id = stored.value.task_id.clone();
         self.remove(&id, shards);
         let (shard, part) = (shard_of(&id, shards), shard_of(&id, ended_parts(shards)));
-        if let Some((state, at)) = ended(&kept.value) {
+        if let Some((state, at)) = ended(&stored.value) {
             self.ended.entry((state, part)).or_default().insert((at, id.clone()));
         }
-        if let Some(at) = kept.value.due {
+        if let Some(at) = stored.value.due {
             self.due.entry(shard).or_default().insert((at, id.clone()));
         }
-        self.tasks.insert(id, kept);
+        self.tasks.insert(id, stored);
     }
 
     /// Removes a task, from the indices too.
     fn remove(&mut self, id: &TaskId, shards: NonZeroU32) {
-        let Some(Kept { value: before, .. }) = self.tasks.remove(id) else { return };
+        let Some(StoredItem { value: before, .. }) = self.tasks.remove(id) else { return };
         let (shard, part) = (shard_of(id, shards), shard_of(id, ended_parts(shards)));
         if let Some(at) = before.due {
             self.due.entry(shard).or_default().remove(&(at, id.clone()));
@@ -146,59 +147,63 @@ impl Tables {
     }
 }
 
-/// The size of an item as DynamoDB counts it.
+/// The size of an item in bytes as DynamoDB counts it.
 ///
 /// # Errors
-/// DynamoDB would refuse to write it.
+/// The item is larger than DynamoDB accepts.
 fn fits(item: &Item, operation: impl Fn() -> String) -> Result<usize, PortError> {
     match size(item) {
         bytes if bytes <= ITEM_BYTES_MAX => Ok(bytes),
         bytes => {
             let source =
-                TooLarge(format!("an item of {bytes} bytes; DynamoDB takes {ITEM_BYTES_MAX}"));
+                TooLarge(format!("the item has {bytes} bytes; the maximum is {ITEM_BYTES_MAX}"));
             Err(PortError { operation: operation(), retryable: false, source: source.into() })
         }
     }
 }
 
-/// What AWS refuses for good.
+/// The error of a write that AWS would refuse on every attempt.
 fn refused(operation: impl Fn() -> String, reason: &str) -> PortError {
     PortError { operation: operation(), retryable: false, source: reason.into() }
 }
 
-/// How a task ended, and when.
+/// The final state of a task and when it ended; `None` if it has not ended.
 fn ended(task: &Task) -> Option<(ProcessState, Timestamp)> {
     let state = Some(task.process_state).filter(|state| state.is_final())?;
     Some((state, task.ended_at?))
 }
 
 impl MemoryStore {
-    /// A task as it is stored.
-    fn task(&self, task: &Task, operation: impl Fn() -> String) -> Result<Kept<Task>, PortError> {
+    /// The item that stores a task.
+    fn task(
+        &self,
+        task: &Task,
+        operation: impl Fn() -> String,
+    ) -> Result<StoredItem<Task>, PortError> {
         let item = self.items.task(task)?;
         let bytes = fits(&item, &operation)?;
-        Ok(Kept { value: stored(task, operation)?, expires_at: expires_at(&item), bytes })
+        Ok(StoredItem { value: stored(task, operation)?, expires_at: expires_at(&item), bytes })
     }
 
-    /// A document as it is stored.
+    /// The item that stores a document.
     fn document(
         &self,
         owner: &Owner,
-        kept: steward_core::model::document::Kept,
+        kept: Kept,
         document: &Document,
         operation: impl Fn() -> String,
-    ) -> Result<Kept<Document>, PortError> {
+    ) -> Result<StoredItem<Document>, PortError> {
         let item = self.items.document(owner, kept, document);
         let bytes = fits(&item, &operation)?;
         let value = stored_document(document, operation)?;
-        Ok(Kept { value, expires_at: expires_at(&item), bytes })
+        Ok(StoredItem { value, expires_at: expires_at(&item), bytes })
     }
 }
 
 impl StateStore for MemoryStore {
     async fn load(&self, id: &TaskId) -> Result<Option<Task>, PortError> {
         let tables = lock(&self.tables);
-        Ok(tables.tasks.get(id).and_then(|kept| kept.present(self.now())).cloned())
+        Ok(tables.tasks.get(id).and_then(|stored| stored.present(self.now())).cloned())
     }
 
     async fn create(&self, task: &Task, submitted: &Document) -> Result<Created, PortError> {
@@ -211,10 +216,10 @@ impl StateStore for MemoryStore {
             return Err(refused(operation, "the transaction is larger than 4 MB"));
         }
         let mut tables = lock(&self.tables);
-        if let Some(there) = tables.tasks.get(&task.task_id)
-            && !there.value.gives_way(there.expires_at, &new.value)
+        if let Some(existing) = tables.tasks.get(&task.task_id)
+            && !existing.value.gives_way(existing.expires_at, &new.value)
         {
-            return Ok(Created::Exists(Some(Box::new(there.value.clone()))));
+            return Ok(Created::Exists(Some(Box::new(existing.value.clone()))));
         }
         if tables.documents.contains_key(&key) {
             return Ok(Created::Exists(None));
@@ -228,7 +233,7 @@ impl StateStore for MemoryStore {
         let task = self.task(task, || format!("save task {}", task.task_id))?;
         let mut tables = lock(&self.tables);
         match tables.tasks.get(&task.value.task_id) {
-            // A later task with the same id may have come as far.
+            // A later task with the same id may have reached the same revision.
             Some(now)
                 if now.value.revision == task.value.revision.saturating_sub(1)
                     && now.value.submitted_at == task.value.submitted_at =>
@@ -243,7 +248,7 @@ impl StateStore for MemoryStore {
     async fn put_document(
         &self,
         owner: &Owner,
-        kept: steward_core::model::document::Kept,
+        kept: Kept,
         document: &Document,
     ) -> Result<Put, PortError> {
         let operation = || format!("write {} of {}", document.key, owner.task_id);
@@ -265,19 +270,15 @@ impl StateStore for MemoryStore {
         let (tables, now) = (lock(&self.tables), self.now());
         let found =
             keys.iter().filter_map(|key| tables.documents.get(&(owner.clone(), key.clone())));
-        Ok(found.filter_map(|kept| kept.present(now)).cloned().collect())
+        Ok(found.filter_map(|stored| stored.present(now)).cloned().collect())
     }
 
-    async fn extend_documents(
-        &self,
-        owner: &Owner,
-        kept: steward_core::model::document::Kept,
-    ) -> Result<(), PortError> {
+    async fn extend_documents(&self, owner: &Owner, kept: Kept) -> Result<(), PortError> {
         let until = self.items.expires_at(kept).as_second();
         let mut tables = lock(&self.tables);
         let of_owner = tables.documents.iter_mut().filter(|((of, _), _)| of == owner);
-        for (_, kept) in of_owner {
-            kept.expires_at = kept.expires_at.map(|at| at.max(until));
+        for (_, stored) in of_owner {
+            stored.expires_at = stored.expires_at.map(|at| at.max(until));
         }
         Ok(())
     }
@@ -300,7 +301,7 @@ impl StateStore for MemoryStore {
             .take_while(|(due, _)| *due <= until)
             .take(self.due_page.get())
             .collect();
-        // A full page has a cursor even if nothing follows: DynamoDB does not look ahead either.
+        // A full page has a cursor even if it is the last: DynamoDB does not look ahead either.
         let last = if page.len() == self.due_page.get() { page.last() } else { None };
         let next = last.map(|(due, id)| DueCursor { due: *due, task_id: id.clone() });
         let task_ids = page.iter().map(|(_, id)| id.clone()).collect();
@@ -357,7 +358,7 @@ impl StateStore for MemoryStore {
     }
 }
 
-/// `shared` as it reads once it was stored.
+/// `shared` as it reads after it was stored: its expiry keeps whole seconds.
 fn to_the_second(shared: &Shared) -> Result<Shared, PortError> {
     let operation = || format!("save {} {}", shared.key.kind.name(), shared.key.name);
     let expires_at = shared.expires_at.map(|at| Timestamp::from_second(at.as_second()));
@@ -365,7 +366,7 @@ fn to_the_second(shared: &Shared) -> Result<Shared, PortError> {
     Ok(Shared { expires_at, ..shared.clone() })
 }
 
-/// `document` as it reads once it was stored.
+/// `document` as it reads after it was stored: its times keep milliseconds.
 fn stored_document(
     document: &Document,
     operation: impl Fn() -> String,
@@ -373,16 +374,16 @@ fn stored_document(
     let stored_at = |at: Timestamp| {
         Timestamp::from_millisecond(at.as_millisecond()).map_err(|error| corrupt(&operation, error))
     };
-    let said = |at: Option<Timestamp>| at.map(stored_at).transpose();
+    let stored_time = |at: Option<Timestamp>| at.map(stored_at).transpose();
     let AttemptTimes { queued_at, called_at, answered_at } = document.times;
     Ok(Document {
         key: document.key.clone(),
         at: stored_at(document.at)?,
         body: stored(&document.body, &operation)?,
         times: AttemptTimes {
-            queued_at: said(queued_at)?,
-            called_at: said(called_at)?,
-            answered_at: said(answered_at)?,
+            queued_at: stored_time(queued_at)?,
+            called_at: stored_time(called_at)?,
+            answered_at: stored_time(answered_at)?,
         },
     })
 }

@@ -1,25 +1,28 @@
-//! A backlog of ten minutes, and what becomes of it once messages are handled again. Every reply in it is late. If late
-//! replies were of no use, each would be asked for again, and the load would feed itself.
+//! A backlog of ten minutes drains once messages are handled again. Every reply in it is late. If late replies did not
+//! count, each attempt would be repeated, and the load would sustain itself.
 
 use std::ops::Range;
 
 use serde_json::json;
 
 use super::{
-    Totals,
-    blueprint::{Blueprint, Output, StepPlan, WorkPlan},
-    late::LatePlan,
-    plan::{HOUR, MINUTE, Millis, Plan, SECOND, TaskPlan, Temper, Weather},
+    SimulationTotals,
+    blueprint::{Blueprint, OutputPlan, StepPlan, WorkPlan},
+    late_messages::LateMessagePlan,
+    plan::{
+        HOUR, InfrastructureFaults, MINUTE, Millis, SECOND, ServiceProfile, SimulationPlan,
+        TaskPlan,
+    },
     simulate_plan,
 };
 
 const TASKS: u64 = 60;
 
-/// When the backlog begins.
+/// When the backlog starts.
 const BEGINS: Millis = 5 * MINUTE;
 
-/// Tasks of three steps one after the other, all begun within a few seconds before the backlog.
-fn plan(away: Option<Range<Millis>>) -> Plan {
+/// Tasks with three sequential steps, all submitted within a few seconds before the backlog.
+fn plan(outage: Option<Range<Millis>>) -> SimulationPlan {
     let step = |after: &[&str]| StepPlan {
         after: after.iter().map(|name| name.parse().unwrap()).collect(),
         when: None,
@@ -39,37 +42,37 @@ fn plan(away: Option<Range<Millis>>) -> Plan {
         retention_h: None,
         defaults: None,
         steps: steps.map(|(name, step)| (name.parse().unwrap(), step)).into(),
-        output: Output::Nothing,
+        output: OutputPlan::Nothing,
     };
     let task = |n: u64| TaskPlan {
         task_id: format!("order-{n}").parse().unwrap(),
         workflow: "first".to_owned(),
         at: BEGINS - 3 * SECOND + n * 10,
-        again: Vec::new(),
+        repeated_at: Vec::new(),
         input: json!({ "amount": 1, "items": [], "wait": "1s" }),
-        rival: false,
+        id_collision: false,
     };
-    let usual = Plan::of(0).unwrap();
-    let kind = |_| Temper { latency_max: 5 * SECOND, ..Temper::default() };
-    Plan {
-        storm_until: 10 * MINUTE,
-        // The oracle holds what is late against a world in which nothing goes wrong.
-        weather: Weather { duplicate: 0.001, ..Weather::default() },
+    let usual = SimulationPlan::of(0).unwrap();
+    let kind = |_| ServiceProfile { latency_max: 5 * SECOND, ..ServiceProfile::default() };
+    SimulationPlan {
+        faults_until: 10 * MINUTE,
+        // A small fault rate: in a run without faults the oracle reports late waits as findings.
+        faults: InfrastructureFaults { duplicate: 0.001, ..InfrastructureFaults::default() },
         services: usual.services.keys().map(|name| (name.clone(), kind(name))).collect(),
         workflows: vec![blueprint.workflow().unwrap()],
         blueprints: vec![blueprint],
         tasks: (0..TASKS).map(task).collect(),
         commands: Vec::new(),
-        attended: false,
-        operators_late: 0,
-        away,
-        late: LatePlan::default(),
+        resolves_errors: false,
+        operator_delay: 0,
+        outage,
+        late_messages: LateMessagePlan::default(),
         ..usual
     }
 }
 
-fn run(away: Option<Range<Millis>>) -> Totals {
-    let report = simulate_plan(0, plan(away), false).unwrap();
+fn run(outage: Option<Range<Millis>>) -> SimulationTotals {
+    let report = simulate_plan(0, plan(outage), false).unwrap();
     assert_eq!(report.findings, Vec::<String>::new());
     report.totals
 }
@@ -80,9 +83,9 @@ fn a_backlog_of_ten_minutes_drains_once_messages_are_handled_again() {
     for totals in [&usual, &late] {
         assert_eq!(totals.tasks["Processed"], TASKS, "{totals:?}");
     }
-    // Nearly nothing is asked for twice...
+    // Almost no attempt is repeated...
     assert!(late.messages < usual.messages * 12 / 10, "{} of {}", late.messages, usual.messages);
-    // ...and a task takes longer by no more than the backlog's length.
+    // ...and a task takes at most the length of the backlog longer.
     let longer = (late.task_ms - usual.task_ms) / TASKS;
     assert!(longer < 11 * MINUTE, "{longer} ms longer");
 }

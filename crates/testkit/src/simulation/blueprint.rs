@@ -1,5 +1,5 @@
-//! A workflow as the simulation thinks of it: what was drawn, from which both the definition that is
-//! published and what the oracle expects are made. So neither is read from the other.
+//! The simulation's model of a random workflow. Both the published definition and the oracle's expectations are
+//! derived from it, so neither depends on the other.
 
 use std::collections::BTreeMap;
 
@@ -16,38 +16,38 @@ use steward_core::{
 
 use super::plan::{EPOCH_S, Millis};
 
-/// A workflow that was drawn.
+/// A random workflow.
 #[derive(Debug, Clone)]
 pub(super) struct Blueprint {
     pub(super) name: WorkflowName,
     pub(super) complete_within: Millis,
     pub(super) overdue: &'static str,
-    /// How long tasks are kept, in hours, if it says so.
+    /// The retention in hours, if the definition sets it.
     pub(super) retention_h: Option<u64>,
-    /// As they stand in the definition.
+    /// The `defaults` of the definition.
     pub(super) defaults: Option<Value>,
     pub(super) steps: BTreeMap<StepName, StepPlan>,
-    pub(super) output: Output,
+    pub(super) output: OutputPlan,
 }
 
-/// What a task returns.
+/// The output of the workflow.
 #[derive(Debug, Clone)]
-pub(super) enum Output {
+pub(super) enum OutputPlan {
     Nothing,
-    /// What these steps returned, by name.
+    /// The outputs of these steps, by name.
     Of(Vec<StepName>),
     /// An expression that has no value.
     Broken,
 }
 
-/// A step that was drawn.
+/// A random step.
 #[derive(Debug, Clone)]
 pub(super) struct StepPlan {
     pub(super) after: Vec<StepName>,
-    pub(super) when: Option<When>,
-    pub(super) each: Option<Each>,
+    pub(super) when: Option<WhenPlan>,
+    pub(super) each: Option<ForEachPlan>,
     pub(super) work: WorkPlan,
-    /// The steps whose outputs it hands on.
+    /// The steps whose outputs are in its request.
     pub(super) reads: Vec<StepName>,
     pub(super) complete_within: Option<&'static str>,
     pub(super) recovery: Option<Value>,
@@ -55,7 +55,7 @@ pub(super) struct StepPlan {
     pub(super) point_of_no_return: bool,
 }
 
-/// What a step does.
+/// The kind of a step.
 #[derive(Debug, Clone)]
 pub(super) enum WorkPlan {
     Call { agent: &'static str, idempotent: bool, callback: Option<CallbackPlan> },
@@ -63,63 +63,63 @@ pub(super) enum WorkPlan {
     Child(&'static str),
 }
 
-/// How a call is answered that only begins its step; in virtual milliseconds.
+/// The callback of a step, in virtual milliseconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CallbackPlan {
     pub(super) within: Millis,
     pub(super) heartbeat: Option<Millis>,
 }
 
-/// What is waited for.
+/// The duration or end of a wait.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum WaitPlan {
     For(Millis),
-    /// Until this long after the world's start.
+    /// Until this time after the start of the run.
     Until(Millis),
-    /// As long as the input says, in milliseconds, as text.
+    /// A duration that the input contains as text, in milliseconds.
     Input,
-    /// Neither a time nor a duration.
+    /// An expression whose value is neither a time nor a duration.
     Broken,
 }
 
-/// On what condition a step is done.
+/// The `when` of a step.
 #[derive(Debug, Clone)]
-pub(super) enum When {
+pub(super) enum WhenPlan {
     Always(bool),
     AmountBelow(u64),
-    /// What this step returned, a number below a hundred, is below the other.
+    /// The field `roll` in the output of this step is below the limit.
     RollBelow(StepName, u64),
     NotBoolean,
 }
 
-/// For each of which items a step is done.
+/// The `for_each` of a step.
 #[derive(Debug, Clone)]
-pub(super) struct Each {
+pub(super) struct ForEachPlan {
     pub(super) items: ItemsPlan,
     pub(super) at_once: usize,
 }
 
-/// Where the items come from.
+/// The source of the items.
 #[derive(Debug, Clone)]
 pub(super) enum ItemsPlan {
     Literal(Vec<u64>),
     Input,
-    /// What this step returned.
+    /// The field `items` in the output of this step.
     Output(StepName),
     NotAList,
 }
 
-/// How a step is undone.
+/// The undo of a step.
 #[derive(Debug, Clone)]
 pub(super) struct UndoPlan {
     pub(super) complete_within: Option<&'static str>,
     pub(super) recovery: Option<Value>,
-    /// Whether it hands on what the step returned, which one that failed has not.
+    /// Whether its request contains the output of the step. A failed step has no output.
     pub(super) reads_own: bool,
 }
 
 impl Blueprint {
-    /// The definition, as people would write it.
+    /// The definition as JSON, as a user would write it.
     pub(super) fn definition(&self) -> Value {
         let steps: Map<_, _> = self
             .steps
@@ -143,13 +143,13 @@ impl Blueprint {
         workflow
     }
 
-    /// The same, as it is published.
+    /// The parsed definition.
     pub(super) fn workflow(&self) -> Result<Workflow> {
         Ok(serde_json::from_value(self.definition())?)
     }
 }
 
-impl Output {
+impl OutputPlan {
     fn definition(&self) -> Option<Value> {
         match self {
             Self::Nothing => None,
@@ -171,7 +171,7 @@ impl StepPlan {
         put(
             &mut step,
             [
-                ("when", self.when.as_ref().map(When::expression)),
+                ("when", self.when.as_ref().map(WhenPlan::expression)),
                 ("for_each", each),
                 ("complete_within", self.complete_within.map(Into::into)),
                 ("recovery", self.recovery.clone()),
@@ -254,7 +254,7 @@ impl StepPlan {
             let own = undo.reads_own.then(|| json!(format!("${{ steps.{name}.output }}")));
             put(&mut body, [("item", self.item()), ("own", own)]);
             let request = json!({ "path": "/undo", "body": body });
-            // There is nothing to undo.
+            // 404: there is nothing to undo.
             let responses = json!({ "404": "completed" });
             put(&mut definition, [("request", Some(request)), ("responses", Some(responses))]);
         }
@@ -263,7 +263,7 @@ impl StepPlan {
 }
 
 impl WorkPlan {
-    /// The kind of step that it makes.
+    /// The name of the kind, for counts.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Call { callback: None, .. } => "call",
@@ -296,10 +296,10 @@ impl WaitPlan {
     }
 }
 
-impl When {
+impl WhenPlan {
     fn expression(&self) -> Value {
         json!(match self {
-            Self::Always(holds) => format!("${{ {holds} }}"),
+            Self::Always(should_run) => format!("${{ {should_run} }}"),
             Self::AmountBelow(limit) => format!("${{ input.amount < {limit} }}"),
             Self::RollBelow(step, limit) => format!("${{ steps.{step}.output.roll < {limit} }}"),
             Self::NotBoolean => "${ input.amount }".to_owned(),
@@ -323,12 +323,12 @@ fn outputs(steps: &[StepName]) -> Value {
     Value::Object(steps.iter().map(output).collect())
 }
 
-/// As definitions and inputs say it.
+/// A duration as text for definitions and inputs.
 pub(super) fn millis(time: Millis) -> String {
     format!("{time}ms")
 }
 
-/// Puts those of the keys that there are into an object.
+/// Adds the keys that have a value to an object.
 fn put<const N: usize>(object: &mut Value, keys: [(&str, Option<Value>); N]) {
     let Some(fields) = object.as_object_mut() else { return };
     for (key, value) in keys {

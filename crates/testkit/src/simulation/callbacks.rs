@@ -1,5 +1,4 @@
-//! Those who answer later: who was handed a token says something in time, at once, twice, late or
-//! never, with or without heartbeats.
+//! Callbacks. The holder of a token answers in time, immediately, twice, late or never, with or without heartbeats.
 
 use steward_core::model::{
     attempt::Action,
@@ -10,15 +9,15 @@ use steward_core::model::{
 
 use super::{
     blueprint::{CallbackPlan, WorkPlan},
-    dice::Dice,
+    deployment::{ScheduledEvent, SimulatedDeployment},
     ledger,
     plan::Millis,
-    world::{Happening, World},
+    random::SeededRandom,
 };
 
-impl World {
-    /// Somebody was handed a token by a call that took effect.
-    pub(super) fn hand_out(&self, request: &StepRequest) {
+impl SimulatedDeployment {
+    /// Schedules the answers of the holder of a token, after the call that carried the token took effect.
+    pub(super) fn issue_token(&self, request: &StepRequest) {
         let body = request.body.as_ref().map(JsonText::value);
         let token = body.as_ref().and_then(|body| body.get("token")?.as_str());
         let token = token.and_then(|token| token.parse::<CallbackToken>().ok());
@@ -26,8 +25,8 @@ impl World {
         let now = self.now();
         let answers = {
             let state = &mut *self.state();
-            let graph = state.oracle.graph(&request.task_id);
-            let step = graph.and_then(|graph| graph.step(&request.step.step));
+            let model = state.oracle.model(&request.task_id);
+            let step = model.and_then(|model| model.step(&request.step.step));
             let Some(WorkPlan::Call { callback: Some(callback), .. }) = step.map(|step| &step.work)
             else {
                 return;
@@ -36,47 +35,50 @@ impl World {
             if !state.ledger.tokens.insert((token.clone(), request.attempt)) {
                 return;
             }
-            answers(callback, &token, now, &mut state.dice)
+            answers(callback, &token, now, &mut state.random)
         };
         for (at, answer) in answers {
             let token = token.clone();
-            self.at(now + at, Happening::Answer(CallbackAnswer { token, answer }));
+            self.schedule(
+                now + at,
+                ScheduledEvent::AnswerCallback(CallbackAnswer { token, answer }),
+            );
         }
     }
 
-    /// An answer sets out.
-    pub(super) fn answer(&self, said: &CallbackAnswer) {
-        self.note("somebody", || format!("answers {}: {:?}", said.token, said.answer));
+    /// Sends the answer to a callback.
+    pub(super) fn answer(&self, answer: &CallbackAnswer) {
+        self.note("callback", || format!("answers {}: {:?}", answer.token, answer.answer));
         {
             let state = &mut *self.state();
-            match &said.answer {
+            match &answer.answer {
                 Answer::Completed { output } => {
-                    state.ledger.say(&said.token, output);
-                    state.oracle.answers(&said.token);
+                    state.ledger.record_callback_output(&answer.token, output);
+                    state.oracle.observe_callback_answer(&answer.token);
                 }
-                Answer::Failed { .. } => state.oracle.answers(&said.token),
+                Answer::Failed { .. } => state.oracle.observe_callback_answer(&answer.token),
                 Answer::Heartbeat => {}
             }
         }
-        self.tell_scheduler(&SchedulerMessage::Callback(said.clone()));
+        self.send_to_scheduler(&SchedulerMessage::Callback(answer.clone()));
     }
 }
 
-/// What is said to a token, and when.
+/// The answers to a token, each with its delay.
 fn answers(
     callback: CallbackPlan,
     token: &CallbackToken,
     now: Millis,
-    dice: &mut Dice,
+    random: &mut SeededRandom,
 ) -> Vec<(Millis, Answer)> {
     let CallbackPlan { within, heartbeat } = callback;
-    let draws = dice.within(0..=9);
-    let (in_time, late) = (dice.skewed(within), within + dice.skewed(within));
+    let draws = random.within(0..=9);
+    let (in_time, late) = (random.skewed(within), within + random.skewed(within));
     let mut times = match draws {
-        // As quick as the call itself.
+        // As soon as the call takes effect.
         0 => vec![0],
-        // Twice, and not always the same.
-        1 => vec![in_time, in_time + dice.skewed(within)],
+        // Twice; the second answer may differ.
+        1 => vec![in_time, in_time + random.skewed(within)],
         2 => vec![late],
         3 => Vec::new(),
         _ => vec![in_time],
@@ -87,17 +89,17 @@ fn answers(
         Answer::Completed { output }
     };
     let failed = || Answer::Failed { reason: "declined".to_owned() };
-    let end = times.first().copied().unwrap_or(dice.skewed(2 * within));
-    let mut said: Vec<_> = times
+    let end = times.first().copied().unwrap_or(random.skewed(2 * within));
+    let mut schedule: Vec<_> = times
         .into_iter()
-        .map(|at| (at, if dice.chance(0.1) { failed() } else { completed(at) }))
+        .map(|at| (at, if random.chance(0.1) { failed() } else { completed(at) }))
         .collect();
-    // Whoever sends heartbeats may forget one, or stop.
+    // The sender may skip a heartbeat, or stop.
     let every = heartbeat.unwrap_or(within) / 2;
-    let stops = if dice.chance(0.2) { dice.skewed(end) } else { end };
+    let stops = if random.chance(0.2) { random.skewed(end) } else { end };
     let beats = (1..).map(|n| n * every.max(1)).take_while(|at| *at < stops).take(20);
     if heartbeat.is_some() && draws != 9 {
-        said.extend(beats.map(|at| (at, Answer::Heartbeat)));
+        schedule.extend(beats.map(|at| (at, Answer::Heartbeat)));
     }
-    said
+    schedule
 }

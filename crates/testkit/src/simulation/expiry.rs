@@ -1,5 +1,5 @@
-//! What time does: items that have expired are deleted, one by one and in any order, as DynamoDB does,
-//! and operators may come weeks late. Nothing that a task still refers to may be among the expired.
+//! Expiry. Expired items are deleted one by one in any order, as DynamoDB does, and operators may react weeks late. No
+//! item that a task still refers to may have expired.
 
 use std::time::Duration;
 
@@ -13,63 +13,63 @@ use steward_core::model::{
 use steward_runtime::ports::{Ports, StateStore};
 
 use super::{
-    oracle::is_final,
+    deployment::{ScheduledEvent, SimulatedDeployment, SimulationState},
     plan::{HOUR, Millis},
-    world::{Happening, State, World},
+    task_record::is_final,
 };
 use crate::memory::ExpiredItem;
 
-impl World {
-    /// What the store goes by to tell what has expired.
+impl SimulatedDeployment {
+    /// Sets the clock by which the store decides what has expired.
     pub(super) fn set_clock(&self) {
         self.memory.clock().set(self.time());
     }
 
-    /// The task as anyone can read it now; nothing if it has expired.
+    /// The task as it can be read now; `None` if it has expired.
     pub(super) fn present(&self, id: &TaskId) -> Option<Task> {
         self.set_clock();
         self.memory.store().load(id).now_or_never()?.ok()?
     }
 
-    /// Whether the task is there, and does not expire within the next hour.
-    pub(super) fn stays(&self, id: &TaskId) -> bool {
+    /// Whether the task exists and does not expire within the next hour.
+    pub(super) fn is_present_for_an_hour(&self, id: &TaskId) -> bool {
         self.memory.clock().set(later(self.time(), Duration::from_millis(HOUR)));
         let found = self.memory.store().load(id).now_or_never();
         self.set_clock();
         matches!(found, Some(Ok(Some(_))))
     }
 
-    /// Deletes some of what has expired.
+    /// Deletes some of the expired items, and checks that none of them is still needed.
     pub(super) fn delete_expired(&self) {
         self.set_clock();
         let store = self.memory.store();
         for item in store.expired(self.time()) {
             if let Some(finding) = self.is_needed(&item) {
-                self.state().oracle.find(finding);
+                self.state().oracle.add_finding(finding);
             }
-            if self.state().dice.chance(0.5) {
-                self.note("time", || format!("deletes {item:?}"));
+            if self.state().random.chance(0.5) {
+                self.note("expiry", || format!("deletes {item:?}"));
                 store.delete_expired(&item);
             }
         }
     }
 
-    /// Why an item must not have expired.
+    /// The reason why an item must not have expired.
     fn is_needed(&self, item: &ExpiredItem) -> Option<String> {
         match item {
             ExpiredItem::Task(id) => {
                 let task = self.state().oracle.tasks.get(id).cloned()?;
                 if !is_final(&task) {
-                    return Some(format!("{id}: expired, and is {}", task.process_state));
+                    return Some(format!("{id}: expired, but is {}", task.process_state));
                 }
-                // A record that it was never begun is needed for as long as a late submission may come.
+                // The record that a child task never began is needed only as long as a late submission may arrive.
                 let never_begun =
                     task.steps.is_empty() && task.process_state == ProcessState::Undone;
                 let parent = task.parent.filter(|_| !never_begun)?;
                 let present = self.is_present(&parent.task_id, parent.incarnation);
-                present.then(|| format!("{id}: expired, and {} has not", parent.task_id))
+                present.then(|| format!("{id}: expired, but its parent {} has not", parent.task_id))
             }
-            // It fences calls, and none begins after the attempt's complete-by.
+            // A claim fences calls, and no call begins after the complete-by of its attempt.
             ExpiredItem::Document(_, DocumentKey::Claim(_)) => None,
             ExpiredItem::Document(owner, key) => {
                 let present = self.is_present(&owner.task_id, owner.incarnation);
@@ -82,8 +82,8 @@ impl World {
         self.present(id).is_some_and(|task| task.incarnation == incarnation)
     }
 
-    /// When something that recurs happens again: after `every`, or, if nothing can happen until much later,
-    /// at the first of its rounds after that.
+    /// The next time of a recurring event: `every` after `now`. If nothing can happen until much later, the rounds until
+    /// then are skipped.
     pub(super) fn next_round(&self, now: Millis, every: Millis) -> Millis {
         let state = self.state();
         let wakes = state.wakes_at().unwrap_or(now);
@@ -92,34 +92,33 @@ impl World {
     }
 }
 
-impl State {
-    /// The earliest time at which something can happen that does not recur by itself; nothing if messages
-    /// are on their way.
+impl SimulationState {
+    /// The earliest time of an event that does not recur; `None` if messages are in transit.
     fn wakes_at(&self) -> Option<Millis> {
         if !self.network.is_empty() {
             return None;
         }
-        let mut agenda = self.agenda.iter().filter(|(_, happening)| !happening.recurs());
-        let next = agenda.next().map(|((at, _), _)| *at);
+        let mut schedule = self.schedule.iter().filter(|(_, event)| !event.recurs());
+        let next = schedule.next().map(|((at, _), _)| *at);
         let due = self.oracle.tasks.values().filter_map(|task| task.due);
         next.into_iter().chain(due.map(super::plan::since_start)).min()
     }
 }
 
-impl Happening {
-    /// Whether it happens again and again, and does something only if there is something to do.
+impl ScheduledEvent {
+    /// Whether the event recurs, and acts only if there is something to do.
     pub(super) fn recurs(&self) -> bool {
         match self {
-            Self::Sweep(_) | Self::Look | Self::Death | Self::Expiry => true,
+            Self::Sweep(_) | Self::ResumePaused | Self::KillInstance | Self::DeleteExpired => true,
             Self::Submit(_)
-            | Self::Reuse(_)
+            | Self::ReuseTaskId(_)
             | Self::Command(..)
-            | Self::Away(_)
-            | Self::Revive(_)
-            | Self::Commit(_)
-            | Self::Answer(_)
-            | Self::Arrival(..)
-            | Self::Calm => false,
+            | Self::Outage(_)
+            | Self::RestartInstance(_)
+            | Self::CommitCall(_)
+            | Self::AnswerCallback(_)
+            | Self::LateArrival(..)
+            | Self::StopFaults => false,
         }
     }
 }

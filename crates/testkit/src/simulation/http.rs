@@ -1,5 +1,5 @@
-//! What the HTTP agent makes of a service's response: the table of the agent's own client, for services
-//! that are not reached over HTTP here.
+//! How the HTTP agent interprets the response of a service. The simulated services have no HTTP, so this file repeats
+//! the table of the agent's HTTP client.
 
 use std::{fmt, time::Duration};
 
@@ -10,37 +10,37 @@ use steward_core::{
     model::responses::{ResponseMeaning, Responses},
 };
 
-use super::large;
+use super::large_tasks;
 
-/// What comes back from a call.
+/// The response to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Response {
-    Success(Body),
-    /// A status that is no success.
+pub(super) enum ServiceResponse {
+    Success(ResponseBody),
+    /// An unsuccessful status code.
     Status(u16),
     /// The connection broke after the request was sent.
     #[default]
     Broken,
-    /// The client's own time for a response was up.
+    /// The client's timeout passed.
     TimedOut,
     /// The service was not reached.
     NoConnection,
 }
 
-/// What is in the response to a call that went well.
+/// The body of a successful response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Body {
+pub(super) enum ResponseBody {
     Output,
     Empty,
     NotJson,
 }
 
-impl fmt::Display for Response {
+impl fmt::Display for ServiceResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Success(Body::Output) => f.write_str("2xx"),
-            Self::Success(Body::Empty) => f.write_str("2xx without a body"),
-            Self::Success(Body::NotJson) => f.write_str("2xx with HTML"),
+            Self::Success(ResponseBody::Output) => f.write_str("2xx"),
+            Self::Success(ResponseBody::Empty) => f.write_str("2xx without a body"),
+            Self::Success(ResponseBody::NotJson) => f.write_str("2xx with HTML"),
             Self::Status(status) => write!(f, "{status}"),
             Self::Broken => f.write_str("the connection broke"),
             Self::TimedOut => f.write_str("the call timed out"),
@@ -49,9 +49,9 @@ impl fmt::Display for Response {
     }
 }
 
-/// What the agent is told. `output` is what the service returns, if the call took effect.
+/// The result for the agent. `output` is the service's answer, if the call took effect.
 pub(super) fn answer(
-    response: Response,
+    response: ServiceResponse,
     responses: &Responses,
     output: Option<Value>,
     retry_after: Option<Duration>,
@@ -61,18 +61,20 @@ pub(super) fn answer(
         Err(Fault::Transient { reason: response.to_string(), retry_after, may_have_run })
     };
     let reason = || {
-        // Titles of problems are as long as a service makes them, and in any language.
-        let title = large::words(reason_chars);
+        // The titles of problem details may have any length and language.
+        let title = large_tasks::words(reason_chars);
         limits::shorten(&format!("{response}{title}"), limits::REASON_CHARS_MAX)
     };
     let permanent = |may_have_run| Err(Fault::Permanent { reason: reason(), may_have_run });
     match response {
-        Response::Success(Body::Output | Body::Empty) => Ok(output.unwrap_or_default()),
-        Response::Success(Body::NotJson) => permanent(true),
-        Response::NoConnection => transient(false, None),
-        Response::Broken => transient(true, None),
-        Response::TimedOut => Err(Fault::Cut { reason: reason() }),
-        Response::Status(status) => match responses.meaning(status) {
+        ServiceResponse::Success(ResponseBody::Output | ResponseBody::Empty) => {
+            Ok(output.unwrap_or_default())
+        }
+        ServiceResponse::Success(ResponseBody::NotJson) => permanent(true),
+        ServiceResponse::NoConnection => transient(false, None),
+        ServiceResponse::Broken => transient(true, None),
+        ServiceResponse::TimedOut => Err(Fault::Cut { reason: reason() }),
+        ServiceResponse::Status(status) => match responses.meaning(status) {
             ResponseMeaning::Completed => Ok(output.unwrap_or_default()),
             ResponseMeaning::Retry { may_have_run } if status < 500 => {
                 transient(may_have_run, Some(retry_after.unwrap_or_default()))

@@ -1,5 +1,5 @@
-//! The remote services' books: what was called, what is in progress, what took effect, what was undone,
-//! and when; and what those say who were to answer later.
+//! The ledger of the remote services: calls, calls in progress, effects and undone effects, with their times; and the
+//! outputs that callbacks provide.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,62 +14,62 @@ use steward_core::model::{
 use super::plan::Millis;
 
 /// A part of a task.
-pub(super) type Item = (TaskId, Part);
+pub(super) type TaskPart = (TaskId, Part);
 
-/// Something that a part did.
+/// An effect of a part.
 #[derive(Debug, Clone)]
-pub(super) struct Effect {
+pub(super) struct LedgerEffect {
     pub(super) at: Millis,
     pub(super) undone: bool,
-    /// The item that it was done for.
+    /// The item of the call.
     pub(super) item: Option<Value>,
 }
 
-/// A call that an agent is waiting for.
+/// A call whose answer an agent awaits.
 #[derive(Debug, Clone)]
-pub(super) struct Call {
+pub(super) struct CallAttempt {
     pub(super) action: Action,
     pub(super) attempt: u32,
 }
 
-/// A call as its service sees it. It goes on when its caller no longer waits for it.
+/// A call from the service's point of view. It continues when its caller no longer waits for it.
 #[derive(Debug, Clone)]
-pub(super) struct Process {
+pub(super) struct ServiceCall {
     pub(super) request: Box<StepRequest>,
     pub(super) began_at: Millis,
-    /// When it takes effect; nothing if it does not, or already has.
+    /// When the call takes effect; `None` if it does not, or already has.
     pub(super) commits_at: Option<Millis>,
-    /// When the service is done with it.
+    /// When the service finishes the call.
     pub(super) ends_at: Millis,
-    /// Whether it goes on when its caller hangs up, and as planned.
+    /// Whether the call continues as planned when its caller disconnects.
     pub(super) detached: bool,
 }
 
-/// All that the services know of one part of one task.
+/// Everything that the services know about one part of one task.
 #[derive(Debug, Default)]
-pub(super) struct Account {
-    pub(super) effects: Vec<Effect>,
-    /// Whether its undo has been asked for.
+pub(super) struct LedgerAccount {
+    pub(super) effects: Vec<LedgerEffect>,
+    /// Whether its undo was called.
     pub(super) undo_called: bool,
-    /// The calls that are under way, by number.
-    pub(super) live: BTreeMap<u64, Call>,
-    /// How often the part itself was called.
+    /// The calls in progress, by number.
+    pub(super) in_progress: BTreeMap<u64, CallAttempt>,
+    /// How often the part was called, without calls of its undo.
     pub(super) calls: u32,
-    /// The item it was last called for.
+    /// The item of the last call.
     pub(super) item: Option<Value>,
-    /// What was answered to each idempotency key of the part itself, and of its undo.
+    /// The answers by idempotency key: of the part, and of its undo.
     answers: [BTreeMap<String, Value>; 2],
-    /// What was given as its output by those who answered later, and to which attempt.
-    pub(super) said: Vec<Value>,
+    /// The outputs that callbacks provided.
+    pub(super) callback_outputs: Vec<Value>,
 }
 
-impl Account {
-    /// Whether something it did has not been undone.
-    pub(super) fn stands(&self) -> bool {
+impl LedgerAccount {
+    /// Whether any of its effects is not undone.
+    pub(super) fn has_remaining_effect(&self) -> bool {
         self.effects.iter().any(|effect| !effect.undone)
     }
 
-    /// What the service returned for the part itself.
+    /// The answers to calls of the part, without its undo.
     pub(super) fn returned(&self) -> impl Iterator<Item = &Value> {
         let [run, _] = &self.answers;
         run.values()
@@ -86,47 +86,50 @@ impl Account {
     }
 }
 
-/// All accounts.
+/// The accounts of all parts.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
-    accounts: BTreeMap<Item, Account>,
-    /// What each idempotency key was first used for.
-    keys: BTreeMap<String, (Item, Action)>,
-    /// The calls that the services work on, by number.
-    processes: BTreeMap<u64, Process>,
-    /// The tokens that somebody has already, with the attempt that handed each out.
+pub(super) struct EffectLedger {
+    accounts: BTreeMap<TaskPart, LedgerAccount>,
+    /// The part and action for which each idempotency key was first used.
+    keys: BTreeMap<String, (TaskPart, Action)>,
+    /// The calls that the services are executing, by number.
+    service_calls: BTreeMap<u64, ServiceCall>,
+    /// The callback tokens that were issued, each with its attempt.
     pub(super) tokens: BTreeSet<(CallbackToken, u32)>,
     last_call: u64,
     pub(super) effects: u64,
 }
 
-impl Ledger {
-    pub(super) fn account(&self, task_id: &TaskId, part: &Part) -> Option<&Account> {
+impl EffectLedger {
+    pub(super) fn account(&self, task_id: &TaskId, part: &Part) -> Option<&LedgerAccount> {
         self.accounts.get(&(task_id.clone(), part.clone()))
     }
 
     /// The accounts of all parts of a task.
-    pub(super) fn of_task(&self, task_id: &TaskId) -> impl Iterator<Item = (&Part, &Account)> {
+    pub(super) fn task_accounts(
+        &self,
+        task_id: &TaskId,
+    ) -> impl Iterator<Item = (&Part, &LedgerAccount)> {
         let all = self.accounts.iter().filter(move |((of, _), _)| of == task_id);
         all.map(|((_, part), account)| (part, account))
     }
 
     /// The accounts of all parts of a step.
-    pub(super) fn of_step(
+    pub(super) fn step_accounts(
         &self,
         task_id: &TaskId,
         step: &StepName,
-    ) -> impl Iterator<Item = (&Part, &Account)> {
-        self.of_task(task_id).filter(move |(part, _)| part.step == *step)
+    ) -> impl Iterator<Item = (&Part, &LedgerAccount)> {
+        self.task_accounts(task_id).filter(move |(part, _)| part.step == *step)
     }
 
-    fn account_mut(&mut self, task_id: &TaskId, part: &Part) -> &mut Account {
+    fn account_mut(&mut self, task_id: &TaskId, part: &Part) -> &mut LedgerAccount {
         self.accounts.entry((task_id.clone(), part.clone())).or_default()
     }
 
-    /// A call begins; answers its number.
-    pub(super) fn begin(&mut self, process: Process) -> u64 {
-        let request = &process.request;
+    /// Records the start of a call. Returns its number.
+    pub(super) fn begin_call(&mut self, service_call: ServiceCall) -> u64 {
+        let request = &service_call.request;
         let of = ((request.task_id.clone(), request.step.clone()), request.action);
         self.keys.entry(request.idempotency_key.clone()).or_insert(of);
         self.last_call += 1;
@@ -139,73 +142,77 @@ impl Ledger {
         if request.action == Action::Do {
             account.item = item(request);
         }
-        account.live.insert(number, Call { action: request.action, attempt: request.attempt });
-        let now = process.began_at;
-        self.processes.retain(|_, other| other.commits_at.is_some() || other.ends_at > now);
-        self.processes.insert(number, process);
+        account
+            .in_progress
+            .insert(number, CallAttempt { action: request.action, attempt: request.attempt });
+        let now = service_call.began_at;
+        self.service_calls.retain(|_, other| other.commits_at.is_some() || other.ends_at > now);
+        self.service_calls.insert(number, service_call);
         number
     }
 
-    /// The call is to take effect now; nothing if it already has, or is not to.
+    /// Takes the request of a call that must take effect now; `None` if it already has, or must not.
     pub(super) fn commit(&mut self, number: u64) -> Option<Box<StepRequest>> {
-        let process = self.processes.get_mut(&number)?;
-        process.commits_at.take()?;
-        Some(process.request.clone())
+        let service_call = self.service_calls.get_mut(&number)?;
+        service_call.commits_at.take()?;
+        Some(service_call.request.clone())
     }
 
-    /// A call as its service sees it.
-    pub(super) fn process_mut(&mut self, number: u64) -> Option<&mut Process> {
-        self.processes.get_mut(&number)
+    /// The call with this number, from the service's point of view.
+    pub(super) fn service_call_mut(&mut self, number: u64) -> Option<&mut ServiceCall> {
+        self.service_calls.get_mut(&number)
     }
 
-    /// Whether the service works on a call with this idempotency key.
+    /// Whether a call with this idempotency key is in progress.
     pub(super) fn is_in_progress(&self, key: &str, now: Millis) -> bool {
-        self.processes.values().any(|process| {
-            process.request.idempotency_key == key
-                && process.began_at <= now
-                && now < process.ends_at
+        self.service_calls.values().any(|service_call| {
+            service_call.request.idempotency_key == key
+                && service_call.began_at <= now
+                && now < service_call.ends_at
         })
     }
 
-    /// The calls of a task that will do something that is not done yet.
-    pub(super) fn pending(&self, task_id: &TaskId) -> impl Iterator<Item = &Process> {
-        self.processes.values().filter(move |process| {
-            let request = &process.request;
-            request.task_id == *task_id && process.commits_at.is_some() && !self.is_known(request)
+    /// The calls of a task that will have a new effect.
+    pub(super) fn pending_calls(&self, task_id: &TaskId) -> impl Iterator<Item = &ServiceCall> {
+        self.service_calls.values().filter(move |service_call| {
+            let request = &service_call.request;
+            request.task_id == *task_id
+                && service_call.commits_at.is_some()
+                && !self.is_repeat(request)
         })
     }
 
-    /// Whether a call's idempotency key was used for something else.
-    pub(super) fn is_borrowed(&self, request: &StepRequest) -> bool {
+    /// Whether the idempotency key of a call was used before for another part or action.
+    pub(super) fn is_key_reused(&self, request: &StepRequest) -> bool {
         let of = self.keys.get(&request.idempotency_key);
         of.is_some_and(|((task_id, part), action)| {
             (task_id, part, action) != (&request.task_id, &request.step, &request.action)
         })
     }
 
-    /// The agent has its answer, or waits no more.
-    pub(super) fn end(&mut self, request: &StepRequest, number: u64) {
-        self.account_mut(&request.task_id, &request.step).live.remove(&number);
+    /// Records that the agent has the answer, or no longer waits for it.
+    pub(super) fn end_call(&mut self, request: &StepRequest, number: u64) {
+        self.account_mut(&request.task_id, &request.step).in_progress.remove(&number);
     }
 
-    /// Whether this call would do nothing that is not done.
-    pub(super) fn is_known(&self, request: &StepRequest) -> bool {
+    /// Whether the call repeats an answered idempotency key, and so has no new effect.
+    pub(super) fn is_repeat(&self, request: &StepRequest) -> bool {
         let account = self.account(&request.task_id, &request.step);
-        let knows = |account: &Account| {
+        let knows = |account: &LedgerAccount| {
             account.answers(request.action).contains_key(&request.idempotency_key)
         };
         request.idempotent && account.is_some_and(knows)
     }
 
-    /// The call takes effect; a key that is known does nothing again. Answers what the service says:
-    /// what it said the first time, or `answer`.
+    /// Applies the effect of a call. A repeated idempotency key has no effect. Returns the answer of the service: the first
+    /// answer for a repeated key, else `answer`.
     pub(super) fn take_effect(
         &mut self,
         request: &StepRequest,
         answer: Value,
         now: Millis,
     ) -> Value {
-        let (key, known) = (&request.idempotency_key, self.is_known(request));
+        let (key, known) = (&request.idempotency_key, self.is_repeat(request));
         let account = self.account_mut(&request.task_id, &request.step);
         if known && let Some(answer) = account.answers(request.action).get(key) {
             return answer.clone();
@@ -213,7 +220,7 @@ impl Ledger {
         match request.action {
             Action::Do => {
                 let item = item(request);
-                account.effects.push(Effect { at: now, undone: false, item });
+                account.effects.push(LedgerEffect { at: now, undone: false, item });
             }
             Action::Undo => account.effects.iter_mut().for_each(|effect| effect.undone = true),
         }
@@ -222,26 +229,26 @@ impl Ledger {
         answer
     }
 
-    /// The services no longer know what an earlier task with this id had them do.
+    /// Removes everything about an earlier task with this id, as services do with old idempotency keys.
     pub(super) fn forget(&mut self, id: &TaskId) {
         self.accounts.retain(|(of, _), _| of != id);
         self.keys.retain(|_, ((of, _), _)| of != id);
         self.tokens.retain(|(token, _)| token.task_id != *id);
     }
 
-    /// Somebody gives an output, who was to answer later.
-    pub(super) fn say(&mut self, token: &CallbackToken, output: &Value) {
+    /// Records the output that a callback provides.
+    pub(super) fn record_callback_output(&mut self, token: &CallbackToken, output: &Value) {
         let account = self.account_mut(&token.task_id, &token.step);
-        account.said.push(output.clone());
+        account.callback_outputs.push(output.clone());
     }
 }
 
-/// The item that a call is for.
+/// The item of a call.
 fn item(request: &StepRequest) -> Option<Value> {
     request.body.as_ref().map(JsonText::value)?.get("item").cloned()
 }
 
-/// What is returned for a key: a number below a hundred and a short list among it.
+/// The output for an idempotency key. It contains a number below a hundred and a short list.
 pub(super) fn output(key: &str, now: Millis) -> Value {
     let sum = key.bytes().fold(17_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
     let roll = (sum >> 3) % 100;

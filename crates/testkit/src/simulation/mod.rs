@@ -1,95 +1,97 @@
-//! The simulated world: all roles, several instances each, run by the real handlers on the in-memory
-//! ports, on a virtual clock, through a storm that comes from a seed. The same seed gives the same
-//! storm, event for event.
+//! Randomised simulation of all roles. Several instances of each role run the real handlers on the in-memory ports
+//! and a virtual clock, while faults are injected. A seed determines everything: the same seed gives the same run,
+//! event for event.
 //!
 //! ```text
-//! plan (drawn from the seed)                        oracle (reads definitions, ledger, what is
+//! plan (drawn from the seed)                        oracle (reads definitions, ledger, and everything
 //!   │ clients, operators                              ▲     stored, sent and published)
 //!   ▼                                                 │ every save, send, call and effect
 //! network ──► instances: submission, scheduler ×3, agents ×2 each, supervisor ×2
-//!   ▲ late,      │ every port call passes one seam: slow, fails before or after,
-//!   └ twice ─────┘ or is the last thing that the instance does
+//!   ▲ late,      │ every port call passes the fault injector: it may be slow, fail before or after
+//!   └ twice ─────┘ it took effect, or kill its instance
 //!                ▼
-//!             remote services: slow, flaky, down, refusing, lying; their ledger
+//!             remote services: slow, flaky, down, refusing, reporting false errors; their ledger
 //! ```
 //!
-//! The storm ends; then the world must come to rest: every task ended, every client told, every
-//! effect done once or undone, every Error alerted. An operator may then attend to what is in Error,
-//! and it must come to rest again.
+//! Faults stop at a time that the plan sets. Then the run must become quiet: every task has ended, every client was
+//! notified, every effect happened once or was undone, and every task in Error has an alert. Operators may then
+//! resolve the tasks in Error, and the run must become quiet again.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::{Context, Result};
 use steward_runtime::ports::Ports;
 
-mod bend;
 mod blueprint;
+mod call_checks;
 mod callbacks;
-mod calls;
-mod dice;
-mod edits;
+mod child_checks;
+mod deployment;
+mod due_check;
+mod expectations;
 mod expiry;
-mod family;
-mod graph;
+mod fault_injector;
+mod final_checks;
+mod handlers;
 mod http;
-mod large;
-mod late;
+mod large_tasks;
+mod late_messages;
 mod ledger;
+mod list_edits;
+mod mutation;
 mod network;
-mod operator;
+mod operators;
 mod oracle;
 mod plan;
-mod ports;
-mod roles;
-mod run;
-mod sense;
+mod random;
+mod random_workflows;
+mod runner;
+mod save_checks;
 mod service;
-mod sizes;
-mod trace;
-mod verdict;
-mod watch;
-mod workflows;
-mod world;
+mod size_checks;
+mod task_record;
+mod trace_checks;
+mod workflow_model;
 
 #[cfg(test)]
 mod backlog;
 #[cfg(test)]
 mod tests;
 
-/// What came of one seed.
+/// The result of one seed.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Report {
+pub struct SimulationReport {
     /// The seed.
     pub seed: u64,
-    /// What was wrong; empty if nothing was.
+    /// The violated invariants; empty if the run was correct.
     pub findings: Vec<String>,
-    /// What happened, one line an event; empty unless asked for.
+    /// One line for each event; empty unless a trace was requested.
     pub trace: Vec<String>,
-    /// What was simulated.
-    pub totals: Totals,
+    /// Counts of what was simulated.
+    pub totals: SimulationTotals,
 }
 
-/// What was simulated, over one seed or many.
+/// Counts of what was simulated, over one seed or many.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Worlds.
+pub struct SimulationTotals {
+    /// The number of seeds.
     pub seeds: u64,
-    /// Tasks, by the state in which they ended.
+    /// The number of tasks by final state.
     pub tasks: BTreeMap<String, u64>,
-    /// Faults injected: by the network, the ports, the services, and deaths of instances.
+    /// The number of injected faults: in the network, the ports, the services, and killed instances.
     pub faults: u64,
-    /// Messages received from queues.
+    /// The number of messages received from queues.
     pub messages: u64,
-    /// Effects at remote services.
+    /// The number of effects at remote services.
     pub effects: u64,
-    /// What steps came to: how many, by their kind and by what became of them.
+    /// The number of steps by kind and final state, as `call item completed`.
     pub steps: BTreeMap<String, u64>,
-    /// From submission to end, summed over the tasks, in virtual milliseconds.
+    /// The virtual milliseconds from submission to end, summed over all tasks.
     pub task_ms: u64,
 }
 
-impl Totals {
-    /// Adds those of another seed.
+impl SimulationTotals {
+    /// Adds the counts of another seed.
     pub fn add(&mut self, other: &Self) {
         self.seeds += other.seeds;
         self.faults += other.faults;
@@ -105,24 +107,24 @@ impl Totals {
     }
 }
 
-/// Runs one seed, on this thread, in a runtime of its own: it must not be called from within one.
+/// Runs one seed on this thread, in a new runtime: the caller must not be inside a runtime. `traced` requests the trace.
 ///
 /// # Errors
-/// The runtime or the seed's definitions could not be made; never what the seed found.
-pub fn simulate(seed: u64, traced: bool) -> Result<Report> {
-    simulate_plan(seed, plan::Plan::of(seed)?, traced)
+/// The runtime or the definitions of the seed could not be created. Findings are in the report, not an error.
+pub fn simulate(seed: u64, traced: bool) -> Result<SimulationReport> {
+    simulate_plan(seed, plan::SimulationPlan::of(seed)?, traced)
 }
 
-fn simulate_plan(seed: u64, plan: plan::Plan, traced: bool) -> Result<Report> {
-    // The agents' pauses draw from this thread's own generator.
+fn simulate_plan(seed: u64, plan: plan::SimulationPlan, traced: bool) -> Result<SimulationReport> {
+    // The pauses of the agents use the random generator of this thread.
     fastrand::seed(seed);
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_time().start_paused(true).build().context("no runtime")?;
     runtime.block_on(async {
-        let world = Arc::new(world::World::new(seed, plan, traced));
-        for workflow in &world.plan.workflows {
-            world.memory.definitions().publish(workflow).context("a random workflow")?;
+        let deployment = Arc::new(deployment::SimulatedDeployment::new(seed, plan, traced));
+        for workflow in &deployment.plan.workflows {
+            deployment.memory.definitions().publish(workflow).context("a random workflow")?;
         }
-        Ok(run::Run::new(world).through(seed).await)
+        Ok(runner::Runner::new(deployment).run(seed).await)
     })
 }

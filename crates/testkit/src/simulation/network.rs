@@ -1,6 +1,6 @@
-//! The queues between the roles, as SQS promises them: at least once, in any order. A message that was
-//! received is invisible for a while, and comes back with a higher receive count unless it was
-//! deleted; received too often, it is a dead letter.
+//! The queues between the roles, with the guarantees of SQS: delivery at least once and in any order. A received
+//! message is invisible for a while. Unless it is deleted, it becomes visible again with a higher receive count. A
+//! message that was received too often becomes a dead letter.
 
 use std::collections::BTreeMap;
 
@@ -9,57 +9,58 @@ use steward_core::model::names::AgentName;
 use steward_runtime::ports::Outgoing;
 
 use super::{
-    late,
-    plan::{Millis, Role},
+    late_messages,
+    plan::{InstanceRole, Millis},
 };
 
-/// How often a message is received before it is a dead letter, unless said. No storm lasts that long.
+/// How often a message is received before it becomes a dead letter, unless the plan sets another number. Faults stop
+/// before any message is received that often.
 const RECEIVES_MAX: u32 = 100;
 
-/// The same, of a message that comes late.
+/// How often a late message is received before it becomes a dead letter.
 const LATE_RECEIVES_MAX: u32 = 3;
 
-/// A queue that functions are fed from.
+/// A queue that invokes functions.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Feed {
+pub(super) enum FunctionQueue {
     Submissions,
     Scheduler,
     Agent(AgentName),
 }
 
-impl Feed {
-    /// The queue that feeds this role; the supervisor has none.
-    pub(super) fn of(role: &Role) -> Option<Self> {
+impl FunctionQueue {
+    /// The queue that invokes this role; `None` for the supervisor.
+    pub(super) fn of(role: &InstanceRole) -> Option<Self> {
         match role {
-            Role::Submission => Some(Self::Submissions),
-            Role::Scheduler => Some(Self::Scheduler),
-            Role::Agent(name) => Some(Self::Agent(name.clone())),
-            Role::Supervisor => None,
+            InstanceRole::Submission => Some(Self::Submissions),
+            InstanceRole::Scheduler => Some(Self::Scheduler),
+            InstanceRole::Agent(name) => Some(Self::Agent(name.clone())),
+            InstanceRole::Supervisor => None,
         }
     }
 }
 
 #[derive(Debug, Clone)]
-struct Message {
+struct QueuedMessage {
     sent: Outgoing,
     receives: u32,
 }
 
-/// By when they can be seen, then by number.
-type Waiting = BTreeMap<(Millis, u64), Message>;
+/// Messages by the time at which they become visible, then by number.
+type MessagesByTime = BTreeMap<(Millis, u64), QueuedMessage>;
 
 /// All queues.
 #[derive(Debug, Default)]
 pub(super) struct Network {
-    queues: BTreeMap<Feed, Waiting>,
-    /// Where each message is, by its number.
-    places: BTreeMap<u64, (Feed, Millis)>,
+    queues: BTreeMap<FunctionQueue, MessagesByTime>,
+    /// The queue and the time of visibility of each message, by message number.
+    locations: BTreeMap<u64, (FunctionQueue, Millis)>,
     last: u64,
     pub(super) delivered: u64,
-    /// How often a message is received before it is a dead letter.
+    /// How often a message is received before it becomes a dead letter.
     receives_max: u32,
-    /// What was received too often.
-    pub(super) dead: Vec<(Feed, Outgoing)>,
+    /// The messages that were received too often.
+    pub(super) dead: Vec<(FunctionQueue, Outgoing)>,
 }
 
 impl Network {
@@ -67,34 +68,34 @@ impl Network {
         Self { receives_max: receives_max.unwrap_or(RECEIVES_MAX), ..Self::default() }
     }
 
-    /// A message that can be received from `at` on.
-    pub(super) fn put(&mut self, feed: Feed, at: Millis, message: &Outgoing) {
+    /// Adds a message that becomes visible at `at`.
+    pub(super) fn put(&mut self, source: FunctionQueue, at: Millis, message: &Outgoing) {
         self.last += 1;
-        self.places.insert(self.last, (feed.clone(), at));
-        let message = Message { sent: message.clone(), receives: 0 };
-        self.queues.entry(feed).or_default().insert((at, self.last), message);
+        self.locations.insert(self.last, (source.clone(), at));
+        let message = QueuedMessage { sent: message.clone(), receives: 0 };
+        self.queues.entry(source).or_default().insert((at, self.last), message);
     }
 
-    /// When the next message of a queue can be seen.
-    pub(super) fn next(&self, feed: &Feed) -> Option<Millis> {
-        self.queues.get(feed)?.keys().next().map(|(at, _)| *at)
+    /// When the next message of a queue becomes visible.
+    pub(super) fn next(&self, source: &FunctionQueue) -> Option<Millis> {
+        self.queues.get(source)?.keys().next().map(|(at, _)| *at)
     }
 
-    /// Whether nothing is on its way.
+    /// Whether all queues are empty, also of invisible messages.
     pub(super) fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.locations.is_empty()
     }
 
-    /// Receives up to `count` messages; unless deleted they come back at `again_at`.
+    /// Receives up to `count` messages. Unless they are deleted, they become visible again at `again_at`.
     pub(super) fn receive(
         &mut self,
-        feed: &Feed,
+        source: &FunctionQueue,
         count: u64,
         now: Millis,
-        again_at: Millis,
+        visible_again_at: Millis,
     ) -> (SqsEvent, Vec<u64>) {
         let (mut event, mut numbers) = (SqsEvent::default(), Vec::new());
-        let Some(queue) = self.queues.get_mut(feed) else { return (event, numbers) };
+        let Some(queue) = self.queues.get_mut(source) else { return (event, numbers) };
         while (numbers.len() as u64) < count {
             let Some(entry) = queue.first_entry().filter(|entry| entry.key().0 <= now) else {
                 break;
@@ -103,29 +104,29 @@ impl Network {
             let mut message = entry.remove();
             message.receives += 1;
             if message.receives > receives_max(self.receives_max, &message.sent) {
-                self.places.remove(&number);
-                self.dead.push((feed.clone(), message.sent));
+                self.locations.remove(&number);
+                self.dead.push((source.clone(), message.sent));
                 continue;
             }
             event.records.push(record(number, &message));
             numbers.push(number);
-            self.places.insert(number, (feed.clone(), again_at));
-            queue.insert((again_at, number), message);
+            self.locations.insert(number, (source.clone(), visible_again_at));
+            queue.insert((visible_again_at, number), message);
         }
         self.delivered += numbers.len() as u64;
         (event, numbers)
     }
 
-    /// The message is done.
+    /// Deletes a message.
     pub(super) fn delete(&mut self, number: u64) {
-        let Some((feed, at)) = self.places.remove(&number) else { return };
-        if let Some(queue) = self.queues.get_mut(&feed) {
+        let Some((source, at)) = self.locations.remove(&number) else { return };
+        if let Some(queue) = self.queues.get_mut(&source) {
             queue.remove(&(at, number));
         }
     }
 }
 
-fn record(number: u64, message: &Message) -> SqsMessage {
+fn record(number: u64, message: &QueuedMessage) -> SqsMessage {
     let mut record = SqsMessage::default();
     record.message_id = Some(number.to_string());
     record.body = Some(message.sent.body.clone());
@@ -141,7 +142,7 @@ fn record(number: u64, message: &Message) -> SqsMessage {
     record
 }
 
-/// What comes late may be about a task that is gone, so that it is soon a dead letter again.
+/// The receive limit of a message. A late message may be for a task that no longer exists, so it has a lower limit.
 fn receives_max(usual: u32, message: &Outgoing) -> u32 {
-    if late::is_late(message) { usual.min(LATE_RECEIVES_MAX) } else { usual }
+    if late_messages::is_late(message) { usual.min(LATE_RECEIVES_MAX) } else { usual }
 }

@@ -1,5 +1,5 @@
-//! What a seed stands for: the deployment, its weather, its services, what clients and operators do.
-//! All of it is drawn before anything runs.
+//! The plan of a run, drawn from the seed before anything runs: the deployment, the fault rates, the services, and the
+//! actions of clients and operators.
 
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 
@@ -17,18 +17,19 @@ use steward_core::{
 };
 
 use super::{
-    bend::{bend, is_sound},
     blueprint::{Blueprint, StepPlan, WorkPlan, millis},
-    dice::Dice,
-    edits, large,
-    late::LatePlan,
-    workflows::{Scope, blueprint, span},
+    large_tasks,
+    late_messages::LateMessagePlan,
+    list_edits,
+    mutation::{is_valid, mutate},
+    random::SeededRandom,
+    random_workflows::{WorkflowBounds, blueprint, span},
 };
 
 /// The logical agents, each with a remote service of its own.
 pub(super) const AGENTS: [&str; 3] = ["blue", "green", "red"];
 
-/// The workflows that clients submit tasks to.
+/// The workflows whose tasks clients submit.
 const CLIENTS: [&str; 2] = ["first", "second"];
 
 /// Virtual milliseconds since the start.
@@ -39,119 +40,119 @@ pub(super) const MINUTE: Millis = 60 * SECOND;
 pub(super) const HOUR: Millis = 60 * MINUTE;
 pub(super) const DAY: Millis = 24 * HOUR;
 
-/// The share of worlds whose services are awkward.
-const AWKWARD_WORLDS: f64 = 0.6;
+/// The share of runs whose services have quirks.
+const QUIRKS_SHARE: f64 = 0.6;
 
-/// The worlds begin with the year 2026.
+/// Every run starts on 1 January 2026.
 pub(super) const EPOCH_S: i64 = 1_767_225_600;
 
-/// A time of day, counted from the start.
+/// Converts a timestamp to the time since the start of the run.
 pub(super) fn since_start(time: Timestamp) -> Millis {
     Millis::try_from(time.as_millisecond() - EPOCH_S * 1_000).unwrap_or_default()
 }
 
-/// What a function instance is deployed as.
+/// The role of a function instance.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Role {
+pub(super) enum InstanceRole {
     Submission,
     Scheduler,
     Agent(AgentName),
     Supervisor,
 }
 
-/// A function instance: its clock is ahead of the true time by its offset.
+/// A function instance. Its clock is ahead of the true time by `clock_ahead`.
 #[derive(Debug, Clone)]
 pub(super) struct InstancePlan {
-    pub(super) role: Role,
+    pub(super) role: InstanceRole,
     pub(super) name: String,
     pub(super) clock_ahead: Duration,
 }
 
-/// How often things go wrong while the storm lasts; shares from 0 to 1.
+/// The rates at which faults are injected into port calls, messages and instances; shares from 0 to 1.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Weather {
-    /// Port calls that fail before they take effect.
+pub(super) struct InfrastructureFaults {
+    /// The share of port calls that fail before they take effect.
     pub(super) fail_before: f64,
-    /// Port calls that take effect, and whose answer is lost.
+    /// The share of port calls that take effect, but whose answer is lost.
     pub(super) fail_after: f64,
-    /// Port calls at which the instance dies, before or after.
+    /// The share of port calls that kill the instance, before or after they take effect.
     pub(super) die: f64,
-    /// Port calls that take long.
+    /// The share of port calls that are slow.
     pub(super) slow: f64,
-    /// Messages that arrive twice.
+    /// The share of messages that are delivered twice.
     pub(super) duplicate: f64,
-    /// Messages that are on their way for long.
+    /// The share of messages that are delayed.
     pub(super) delay: f64,
-    /// How long that may be.
+    /// The longest such delay.
     pub(super) delay_max: Millis,
-    /// Mean time between deaths of instances, whatever they are doing; zero if they live.
+    /// The mean time between kills of random instances; zero for none.
     pub(super) killed_every: Millis,
 }
 
-impl Weather {
-    /// Whether the network and the instances do nothing wrong; services still may.
-    pub(super) fn is_calm(&self) -> bool {
+impl InfrastructureFaults {
+    /// Whether no fault is injected. Services may still fail.
+    pub(super) fn is_fault_free(&self) -> bool {
         let shares =
             [self.fail_before, self.fail_after, self.die, self.slow, self.duplicate, self.delay];
         shares.iter().all(|share| *share == 0.0) && self.killed_every == 0
     }
 }
 
-/// How a remote service behaves; shares from 0 to 1.
+/// The latency and the fault rates of a remote service; shares from 0 to 1.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Temper {
-    /// The longest it usually takes.
+pub(super) struct ServiceProfile {
+    /// The longest usual response time.
     pub(super) latency_max: Millis,
-    /// Calls that fail before they take effect.
+    /// The share of calls that fail before they take effect.
     pub(super) fail: f64,
-    /// Calls that take effect and answer with an error.
-    pub(super) lie: f64,
-    /// Calls that are never answered, in effect or not.
-    pub(super) hang: f64,
-    /// Steps that it refuses for good.
+    /// The share of calls that take effect, but are answered with an error.
+    pub(super) false_error: f64,
+    /// The share of calls that are never answered, whether they take effect or not.
+    pub(super) no_response: f64,
+    /// The share of steps that the service refuses permanently.
     pub(super) refuse: f64,
-    /// Undos that it refuses for good.
+    /// The share of undos that the service refuses permanently.
     pub(super) refuse_undo: f64,
-    /// When it is down.
+    /// The times at which the service is down.
     pub(super) down: Vec<Range<Millis>>,
-    /// Characters that are added to the reason of a refusal.
+    /// The number of characters that are added to the reason of a refusal.
     pub(super) reason_chars: usize,
-    /// What is awkward about it, in worlds that have such services.
-    pub(super) awkward: Option<Awkward>,
+    /// The quirks of the service; `None` in runs whose services have none.
+    pub(super) quirks: Option<ServiceQuirks>,
 }
 
-/// What is awkward about real services that keep their contract; shares from 0 to 1.
+/// Behaviours of real services that are inconvenient, but within their contract; shares from 0 to 1.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Awkward {
-    /// Whether it answers 409 while a call with the same idempotency key is in progress.
+pub(super) struct ServiceQuirks {
+    /// Whether the service answers 409 while a call with the same idempotency key is in progress.
     pub(super) conflicts: bool,
-    /// Calls that take up to their `call_within`.
+    /// The share of calls that take up to their `call_within`.
     pub(super) slow: f64,
-    /// Calls whose caller gets an error while the service goes on: a gateway's timeout, a broken
+    /// The share of calls whose caller gets an error although the service continues: a gateway timeout or a broken
     /// connection.
-    pub(super) gives_up: f64,
-    /// Steps whose success is a redirect.
+    pub(super) disconnects: f64,
+    /// The share of steps whose success is a redirect.
     pub(super) redirect: f64,
-    /// Steps whose success has no body.
+    /// The share of steps whose success has no body.
     pub(super) empty: f64,
-    /// Steps whose success has a body that is not JSON.
+    /// The share of steps whose success has a body that is not JSON.
     pub(super) not_json: f64,
 }
 
-/// What a client submits.
+/// A task that a client submits.
 #[derive(Debug, Clone)]
 pub(super) struct TaskPlan {
     pub(super) task_id: TaskId,
     pub(super) workflow: String,
     pub(super) at: Millis,
-    /// When the client submits it again.
-    pub(super) again: Vec<Millis>,
+    /// The times at which the client repeats the submission.
+    pub(super) repeated_at: Vec<Millis>,
     pub(super) input: Value,
-    /// Whether its id is one that a step's task may have as well.
-    pub(super) rival: bool,
+    /// Whether the client chose an id that the child task of a step may have too.
+    pub(super) id_collision: bool,
 }
 
-/// What an operator asks for.
+/// A command that an operator sends.
 #[derive(Debug, Clone)]
 pub(super) struct CommandPlan {
     pub(super) at: Millis,
@@ -160,168 +161,168 @@ pub(super) struct CommandPlan {
     pub(super) copies: u64,
 }
 
-/// Everything that a seed decides beforehand.
+/// Everything that the seed decides before the run.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct SimulationPlan {
     pub(super) timing: Timing,
     pub(super) shards: u32,
-    /// When all faults cease, but for refusals.
-    pub(super) storm_until: Millis,
-    pub(super) weather: Weather,
+    /// When fault injection stops. Permanent refusals of services continue.
+    pub(super) faults_until: Millis,
+    pub(super) faults: InfrastructureFaults,
     pub(super) instances: Vec<InstancePlan>,
-    pub(super) services: BTreeMap<AgentName, Temper>,
+    pub(super) services: BTreeMap<AgentName, ServiceProfile>,
     pub(super) blueprints: Vec<Blueprint>,
     pub(super) workflows: Vec<Workflow>,
     pub(super) tasks: Vec<TaskPlan>,
     pub(super) commands: Vec<CommandPlan>,
     pub(super) sweep_every: Millis,
-    /// How long an agent may take for a batch.
-    pub(super) agent_limit: Millis,
-    /// How long the other functions may.
-    pub(super) limit: Millis,
-    /// Whether operators attend to tasks in Error once it is quiet.
-    pub(super) attended: bool,
-    /// How much time passes before they do, or look for paused tasks.
-    pub(super) operators_late: Millis,
-    /// How often something is deleted that has expired.
-    pub(super) deletes_every: Millis,
-    /// When no scheduler and no supervisor is there, so that messages pile up.
-    pub(super) away: Option<Range<Millis>>,
-    pub(super) late: LatePlan,
-    /// Whether operators edit lists.
-    pub(super) edits: bool,
-    /// Whether its tasks are near the limits of size.
+    /// The timeout of an agent's function.
+    pub(super) agent_timeout: Millis,
+    /// The timeout of all other functions.
+    pub(super) function_timeout: Millis,
+    /// Whether operators resolve tasks in Error once the run is quiet.
+    pub(super) resolves_errors: bool,
+    /// How much time passes before they do that, or resume paused tasks.
+    pub(super) operator_delay: Millis,
+    /// How often expired items are deleted.
+    pub(super) delete_expired_every: Millis,
+    /// When all schedulers and supervisors are down, so that messages pile up.
+    pub(super) outage: Option<Range<Millis>>,
+    pub(super) late_messages: LateMessagePlan,
+    /// Whether operators edit the lists of steps with `for_each`.
+    pub(super) operators_edit_lists: bool,
+    /// Whether the tasks are close to the size limits.
     pub(super) is_large: bool,
 }
 
-impl Plan {
+impl SimulationPlan {
     pub(super) fn of(seed: u64) -> Result<Self> {
-        // Seeds that are close to each other must not give dice that are.
-        let dice = &mut Dice::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5eed);
-        let skew = dice.pick(0, &[500, 2 * SECOND, 5 * SECOND]);
+        // Consecutive seeds must give independent generators.
+        let random = &mut SeededRandom::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5eed);
+        let skew = random.pick(0, &[500, 2 * SECOND, 5 * SECOND]);
         let timing = Timing {
-            pickup_within: Duration::from_millis(dice.within(10..=60) * SECOND),
+            pickup_within: Duration::from_millis(random.within(10..=60) * SECOND),
             clock_skew: Duration::from_millis(skew),
             retention: Timing::RETENTION,
         };
-        let storm_until = dice.within(1..=60) * MINUTE;
-        let mut blueprints = blueprints(dice)?;
-        let late = LatePlan::of(seed, storm_until, &mut blueprints);
-        let edits = edits::are_edited(seed, &mut blueprints);
+        let faults_until = random.within(1..=60) * MINUTE;
+        let mut blueprints = blueprints(random)?;
+        let late_messages = LateMessagePlan::of(seed, faults_until, &mut blueprints);
+        let operators_edit_lists = list_edits::draw_list_edits(seed, &mut blueprints);
         let workflows = blueprints.iter().map(Blueprint::workflow).collect::<Result<_>>()?;
-        let mut tasks = tasks(&blueprints, storm_until, dice)?;
-        if edits {
-            tasks.iter_mut().for_each(edits::lengthen);
+        let mut tasks = tasks(&blueprints, faults_until, random)?;
+        if operators_edit_lists {
+            tasks.iter_mut().for_each(list_edits::lengthen_list);
         }
-        let commands = commands(&tasks, &blueprints, storm_until, dice)?;
+        let commands = commands(&tasks, &blueprints, faults_until, random)?;
         let agents: Vec<AgentName> =
             AGENTS.iter().map(|name| name.parse()).collect::<Result<_, _>>()?;
-        let is_awkward = dice.chance(AWKWARD_WORLDS);
+        let has_quirks = random.chance(QUIRKS_SHARE);
         let services = agents
             .iter()
             .map(|name| {
-                let mut temper = temper(storm_until, dice);
-                temper.awkward = is_awkward.then(|| awkward(dice));
-                if is_awkward {
-                    temper.reason_chars = limits::REASON_CHARS_MAX;
+                let mut profile = profile(faults_until, random);
+                profile.quirks = has_quirks.then(|| quirks(random));
+                if has_quirks {
+                    profile.reason_chars = limits::REASON_CHARS_MAX;
                 }
-                if edits {
-                    edits::soften(&mut temper);
+                if operators_edit_lists {
+                    list_edits::make_transient(&mut profile);
                 }
-                (name.clone(), temper)
+                (name.clone(), profile)
             })
             .collect();
         let plan = Self {
             timing,
-            shards: dice.pick(1, &[2, 4]) as u32,
-            storm_until,
-            weather: weather(dice),
+            shards: random.pick(1, &[2, 4]) as u32,
+            faults_until,
+            faults: faults(random),
             services,
-            instances: instances(&agents, skew, dice),
+            instances: instances(&agents, skew, random),
             blueprints,
             workflows,
             tasks,
             commands,
-            sweep_every: dice.pick(20, &[30, 60]) * SECOND,
-            agent_limit: dice.pick(120, &[180, 600]) * SECOND,
-            limit: 30 * SECOND,
-            attended: dice.chance(0.5) || edits,
-            operators_late: dice.pick(0, &[0, HOUR, 2 * DAY, 35 * DAY]),
-            deletes_every: dice.pick(MINUTE, &[HOUR, DAY]),
-            away: dice.chance(0.05).then(|| {
-                let from = dice.within(0..=storm_until);
-                from..from + dice.within(1..=15) * MINUTE
+            sweep_every: random.pick(20, &[30, 60]) * SECOND,
+            agent_timeout: random.pick(120, &[180, 600]) * SECOND,
+            function_timeout: 30 * SECOND,
+            resolves_errors: random.chance(0.5) || operators_edit_lists,
+            operator_delay: random.pick(0, &[0, HOUR, 2 * DAY, 35 * DAY]),
+            delete_expired_every: random.pick(MINUTE, &[HOUR, DAY]),
+            outage: random.chance(0.05).then(|| {
+                let from = random.within(0..=faults_until);
+                from..from + random.within(1..=15) * MINUTE
             }),
-            late,
-            edits,
+            late_messages,
+            operators_edit_lists,
             is_large: false,
         };
-        large::enlarge(seed, plan)
+        large_tasks::enlarge(seed, plan)
     }
 }
 
-fn weather(dice: &mut Dice) -> Weather {
-    if dice.chance(0.1) {
-        return Weather::default();
+fn faults(random: &mut SeededRandom) -> InfrastructureFaults {
+    if random.chance(0.1) {
+        return InfrastructureFaults::default();
     }
-    // Not everything goes wrong in every world: rare paths need the common ones to work.
+    // Not every fault occurs in every run: rare paths are only reached when the common ones work.
     let mut share = |often: f64, max: u64| {
-        if dice.chance(often) { dice.skewed(max) as f64 / 1_000.0 } else { 0.0 }
+        if random.chance(often) { random.skewed(max) as f64 / 1_000.0 } else { 0.0 }
     };
-    let mut weather = Weather {
+    let mut faults = InfrastructureFaults {
         fail_before: share(0.6, 100),
         fail_after: share(0.6, 100),
         die: share(0.6, 50),
         slow: share(0.5, 100),
         duplicate: share(0.6, 300),
         delay: share(0.6, 300),
-        ..Weather::default()
+        ..InfrastructureFaults::default()
     };
-    weather.delay_max = dice.pick(2, &[10, 60, 300]) * SECOND;
-    weather.killed_every = dice.pick(0, &[0, 20, 60, 300]) * SECOND;
-    weather
+    faults.delay_max = random.pick(2, &[10, 60, 300]) * SECOND;
+    faults.killed_every = random.pick(0, &[0, 20, 60, 300]) * SECOND;
+    faults
 }
 
-fn temper(storm_until: Millis, dice: &mut Dice) -> Temper {
+fn profile(faults_until: Millis, random: &mut SeededRandom) -> ServiceProfile {
     let mut share = |often: f64, max: u64| {
-        if dice.chance(often) { dice.within(0..=max) as f64 / 1_000.0 } else { 0.0 }
+        if random.chance(often) { random.within(0..=max) as f64 / 1_000.0 } else { 0.0 }
     };
-    let mut temper = Temper {
+    let mut profile = ServiceProfile {
         fail: share(0.5, 600),
-        lie: share(0.5, 500),
-        hang: share(0.5, 400),
+        false_error: share(0.5, 500),
+        no_response: share(0.5, 400),
         refuse: share(0.3, 300),
         refuse_undo: share(0.1, 300),
-        ..Temper::default()
+        ..ServiceProfile::default()
     };
-    temper.latency_max = dice.pick(50, &[SECOND, 10 * SECOND, 40 * SECOND]);
-    if dice.chance(0.25) {
-        let from = dice.within(0..=storm_until);
-        temper.down.push(from..from + dice.skewed(30 * MINUTE));
+    profile.latency_max = random.pick(50, &[SECOND, 10 * SECOND, 40 * SECOND]);
+    if random.chance(0.25) {
+        let from = random.within(0..=faults_until);
+        profile.down.push(from..from + random.skewed(30 * MINUTE));
     }
-    temper
+    profile
 }
 
-fn awkward(dice: &mut Dice) -> Awkward {
+fn quirks(random: &mut SeededRandom) -> ServiceQuirks {
     let mut share = |often: f64, max: u64| {
-        if dice.chance(often) { dice.within(0..=max) as f64 / 1_000.0 } else { 0.0 }
+        if random.chance(often) { random.within(0..=max) as f64 / 1_000.0 } else { 0.0 }
     };
-    Awkward {
+    ServiceQuirks {
         slow: share(0.7, 500),
-        gives_up: share(0.7, 500),
+        disconnects: share(0.7, 500),
         redirect: share(0.3, 200),
         empty: share(0.3, 300),
         not_json: share(0.3, 200),
-        conflicts: dice.chance(0.7),
+        conflicts: random.chance(0.7),
     }
 }
 
-fn instances(agents: &[AgentName], skew: Millis, dice: &mut Dice) -> Vec<InstancePlan> {
+fn instances(agents: &[AgentName], skew: Millis, random: &mut SeededRandom) -> Vec<InstancePlan> {
     let mut instances = Vec::new();
-    let mut deploy = |role: &Role, name: &str, count: u64| {
+    let mut deploy = |role: &InstanceRole, name: &str, count: u64| {
         for n in 1..=count {
-            // Also less than a millisecond, which is what is stored.
-            let ahead = dice.within(0..=skew * 1_000_000);
+            // Offsets below a millisecond are included: stored times have milliseconds.
+            let ahead = random.within(0..=skew * 1_000_000);
             let clock_ahead = Duration::from_nanos(ahead);
             instances.push(InstancePlan {
                 role: role.clone(),
@@ -330,134 +331,163 @@ fn instances(agents: &[AgentName], skew: Millis, dice: &mut Dice) -> Vec<Instanc
             });
         }
     };
-    deploy(&Role::Submission, "submission", 2);
-    deploy(&Role::Scheduler, "scheduler", 3);
+    deploy(&InstanceRole::Submission, "submission", 2);
+    deploy(&InstanceRole::Scheduler, "scheduler", 3);
     for agent in agents {
-        deploy(&Role::Agent(agent.clone()), &format!("agent-{agent}"), 2);
+        deploy(&InstanceRole::Agent(agent.clone()), &format!("agent-{agent}"), 2);
     }
-    deploy(&Role::Supervisor, "supervisor", 2);
+    deploy(&InstanceRole::Supervisor, "supervisor", 2);
     instances
 }
 
-/// One or two workflows for clients, and those that their steps run. Some worlds have plain calls only.
-pub(super) fn blueprints(dice: &mut Dice) -> Result<Vec<Blueprint>> {
-    let all_kinds = dice.chance(0.7);
+/// One or two workflows for clients, and the workflows of their child tasks. Some runs have only steps that are plain
+/// calls.
+pub(super) fn blueprints(random: &mut SeededRandom) -> Result<Vec<Blueprint>> {
+    let all_kinds = random.chance(0.7);
     let mut drawn = Vec::new();
-    for name in CLIENTS.iter().take(dice.within(1..=2) as usize) {
-        let steps_max = if dice.chance(0.2) { 8 } else { 6 };
+    for name in CLIENTS.iter().take(random.within(1..=2) as usize) {
+        let steps_max = if random.chance(0.2) { 8 } else { 6 };
         let children = &["leaf", "leaf", "inner", "inner", "absent"];
-        drawn.push(blueprint(name, Scope { steps_max, all_kinds, children }, dice)?);
+        drawn.push(blueprint(name, WorkflowBounds { steps_max, all_kinds, children }, random)?);
     }
     for drawn in &mut drawn {
-        if !all_kinds || dice.chance(0.7) {
+        if !all_kinds || random.chance(0.7) {
             continue;
         }
-        let mut bent = drawn.clone();
-        bend(&mut bent, dice);
-        if is_sound(&bent) {
-            *drawn = bent;
+        let mut mutated = drawn.clone();
+        mutate(&mut mutated, random);
+        if is_valid(&mutated) {
+            *drawn = mutated;
         }
     }
     if all_kinds {
         let children = &["leaf", "leaf", "leaf", "absent"];
-        drawn.push(blueprint("inner", Scope { steps_max: 3, all_kinds, children }, dice)?);
-        drawn.push(blueprint("leaf", Scope { steps_max: 3, all_kinds, children: &[] }, dice)?);
+        drawn.push(blueprint(
+            "inner",
+            WorkflowBounds { steps_max: 3, all_kinds, children },
+            random,
+        )?);
+        drawn.push(blueprint(
+            "leaf",
+            WorkflowBounds { steps_max: 3, all_kinds, children: &[] },
+            random,
+        )?);
     }
     Ok(drawn)
 }
 
-fn tasks(blueprints: &[Blueprint], storm_until: Millis, dice: &mut Dice) -> Result<Vec<TaskPlan>> {
+fn tasks(
+    blueprints: &[Blueprint],
+    faults_until: Millis,
+    random: &mut SeededRandom,
+) -> Result<Vec<TaskPlan>> {
     let clients: Vec<_> =
         blueprints.iter().filter(|b| CLIENTS.contains(&b.name.as_str())).collect();
     let mut tasks = Vec::new();
-    for n in 1..=dice.within(1..=8) {
-        let Some(blueprint) = dice.place(clients.len()).and_then(|place| clients.get(place)) else {
+    for n in 1..=random.within(1..=8) {
+        let Some(blueprint) = random.index(clients.len()).and_then(|index| clients.get(index))
+        else {
             continue;
         };
-        let at = dice.skewed(storm_until);
-        let repeats = if dice.chance(0.3) { dice.within(1..=3) } else { 0 };
-        let again = (0..repeats).map(|_| at + dice.skewed(10 * MINUTE)).collect();
+        let at = random.skewed(faults_until);
+        let repeats = if random.chance(0.3) { random.within(1..=3) } else { 0 };
+        let repeated_at = (0..repeats).map(|_| at + random.skewed(10 * MINUTE)).collect();
         let (task_id, workflow) = (format!("order-{n}").parse()?, blueprint.name.to_string());
-        let task = TaskPlan { task_id, workflow, at, again, input: input(dice), rival: false };
-        let rival = dice.chance(0.1).then(|| rival(&task, blueprint, dice)).transpose()?;
+        let task = TaskPlan {
+            task_id,
+            workflow,
+            at,
+            repeated_at,
+            input: input(random),
+            id_collision: false,
+        };
+        let id_collision =
+            random.chance(0.1).then(|| id_collision(&task, blueprint, random)).transpose()?;
         tasks.push(task);
-        tasks.extend(rival.flatten());
+        tasks.extend(id_collision.flatten());
     }
     Ok(tasks)
 }
 
-pub(super) fn input(dice: &mut Dice) -> Value {
-    let items: Vec<_> = (0..dice.within(0..=5)).map(|_| dice.within(1..=99)).collect();
-    json!({ "amount": dice.within(1..=99), "items": items, "wait": millis(span(dice)) })
+pub(super) fn input(random: &mut SeededRandom) -> Value {
+    let items: Vec<_> = (0..random.within(0..=5)).map(|_| random.within(1..=99)).collect();
+    json!({ "amount": random.within(1..=99), "items": items, "wait": millis(span(random)) })
 }
 
-/// A client who hits upon the id that the task of a step has as well.
-fn rival(task: &TaskPlan, blueprint: &Blueprint, dice: &mut Dice) -> Result<Option<TaskPlan>> {
+/// A client's task whose id is the same as the id of a child task.
+fn id_collision(
+    task: &TaskPlan,
+    blueprint: &Blueprint,
+    random: &mut SeededRandom,
+) -> Result<Option<TaskPlan>> {
     let runs_task = |(_, step): &(&StepName, &StepPlan)| matches!(step.work, WorkPlan::Child(_));
     let Some((name, step)) = blueprint.steps.iter().find(runs_task) else { return Ok(None) };
     let item = step.each.as_ref().map(|_| ":0").unwrap_or_default();
     Ok(Some(TaskPlan {
         task_id: format!("{}:{name}{item}", task.task_id).parse()?,
         workflow: "leaf".to_owned(),
-        at: (task.at + dice.skewed(MINUTE)).saturating_sub(dice.skewed(MINUTE)),
-        again: Vec::new(),
-        input: input(dice),
-        rival: true,
+        at: (task.at + random.skewed(MINUTE)).saturating_sub(random.skewed(MINUTE)),
+        repeated_at: Vec::new(),
+        input: input(random),
+        id_collision: true,
     }))
 }
 
 fn commands(
     tasks: &[TaskPlan],
     blueprints: &[Blueprint],
-    storm_until: Millis,
-    dice: &mut Dice,
+    faults_until: Millis,
+    random: &mut SeededRandom,
 ) -> Result<Vec<CommandPlan>> {
-    if dice.chance(0.5) {
+    if random.chance(0.5) {
         return Ok(Vec::new());
     }
     let of = |name: &str| blueprints.iter().find(|blueprint| blueprint.name.as_str() == name);
     let mut commands = Vec::new();
-    for _ in 0..dice.within(1..=8) {
-        let Some(task) = dice.place(tasks.len()).and_then(|place| tasks.get(place)) else { break };
+    for _ in 0..random.within(1..=8) {
+        let Some(task) = random.index(tasks.len()).and_then(|index| tasks.get(index)) else {
+            break;
+        };
         let Some(mut blueprint) = of(&task.workflow) else { break };
         let mut task_id = task.task_id.clone();
-        // Now and then it is about the task of one of its steps.
+        // Some commands are for the child task of a step.
         let steps = blueprint.steps.iter();
         let children = steps.filter_map(|(name, step)| match step.work {
             WorkPlan::Child(child) => Some((name, step, of(child)?)),
             WorkPlan::Call { .. } | WorkPlan::Wait(_) => None,
         });
         let children: Vec<_> = children.collect();
-        let child = dice.place(children.len()).filter(|_| dice.chance(0.4));
-        if let Some((name, step, child)) = child.and_then(|place| children.get(place)) {
-            let item = step.each.as_ref().map(|_| format!(":{}", dice.within(0..=2)));
+        let child = random.index(children.len()).filter(|_| random.chance(0.4));
+        if let Some((name, step, child)) = child.and_then(|index| children.get(index)) {
+            let item = step.each.as_ref().map(|_| format!(":{}", random.within(0..=2)));
             task_id = format!("{task_id}:{name}{}", item.unwrap_or_default()).parse()?;
             blueprint = child;
         }
-        let order = random_order(blueprint, dice);
-        let at = task.at + dice.skewed(storm_until.max(10 * MINUTE));
-        let copies = if dice.chance(0.3) { 2 } else { 1 };
+        let order = random_order(blueprint, random);
+        let at = task.at + random.skewed(faults_until.max(10 * MINUTE));
+        let copies = if random.chance(0.3) { 2 } else { 1 };
         commands.push(CommandPlan { at, task_id, order, copies });
     }
     Ok(commands)
 }
 
-/// An order that may make sense, of an operator who knows no more than the task's record says.
-pub(super) fn random_order(blueprint: &Blueprint, dice: &mut Dice) -> Order {
-    let place = dice.place(blueprint.steps.len());
-    let step = place.and_then(|place| blueprint.steps.iter().nth(place));
+/// A random order that may be valid. It uses only what an operator sees in the task's record.
+pub(super) fn random_order(blueprint: &Blueprint, random: &mut SeededRandom) -> Order {
+    let index = random.index(blueprint.steps.len());
+    let step = index.and_then(|index| blueprint.steps.iter().nth(index));
     let each = step.is_some_and(|(_, step)| step.each.is_some());
-    let item = dice.chance(if each { 0.7 } else { 0.05 }).then(|| dice.within(0..=4) as u32);
+    let item = random.chance(if each { 0.7 } else { 0.05 }).then(|| random.within(0..=4) as u32);
     let step = step.map(|(name, _)| Part { step: name.clone(), item });
-    let step = step.filter(|_| dice.chance(0.6));
+    let step = step.filter(|_| random.chance(0.6));
     let output = json!({ "by": "hand" });
-    match dice.within(0..=9) {
+    match random.within(0..=9) {
         0 | 1 => Order::Pause,
         2 | 3 => Order::Resume,
         4 => {
-            let items: Vec<_> = (0..dice.within(0..=5)).map(|_| dice.within(100..=199)).collect();
-            let edit = json!({ "amount": dice.within(100..=199), "items": items });
-            let input = dice.chance(0.4).then_some(edit);
+            let items: Vec<_> =
+                (0..random.within(0..=5)).map(|_| random.within(100..=199)).collect();
+            let edit = json!({ "amount": random.within(100..=199), "items": items });
+            let input = random.chance(0.4).then_some(edit);
             Order::Resubmit { step, input, did_not_run: false }
         }
         5 => Order::Resubmit { step: None, input: None, did_not_run: false },

@@ -1,15 +1,13 @@
-//! The remote services, as awkward as real ones: slow, flaky, down for a while, refusing for good, or
-//! lying, which is to take effect and answer with an error, or never. They recognise a repeated call by
-//! its idempotency key.
+//! The remote services, with the faults of real ones: slow, flaky, down for a while, refusing permanently, or taking
+//! effect and answering with an error or not at all. They recognise a repeated call by its idempotency key.
 //!
-//! A call is a process of its service: it begins, may take effect, and ends, also when its caller no
-//! longer waits.
+//! A call continues at its service, whether or not its caller still waits: it begins, may take effect, and ends.
 //!
 //! ```text
 //! call ──► begins ─────────► takes effect ──────► ends        at most call_within after it began,
-//!   │        │                                     │          if the service is awkward
-//!   │        └─ same key again: 409, or the same process once more
-//!   └────────── gateway gives up (504), connection breaks, complete-by passes: the process goes on
+//!   │        │                                     │          if the service has quirks
+//!   │        └─ repeated idempotency key: 409, or another execution without a new effect
+//!   └────────── gateway timeout (504), broken connection, complete-by passes: the execution continues
 //! ```
 
 use std::time::Duration;
@@ -24,109 +22,122 @@ use steward_runtime::{
 };
 
 use super::{
-    dice::Dice,
-    http::{self, Body, Response},
-    ledger::{self, Process},
-    oracle::describe,
-    plan::{Awkward, Millis, SECOND, Temper, since_start},
-    ports::Seam,
-    world::{Happening, World},
+    deployment::{ScheduledEvent, SimulatedDeployment},
+    fault_injector::FaultInjector,
+    http::{self, ResponseBody, ServiceResponse},
+    ledger::{self, ServiceCall},
+    plan::{Millis, SECOND, ServiceProfile, ServiceQuirks, since_start},
+    random::SeededRandom,
+    task_record::describe,
 };
 
-/// What a client waits for one response: what takes longer is a broken connection to it.
+/// How long a client waits for a response.
 const CLIENT_TIMEOUT: Millis = 100 * SECOND;
 
-/// A logical agent's remote service, as one agent instance reaches it.
+/// The remote service of an agent, as one instance of the agent reaches it.
 #[derive(Debug, Clone)]
-pub(super) struct SimService {
-    seam: Seam,
+pub(super) struct SimulatedService {
+    injector: FaultInjector,
     agent: AgentName,
 }
 
-/// What a call will come to; times count from its beginning.
+/// The planned execution of a call; times count from its start.
 #[derive(Debug, Clone, Default)]
-struct Course {
-    /// When it takes effect, if it does.
+struct CallPlan {
+    /// When the call takes effect, if it does.
     commits_after: Option<Millis>,
     ends_after: Millis,
-    /// When its caller gets the response, if ever.
+    /// When its caller gets the response, if it does.
     responds_after: Option<Millis>,
-    response: Response,
-    /// Whether the process goes on as planned when its caller hangs up.
+    response: ServiceResponse,
+    /// Whether the execution continues as planned when its caller disconnects.
     detached: bool,
 }
 
-impl SimService {
-    pub(super) fn new(seam: Seam, agent: AgentName) -> Self {
-        Self { seam, agent }
+impl SimulatedService {
+    pub(super) fn new(injector: FaultInjector, agent: AgentName) -> Self {
+        Self { injector, agent }
     }
 
-    /// Draws what a call comes to.
-    fn draw(&self, request: &StepRequest) -> Course {
-        let world = &self.seam.world;
-        let calm = Temper { latency_max: 50, ..Temper::default() };
-        let temper = world.plan.services.get(&self.agent).unwrap_or(&calm);
-        let now = world.now();
-        let state = &mut *world.state();
+    /// Draws the execution of a call.
+    fn draw(&self, request: &StepRequest) -> CallPlan {
+        let deployment = &self.injector.deployment;
+        let no_faults = ServiceProfile { latency_max: 50, ..ServiceProfile::default() };
+        let profile = deployment.plan.services.get(&self.agent).unwrap_or(&no_faults);
+        let now = deployment.now();
+        let state = &mut *deployment.state();
         let key = &request.idempotency_key;
-        let conflicts = temper.awkward.as_ref().is_some_and(|awkward| awkward.conflicts);
+        let conflicts = profile.quirks.as_ref().is_some_and(|quirks| quirks.conflicts);
         if conflicts && request.idempotent && state.ledger.is_in_progress(key, now) {
-            let after = state.dice.within(0..=50);
-            return Course::refused(after, Response::Status(409));
+            let after = state.random.within(0..=50);
+            return CallPlan::refused(after, ServiceResponse::Status(409));
         }
         let call_within = state.oracle.call_within(request);
-        let mut course = temper.course(request, state.storm, now, &mut state.dice);
-        if let Some(awkward) = &temper.awkward {
-            awkward.bend(&mut course, request, call_within, state.storm, &mut state.dice);
+        let mut call_plan =
+            profile.draw_call_plan(request, state.faults_enabled, now, &mut state.random);
+        if let Some(quirks) = &profile.quirks {
+            quirks.apply(
+                &mut call_plan,
+                request,
+                call_within,
+                state.faults_enabled,
+                &mut state.random,
+            );
             let account = state.ledger.account(&request.task_id, &request.step);
-            let finds_nothing = account.is_none_or(|account| !account.stands());
+            let has_nothing_to_undo = account.is_none_or(|account| !account.has_remaining_effect());
             if request.action == Action::Undo
-                && finds_nothing
-                && matches!(course.response, Response::Success(_))
-                && is_drawn(key, "not found", 0.5)
+                && has_nothing_to_undo
+                && matches!(call_plan.response, ServiceResponse::Success(_))
+                && is_chosen(key, "not found", 0.5)
             {
-                course.response = Response::Status(404);
+                call_plan.response = ServiceResponse::Status(404);
             }
         }
-        // A service that takes longer breaks its contract.
-        course.commits_after = course.commits_after.map(|after| after.min(call_within));
-        course
+        // A service that takes effect later breaks its contract.
+        call_plan.commits_after = call_plan.commits_after.map(|after| after.min(call_within));
+        call_plan
     }
 }
 
-impl Course {
-    /// A response at once, and nothing else.
-    fn refused(after: Millis, response: Response) -> Self {
+impl CallPlan {
+    /// A response without any execution.
+    fn refused(after: Millis, response: ServiceResponse) -> Self {
         let responds_after = Some(after);
         Self { ends_after: after, responds_after, response, ..Self::default() }
     }
 }
 
-impl Temper {
-    fn course(&self, request: &StepRequest, storm: bool, now: Millis, dice: &mut Dice) -> Course {
-        let latency_max = if storm { self.latency_max } else { 50 };
+impl ServiceProfile {
+    fn draw_call_plan(
+        &self,
+        request: &StepRequest,
+        faults_enabled: bool,
+        now: Millis,
+        random: &mut SeededRandom,
+    ) -> CallPlan {
+        let latency_max = if faults_enabled { self.latency_max } else { 50 };
         let half = 0..=latency_max / 2;
-        let (until_effect, until_end) = (dice.within(half.clone()), dice.within(half));
+        let (until_effect, until_end) = (random.within(half.clone()), random.within(half));
         let refuse = match request.action {
             Action::Do => self.refuse,
             Action::Undo => self.refuse_undo,
         };
-        let error = Response::Status(503);
-        let (effect, response) = if is_drawn(&request.idempotency_key, "refuse", refuse) {
-            (false, Some(Response::Status(422)))
-        } else if storm && self.down.iter().any(|down| down.contains(&now)) {
-            (false, dice.pick(Some(error), &[None]))
-        } else if storm && dice.chance(self.fail) {
+        let error = ServiceResponse::Status(503);
+        let (effect, response) = if is_chosen(&request.idempotency_key, "refuse", refuse) {
+            (false, Some(ServiceResponse::Status(422)))
+        } else if faults_enabled && self.down.iter().any(|down| down.contains(&now)) {
+            (false, random.pick(Some(error), &[None]))
+        } else if faults_enabled && random.chance(self.fail) {
             (false, Some(error))
-        } else if storm && dice.chance(self.lie) {
+        } else if faults_enabled && random.chance(self.false_error) {
             (true, Some(error))
-        } else if storm && dice.chance(self.hang) {
-            (dice.chance(0.5), None)
+        } else if faults_enabled && random.chance(self.no_response) {
+            (random.chance(0.5), None)
         } else {
-            (true, Some(Response::Success(Body::Output)))
+            (true, Some(ServiceResponse::Success(ResponseBody::Output)))
         };
         let ends_after = until_effect + until_end;
-        Course {
+        CallPlan {
             commits_after: effect.then_some(until_effect),
             ends_after,
             responds_after: response.is_some().then_some(ends_after),
@@ -136,84 +147,90 @@ impl Temper {
     }
 }
 
-impl Awkward {
-    /// Makes a call as awkward as those of real services are.
-    fn bend(
+impl ServiceQuirks {
+    /// Applies the quirks to a planned execution.
+    fn apply(
         &self,
-        course: &mut Course,
+        call_plan: &mut CallPlan,
         request: &StepRequest,
         call_within: Millis,
-        storm: bool,
-        dice: &mut Dice,
+        faults_enabled: bool,
+        random: &mut SeededRandom,
     ) {
-        let drawn = |what, share| is_drawn(&request.idempotency_key, what, share);
-        if matches!(course.response, Response::Success(_)) && course.responds_after.is_some() {
-            // What is in the response does not change when a call is repeated.
+        let drawn = |what, share| is_chosen(&request.idempotency_key, what, share);
+        if matches!(call_plan.response, ServiceResponse::Success(_))
+            && call_plan.responds_after.is_some()
+        {
+            // The content of the response does not change when a call is repeated.
             if drawn("redirect", self.redirect) {
-                course.response = Response::Status(dice.pick(302, &[301, 303, 307, 308]));
+                call_plan.response =
+                    ServiceResponse::Status(random.pick(302, &[301, 303, 307, 308]));
             } else if drawn("empty", self.empty) {
-                course.response = Response::Success(Body::Empty);
+                call_plan.response = ServiceResponse::Success(ResponseBody::Empty);
             } else if drawn("not json", self.not_json) && request.action == Action::Do {
-                course.response = Response::Success(Body::NotJson);
+                call_plan.response = ServiceResponse::Success(ResponseBody::NotJson);
             }
         }
-        if !storm {
+        if !faults_enabled {
             return;
         }
-        if dice.chance(self.slow) {
-            // Now and then as long as a call may take, to the millisecond.
-            let longest = if dice.chance(0.3) { call_within } else { dice.within(0..=call_within) };
-            let late = if dice.chance(0.3) { longest } else { dice.within(0..=longest) };
-            course.commits_after = course.commits_after.map(|_| late);
-            course.ends_after = longest;
-            course.responds_after = course.responds_after.map(|_| longest);
+        if random.chance(self.slow) {
+            // Sometimes exactly as long as a call may take.
+            let longest =
+                if random.chance(0.3) { call_within } else { random.within(0..=call_within) };
+            let late = if random.chance(0.3) { longest } else { random.within(0..=longest) };
+            call_plan.commits_after = call_plan.commits_after.map(|_| late);
+            call_plan.ends_after = longest;
+            call_plan.responds_after = call_plan.responds_after.map(|_| longest);
         }
-        course.detached = dice.chance(0.8);
-        if course.responds_after.is_none() || !dice.chance(self.gives_up) {
+        call_plan.detached = random.chance(0.8);
+        if call_plan.responds_after.is_none() || !random.chance(self.disconnects) {
             return;
         }
-        // Somebody between the two gives up, and the service does not know.
-        course.detached = true;
-        course.responds_after = Some(dice.within(0..=course.ends_after));
-        course.response =
-            dice.pick(Response::Broken, &[Response::Status(504), Response::Status(408)]);
-        if dice.chance(0.1) {
-            *course = Course::refused(dice.within(0..=50), Response::NoConnection);
+        // A gateway between caller and service gives up, and the service does not notice.
+        call_plan.detached = true;
+        call_plan.responds_after = Some(random.within(0..=call_plan.ends_after));
+        call_plan.response = random.pick(
+            ServiceResponse::Broken,
+            &[ServiceResponse::Status(504), ServiceResponse::Status(408)],
+        );
+        if random.chance(0.1) {
+            *call_plan = CallPlan::refused(random.within(0..=50), ServiceResponse::NoConnection);
         }
     }
 }
 
-/// Whether a service does this with a key for good: the same whenever it is asked.
-fn is_drawn(key: &str, what: &str, share: f64) -> bool {
+/// A random choice for an idempotency key that is the same for every call with this key.
+fn is_chosen(key: &str, what: &str, share: f64) -> bool {
     let bytes = key.bytes().chain(what.bytes());
     let seed = bytes.fold(7_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
-    Dice::new(seed).chance(share)
+    SeededRandom::new(seed).chance(share)
 }
 
-impl RemoteService for SimService {
+impl RemoteService for SimulatedService {
     async fn call(&self, request: &StepRequest, traceparent: Option<&str>) -> Result<Value, Fault> {
-        let world = &self.seam.world;
-        let course = self.draw(request);
+        let deployment = &self.injector.deployment;
+        let call_plan = self.draw(request);
         let traceparent = trace::of_call(request, traceparent);
-        world.state().oracle.traced(request, &traceparent);
-        if course.response == Response::NoConnection {
-            world.fault(&format!("service-{}", self.agent), || "is not reached".to_owned());
-            return http::answer(course.response, &request.responses, None, None, 0);
+        deployment.state().oracle.check_traceparent(request, &traceparent);
+        if call_plan.response == ServiceResponse::NoConnection {
+            deployment.fault(&format!("service-{}", self.agent), || "is not reached".to_owned());
+            return http::answer(call_plan.response, &request.responses, None, None, 0);
         }
-        let (commits_after, response) = (course.commits_after, course.response);
-        let responds_after = course.responds_after;
-        let mut call = Call::begin(self, request, course);
+        let (commits_after, response) = (call_plan.commits_after, call_plan.response);
+        let responds_after = call_plan.responds_after;
+        let mut call = AwaitedCall::begin(self, request, call_plan);
         let effect_first =
             commits_after.filter(|after| responds_after.is_none_or(|by| *after <= by));
         let mut waited = 0;
         if let Some(after) = effect_first.filter(|after| *after <= CLIENT_TIMEOUT) {
             tokio::time::sleep(Duration::from_millis(after)).await;
-            call.output = world.commit(call.number);
+            call.output = deployment.commit(call.number);
             waited = after;
         }
         let until = responds_after.unwrap_or(Millis::MAX).min(CLIENT_TIMEOUT);
         let in_time = responds_after.is_some_and(|after| after <= CLIENT_TIMEOUT);
-        // Without awkward services nobody's client has a timeout.
+        // Clients have a timeout only in runs whose services have quirks.
         let rest = if call.has_timeout || in_time { Some(until) } else { responds_after };
         match rest {
             Some(until) => {
@@ -222,108 +239,112 @@ impl RemoteService for SimService {
             None => std::future::pending().await,
         }
         call.is_over = true;
-        let response = if in_time || !call.has_timeout { response } else { Response::TimedOut };
-        if response != Response::Success(Body::Output) {
+        let response =
+            if in_time || !call.has_timeout { response } else { ServiceResponse::TimedOut };
+        if response != ServiceResponse::Success(ResponseBody::Output) {
             let key = &request.idempotency_key;
-            let does = if commits_after.is_some() { "takes effect" } else { "does nothing" };
-            world.fault(&format!("service-{}", self.agent), || {
-                format!("{key} {does}, and is answered: {response}")
+            let effect = if commits_after.is_some() { "takes effect" } else { "has no effect" };
+            deployment.fault(&format!("service-{}", self.agent), || {
+                format!("{key} {effect}; response: {response}")
             });
         }
-        let temper = world.plan.services.get(&self.agent);
-        let reason_chars = temper.map_or(0, |temper| temper.reason_chars);
-        let patience = world.state().dice.pick(None, &[Some(SECOND), Some(20 * SECOND)]);
-        let patience = patience.map(Duration::from_millis);
-        http::answer(response, &request.responses, call.output.take(), patience, reason_chars)
+        let profile = deployment.plan.services.get(&self.agent);
+        let reason_chars = profile.map_or(0, |profile| profile.reason_chars);
+        let retry_after = deployment.state().random.pick(None, &[Some(SECOND), Some(20 * SECOND)]);
+        let retry_after = retry_after.map(Duration::from_millis);
+        http::answer(response, &request.responses, call.output.take(), retry_after, reason_chars)
     }
 }
 
-/// A call that its caller waits for. Whoever drops it only stops listening: the service may go on.
-struct Call<'a> {
-    service: &'a SimService,
+/// A call that its caller waits for. Dropping it disconnects the caller: the service may continue.
+struct AwaitedCall<'a> {
+    service: &'a SimulatedService,
     request: &'a StepRequest,
     number: u64,
     began_at: Millis,
     has_timeout: bool,
-    /// Whether the breaker lets the call find out if the service is back.
+    /// Whether the call may be a probe of the circuit breaker.
     may_probe: bool,
-    /// Whether it came to its end, as its caller sees it.
+    /// Whether its caller has the response.
     is_over: bool,
-    /// What the service returns, once it has taken effect.
+    /// The output of the service, once the call has taken effect.
     output: Option<Value>,
 }
 
-impl<'a> Call<'a> {
-    fn begin(service: &'a SimService, request: &'a StepRequest, course: Course) -> Self {
-        let world = &service.seam.world;
+impl<'a> AwaitedCall<'a> {
+    fn begin(service: &'a SimulatedService, request: &'a StepRequest, call_plan: CallPlan) -> Self {
+        let deployment = &service.injector.deployment;
         let StepRequest { idempotency_key, attempt, .. } = request;
-        world.note(service.seam.name(), || format!("calls {idempotency_key}, attempt {attempt}"));
-        let (time, now) = (world.time(), world.now());
-        let temper = world.plan.services.get(&service.agent);
-        let has_timeout = temper.is_some_and(|temper| temper.awkward.is_some());
-        let may_probe = world.has_breaker_turned(&service.agent);
-        let state = &mut *world.state();
-        state.oracle.called(request, &state.ledger, time);
-        let process = Process {
+        deployment.note(service.injector.name(), || {
+            format!("calls {idempotency_key}, attempt {attempt}")
+        });
+        let (time, now) = (deployment.time(), deployment.now());
+        let profile = deployment.plan.services.get(&service.agent);
+        let has_timeout = profile.is_some_and(|profile| profile.quirks.is_some());
+        let may_probe = deployment.is_breaker_tripped(&service.agent);
+        let state = &mut *deployment.state();
+        state.oracle.check_call(request, &state.ledger, time);
+        let service_call = ServiceCall {
             request: Box::new(request.clone()),
             began_at: now,
-            commits_at: course.commits_after.map(|after| now + after),
-            ends_at: now + course.ends_after,
-            detached: course.detached,
+            commits_at: call_plan.commits_after.map(|after| now + after),
+            ends_at: now + call_plan.ends_after,
+            detached: call_plan.detached,
         };
-        let number = state.ledger.begin(process);
+        let number = state.ledger.begin_call(service_call);
         let (began_at, is_over) = (now, false);
         Self { service, request, number, began_at, has_timeout, may_probe, is_over, output: None }
     }
 
-    /// How long before its time its caller hung up, if it did and lives. The agent may cut a call after
-    /// the step's `call_within` and at its complete-by. A call that probes has less time.
-    fn is_cut_early(&self, call_within: Millis) -> Option<Millis> {
-        let Seam { world, .. } = &self.service.seam;
-        let (now, skew) = (world.now(), world.plan.timing.clock_skew.as_millis() as Millis);
+    /// How many milliseconds too early a living caller disconnected. The agent may cut a call after the step's
+    /// `call_within` and at its complete-by. A probe has less time.
+    fn cut_early_by(&self, call_within: Millis) -> Option<Millis> {
+        let FaultInjector { deployment, .. } = &self.service.injector;
+        let (now, skew) =
+            (deployment.now(), deployment.plan.timing.clock_skew.as_millis() as Millis);
         let complete_by = since_start(self.request.complete_by).saturating_sub(skew);
         let least = (self.began_at + call_within).min(complete_by);
-        let excused = self.is_over || self.may_probe || self.service.seam.is_dead();
-        // Times are in whole milliseconds.
+        let excused = self.is_over || self.may_probe || self.service.injector.is_dead();
+        // Times have whole milliseconds, so one millisecond is tolerated.
         (!excused && now + 1 < least).then(|| least - now)
     }
 }
 
-impl Drop for Call<'_> {
+impl Drop for AwaitedCall<'_> {
     fn drop(&mut self) {
-        let world = &self.service.seam.world;
-        let now = world.now();
-        let mut state = world.state();
+        let deployment = &self.service.injector.deployment;
+        let now = deployment.now();
+        let mut state = deployment.state();
         let state = &mut *state;
         let call_within = state.oracle.call_within(self.request);
-        state.ledger.end(self.request, self.number);
-        if let Some(early) = self.is_cut_early(call_within) {
+        state.ledger.end_call(self.request, self.number);
+        if let Some(early) = self.cut_early_by(call_within) {
             let StepRequest { task_id, step, action, .. } = self.request;
             let of = describe(task_id, step, *action);
-            state.oracle.find(format!("{of}: its call was cut {early} ms before its time"));
+            state.oracle.add_finding(format!("{of}: its call was cut {early} ms too early"));
         }
-        let Some(process) = state.ledger.process_mut(self.number) else { return };
-        let Some(commits_at) = process.commits_at else { return };
-        let at = if process.detached {
+        let Some(service_call) = state.ledger.service_call_mut(self.number) else { return };
+        let Some(commits_at) = service_call.commits_at else { return };
+        let at = if service_call.detached {
             commits_at
-        } else if state.dice.chance(0.5) {
-            // The service sees that its caller hung up, and stops.
-            (process.commits_at, process.ends_at) = (None, now);
+        } else if state.random.chance(0.5) {
+            // The service notices that its caller disconnected, and stops.
+            (service_call.commits_at, service_call.ends_at) = (None, now);
             return;
         } else {
-            let left = (process.began_at + call_within).saturating_sub(now);
-            let at = now + state.dice.skewed(left);
-            (process.commits_at, process.ends_at) = (Some(at), at);
+            let left = (service_call.began_at + call_within).saturating_sub(now);
+            let at = now + state.random.skewed(left);
+            (service_call.commits_at, service_call.ends_at) = (Some(at), at);
             at
         };
-        state.put_on_agenda(at.max(now), Happening::Commit(self.number));
-        world.changed.notify_one();
+        state.insert_event(at.max(now), ScheduledEvent::CommitCall(self.number));
+        deployment.changed.notify_one();
     }
 }
 
-impl World {
-    /// Whether the breaker of an agent is not closed, so that a call may be its probe.
-    fn has_breaker_turned(&self, agent: &AgentName) -> bool {
+impl SimulatedDeployment {
+    /// Whether the circuit breaker of an agent is not closed, so that a call may be its probe.
+    fn is_breaker_tripped(&self, agent: &AgentName) -> bool {
         let key = SharedKey { kind: SharedKind::Breaker, name: agent.to_string() };
         let shared = self.memory.store().shared(&key).now_or_never();
         let breaker = shared.and_then(Result::ok).flatten();
@@ -333,27 +354,27 @@ impl World {
         })
     }
 
-    /// A call takes effect at its service, unless it has; answers what the service returns.
+    /// Lets a call take effect at its service, unless it already has. Returns the answer of the service.
     pub(super) fn commit(&self, number: u64) -> Option<Value> {
         let now = self.now();
         let (request, answer) = {
             let state = &mut *self.state();
             let request = state.ledger.commit(number)?;
-            let temper = self.plan.services.get(&request.agent);
-            let empty = temper
-                .and_then(|temper| temper.awkward.as_ref())
-                .is_some_and(|awkward| is_drawn(&request.idempotency_key, "empty", awkward.empty));
+            let profile = self.plan.services.get(&request.agent);
+            let empty = profile
+                .and_then(|profile| profile.quirks.as_ref())
+                .is_some_and(|quirks| is_chosen(&request.idempotency_key, "empty", quirks.empty));
             let output =
                 if empty { Value::Null } else { ledger::output(&request.idempotency_key, now) };
-            if !state.ledger.is_known(&request) {
-                state.oracle.takes_effect(&request, &state.ledger, now);
+            if !state.ledger.is_repeat(&request) {
+                state.oracle.check_effect(&request, &state.ledger, now);
             }
             let answer = state.ledger.take_effect(&request, output, now);
             (request, answer)
         };
         let key = &request.idempotency_key;
         self.note(&format!("service-{}", request.agent), || format!("{key} takes effect"));
-        self.hand_out(&request);
+        self.issue_token(&request);
         Some(answer)
     }
 }

@@ -1,26 +1,26 @@
-//! On whose account a task's cost is, and what other services would charge for it.
+//! The attribution of a task's cost to functions and steps, and the prices of alternative services.
 
 use serde_json::{Value, json};
 
-use super::{assert_usage, order, run, said, step, steps, workflow};
+use super::{assert_usage, option, order, run, step, steps, workflow};
 use crate::cost::{Elsewhere, Report, Settings, prices::Usage};
 
-/// What of the ledger is on the account of `name`.
+/// The usage in the ledger of the function or step `name`.
 fn on<'r>(report: &'r Report, name: &str) -> &'r Usage {
     let mut entries = report.ledger.functions.iter().chain(&report.ledger.steps);
     &entries.find(|entry| entry.of == name).unwrap().usage
 }
 
-fn elsewhere<'r>(report: &'r Report, service: &str) -> &'r Elsewhere {
+fn alternative<'r>(report: &'r Report, service: &str) -> &'r Elsewhere {
     report.elsewhere.iter().find(|other| other.service.ends_with(service)).unwrap()
 }
 
 fn counts(report: &Report, service: &str) -> Vec<f64> {
-    elsewhere(report, service).counts.values().copied().collect()
+    alternative(report, service).counts.values().copied().collect()
 }
 
 fn dollars(report: &Report, service: &str) -> f64 {
-    elsewhere(report, service).dollars_per_million.unwrap()
+    alternative(report, service).dollars_per_million.unwrap()
 }
 
 #[track_caller]
@@ -29,7 +29,7 @@ fn assert_close(one: f64, other: f64) {
 }
 
 #[test]
-fn each_function_has_its_part() {
+fn usage_is_attributed_to_functions() {
     let report = run(order());
     assert_usage(on(&report, "submission"), 5.0, 0.0, 0.3, 0.1);
     assert_usage(on(&report, "scheduler"), 9.0, 8.0, 1.1, 0.4);
@@ -37,9 +37,9 @@ fn each_function_has_its_part() {
     assert_eq!(report.ledger.functions.len(), 3, "{:?}", report.ledger.functions);
 }
 
-/// A step pays for its request, its answer and what that sets off: the last sets nothing off.
+/// A step pays for its request, its reply, and what the reply causes. The reply of the last step causes nothing.
 #[test]
-fn each_step_has_its_part_and_the_task_the_rest() {
+fn usage_is_attributed_to_steps_and_the_rest_to_the_task() {
     let report = run(order());
     assert_usage(on(&report, "the task"), 8.0, 2.0, 0.5, 0.2);
     assert_usage(on(&report, "reserve"), 2.0, 2.0, 0.6, 0.2);
@@ -48,8 +48,8 @@ fn each_step_has_its_part_and_the_task_the_rest() {
 }
 
 #[test]
-fn the_parts_are_the_whole() {
-    let settings = Settings { fail: said("charge=20%"), silent: said("ship=10%"), ..order() };
+fn the_entries_of_the_ledger_sum_up_to_the_total() {
+    let settings = Settings { fail: option("charge=20%"), silent: option("ship=10%"), ..order() };
     let report = run(Settings { runs: 200, ..settings });
     for entries in [&report.ledger.functions, &report.ledger.steps] {
         let mut sum = Usage::default();
@@ -65,7 +65,7 @@ fn the_parts_are_the_whole() {
 }
 
 #[test]
-fn the_end_of_a_task_is_an_event_if_it_is_wanted() {
+fn lifecycle_events_are_counted() {
     let call = json!({ "agent": "a", "request": { "path": "/" } });
     let rest = json!({ "lifecycle_events": true, "steps": { "one": call } });
     let report = run(Settings { runs: 20, ..Settings::new(workflow("w", rest)) });
@@ -75,9 +75,9 @@ fn the_end_of_a_task_is_an_event_if_it_is_wanted() {
     assert_close(run(order()).usage.events, 0.0);
 }
 
-/// The task of a step is submitted on that step's account; what it does is on its own.
+/// The submission of a child task is attributed to its step, the work of the child task to the child.
 #[test]
-fn the_task_of_a_step_has_an_account_of_its_own() {
+fn a_child_task_has_its_own_entries() {
     let call = json!({ "agent": "a", "request": { "path": "/" } });
     let child = workflow("child", json!({ "steps": { "work": call } }));
     let whole = steps(json!({ "part": { "workflow": { "name": "child" } } }));
@@ -96,7 +96,7 @@ fn larger_documents_cost_by_the_kilobyte() {
         let input = Some(json!({ "text": "x".repeat(bytes) }));
         run(Settings { runs: 10, input, ..settings.clone() }).usage
     };
-    // The submission is written in a transaction, so twice; it is read in one piece of 4 KB.
+    // The submission is written in a transaction, which costs double. A read unit covers 4 KB.
     let (small, large) = (of(100), of(9_000));
     assert_close(large.write_units - small.write_units, 2.0 * 8.0);
     assert_close(large.read_units - small.read_units, 2.0);
@@ -115,8 +115,8 @@ fn standard_counts_attempts_and_choices() {
         (counts(&with(true), "Standard"), counts(&with(false), "Standard")),
         (vec![4.0], vec![3.0])
     );
-    let failing = run(Settings { fail: said("charge=100%"), ..order() });
-    // Two attempts at doing, one at undoing.
+    let failing = run(Settings { fail: option("charge=100%"), ..order() });
+    // Two attempts at steps, one at an undo.
     assert_eq!(counts(&failing, "Standard"), [3.0]);
 }
 
@@ -124,7 +124,7 @@ fn standard_counts_attempts_and_choices() {
 fn durable_functions_count_operations_and_bytes() {
     let report = run(order());
     let [operations, bytes] = counts(&report, "durable functions")[..] else { panic!() };
-    // The start, and three steps; what was submitted, and what they returned.
+    // The start and three steps; the bytes of the input and the outputs.
     assert_close(operations, 4.0);
     assert!((30.0..300.0).contains(&bytes), "{bytes}");
     let gb = bytes / (1024.0 * 1024.0 * 1024.0);
@@ -142,15 +142,15 @@ fn express_bills_whole_tenths_of_seconds_of_64_mb() {
 }
 
 #[test]
-fn express_cannot_wait_for_long_nor_for_somebody() {
+fn express_supports_neither_long_waits_nor_callbacks() {
     let rest = run(steps(json!({ "rest": { "wait": "6m" } })));
     let ask = json!({ "path": "/", "body": "${ callback.token }" });
     let asks = json!({ "agent": "a", "request": ask, "callback": { "within": "1m" } });
-    let asked = run(steps(json!({ "asks": asks })));
-    assert_eq!(elsewhere(&rest, "Express").cannot, Some("it ends after five minutes"));
-    assert_eq!(elsewhere(&rest, "Express").dollars_per_million, None);
-    assert_eq!(elsewhere(&asked, "Express").cannot, Some("it has no callbacks"));
-    // The start, the step that asks, and the callback.
-    assert_close(counts(&asked, "durable functions")[0], 3.0);
-    assert_eq!(step(&asked, "asks").started, 50);
+    let with_callback = run(steps(json!({ "asks": asks })));
+    assert_eq!(alternative(&rest, "Express").cannot, Some("5-minute limit"));
+    assert_eq!(alternative(&rest, "Express").dollars_per_million, None);
+    assert_eq!(alternative(&with_callback, "Express").cannot, Some("no callbacks"));
+    // The start, the step, and its callback.
+    assert_close(counts(&with_callback, "durable functions")[0], 3.0);
+    assert_eq!(step(&with_callback, "asks").started, 50);
 }

@@ -1,18 +1,18 @@
-//! Messages as a fluid, in portions that remember when they were submitted.
+//! Messages as a fluid, in portions that keep the average time of their submission.
 
 use std::collections::VecDeque;
 
-/// Of messages, what a float leaves over of sums.
-const NOTHING: f64 = 1e-6;
+/// Rounding errors of sums of messages are below this.
+const ROUNDING_ERROR: f64 = 1e-6;
 
-/// Some messages of one hop.
+/// A number of messages of one hop.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Portion {
     pub(super) messages: f64,
     /// When their tasks were submitted, on average, in seconds.
     pub(super) submitted_s: f64,
-    /// When the agents were asked, on average, in seconds.
-    pub(super) asked_s: f64,
+    /// When the requests to agents were sent, on average, in seconds.
+    pub(super) requested_s: f64,
 }
 
 impl Portion {
@@ -21,7 +21,7 @@ impl Portion {
         if messages > 0.0 {
             let share = other.messages / messages;
             self.submitted_s += (other.submitted_s - self.submitted_s) * share;
-            self.asked_s += (other.asked_s - self.asked_s) * share;
+            self.requested_s += (other.requested_s - self.requested_s) * share;
             self.messages = messages;
         }
     }
@@ -35,12 +35,12 @@ impl Portion {
 
 /// Portions by hop.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Pool {
+pub(super) struct PortionPool {
     portions: Vec<Portion>,
     pub(super) messages: f64,
 }
 
-impl Pool {
+impl PortionPool {
     pub(super) fn add(&mut self, hop: usize, portion: Portion) {
         if self.portions.len() <= hop {
             self.portions.resize_with(hop + 1, Portion::default);
@@ -59,7 +59,7 @@ impl Pool {
         }
     }
 
-    /// Takes a share of each portion.
+    /// Removes and returns a share of each portion.
     pub(super) fn split(&mut self, share: f64) -> Self {
         let share = share.clamp(0.0, 1.0);
         let portions: Vec<_> =
@@ -75,38 +75,38 @@ impl Pool {
     }
 }
 
-/// First come, first served.
+/// A queue of portions: first in, first out.
 #[derive(Debug, Clone)]
-pub(super) struct Fifo {
-    /// What comes within so many seconds is taken as one.
-    grain_s: f64,
-    pools: VecDeque<(f64, Pool)>,
+pub(super) struct PortionQueue {
+    /// Messages that arrive within this many seconds are merged.
+    merge_s: f64,
+    pools: VecDeque<(f64, PortionPool)>,
     pub(super) messages: f64,
 }
 
-impl Fifo {
-    pub(super) const fn new(grain_s: f64) -> Self {
-        Self { grain_s, pools: VecDeque::new(), messages: 0.0 }
+impl PortionQueue {
+    pub(super) const fn new(merge_s: f64) -> Self {
+        Self { merge_s, pools: VecDeque::new(), messages: 0.0 }
     }
 
-    /// Puts messages at its end. `at_s` never goes back.
+    /// Adds messages at the end. `at_s` must not decrease.
     pub(super) fn put(&mut self, at_s: f64, hop: usize, portion: Portion) {
         self.messages += portion.messages;
         match self.pools.back_mut() {
-            Some((since, pool)) if at_s - *since < self.grain_s => pool.add(hop, portion),
+            Some((since, pool)) if at_s - *since < self.merge_s => pool.add(hop, portion),
             Some(_) | None => {
-                let mut pool = Pool::default();
+                let mut pool = PortionPool::default();
                 pool.add(hop, portion);
                 self.pools.push_back((at_s, pool));
             }
         }
     }
 
-    /// Moves so many messages from its front into `into`.
-    pub(super) fn take(&mut self, messages: f64, into: &mut Pool) {
+    /// Moves this many messages from the front into `into`.
+    pub(super) fn take(&mut self, messages: f64, into: &mut PortionPool) {
         let mut wanted = messages;
         while let Some((_, first)) = self.pools.front_mut() {
-            if first.messages > wanted + NOTHING {
+            if first.messages > wanted + ROUNDING_ERROR {
                 let part = first.split(wanted / first.messages);
                 self.messages -= part.messages;
                 into.add_all(&part);
@@ -123,23 +123,23 @@ impl Fifo {
         self.messages = 0.0;
     }
 
-    /// Takes what has been in it since then or longer.
-    pub(super) fn take_since(&mut self, since_s: f64) -> Option<Pool> {
-        let ripe = self.pools.front().is_some_and(|(since, _)| *since <= since_s);
-        let pool = ripe.then(|| self.pools.pop_front()).flatten().map(|(_, pool)| pool);
+    /// Removes the first messages, if they arrived at `since_s` or before.
+    pub(super) fn take_since(&mut self, since_s: f64) -> Option<PortionPool> {
+        let is_due = self.pools.front().is_some_and(|(since, _)| *since <= since_s);
+        let pool = is_due.then(|| self.pools.pop_front()).flatten().map(|(_, pool)| pool);
         if let Some(pool) = &pool {
             self.messages -= pool.messages;
         }
         pool
     }
 
-    /// How long its first message has been in it, in seconds; nothing if there is less than one.
+    /// The age of the first message in seconds; 0 if there is less than one message.
     pub(super) fn oldest_s(&self, now_s: f64) -> f64 {
         let first = self.pools.front().filter(|_| self.messages >= 1.0);
         first.map_or(0.0, |(since, _)| now_s - since)
     }
 
-    pub(super) fn pools(&self) -> impl Iterator<Item = &Pool> {
+    pub(super) fn pools(&self) -> impl Iterator<Item = &PortionPool> {
         self.pools.iter().map(|(_, pool)| pool)
     }
 }
@@ -149,15 +149,15 @@ mod tests {
     use super::*;
 
     fn portion(messages: f64, submitted_s: f64) -> Portion {
-        Portion { messages, submitted_s, asked_s: 0.0 }
+        Portion { messages, submitted_s, requested_s: 0.0 }
     }
 
     #[test]
-    fn first_come_is_first_served() {
-        let mut queue = Fifo::new(0.1);
+    fn messages_leave_in_the_order_of_arrival() {
+        let mut queue = PortionQueue::new(0.1);
         queue.put(0.0, 0, portion(10.0, 1.0));
         queue.put(1.0, 2, portion(30.0, 2.0));
-        let mut taken = Pool::default();
+        let mut taken = PortionPool::default();
         queue.take(20.0, &mut taken);
         let taken: Vec<_> = taken.portions().map(|(hop, part)| (hop, part.messages)).collect();
         assert_eq!(taken, [(0, 10.0), (2, 10.0)]);
@@ -166,8 +166,8 @@ mod tests {
     }
 
     #[test]
-    fn portions_remember_when_they_were_submitted_on_average() {
-        let mut pool = Pool::default();
+    fn portions_keep_the_average_time_of_submission() {
+        let mut pool = PortionPool::default();
         pool.add(1, portion(1.0, 10.0));
         pool.add(1, portion(3.0, 20.0));
         let half = pool.split(0.5);
@@ -179,18 +179,18 @@ mod tests {
 
     /// 0.1 + 0.2 is more than 0.3.
     #[test]
-    fn what_a_float_leaves_over_does_not_grow_old() {
-        let mut queue = Fifo::new(0.1);
+    fn a_rounding_error_does_not_count_as_an_old_message() {
+        let mut queue = PortionQueue::new(0.1);
         queue.put(0.0, 0, portion(0.1, 0.0));
         queue.put(0.0, 0, portion(0.2, 0.0));
-        queue.take(0.3, &mut Pool::default());
+        queue.take(0.3, &mut PortionPool::default());
         queue.put(60.0, 0, portion(10.0, 60.0));
         assert!((queue.oldest_s(61.0) - 1.0).abs() < 1e-9, "{}", queue.oldest_s(61.0));
     }
 
     #[test]
-    fn what_is_not_ripe_stays() {
-        let mut queue = Fifo::new(0.1);
+    fn messages_stay_until_their_delivery_time() {
+        let mut queue = PortionQueue::new(0.1);
         queue.put(0.0, 0, portion(1.0, 0.0));
         queue.put(5.0, 0, portion(2.0, 0.0));
         assert!((queue.take_since(3.0).unwrap().messages - 1.0).abs() < 1e-9);

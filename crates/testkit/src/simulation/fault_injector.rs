@@ -1,5 +1,5 @@
-//! The in-memory ports as one instance reaches them: every call passes one [`Seam`], where it can be
-//! slow, fail before or after it took effect, or be the last thing its instance does.
+//! The in-memory ports of one instance, with fault injection. Every call passes the [`FaultInjector`]: it may be slow,
+//! fail before or after it took effect, or kill its instance.
 
 use std::{fmt, future::Future, ops::Range, sync::Arc, time::Duration};
 use steward_core::definition::plan::Plan;
@@ -21,118 +21,120 @@ use steward_runtime::ports::{
 };
 
 use super::{
+    deployment::SimulatedDeployment,
     plan::{Millis, SECOND},
-    world::World,
 };
 use crate::memory::MemoryPorts;
 
-/// The one place that all calls of an instance pass.
+/// Intercepts all port calls of an instance, injects faults, and reports what happens to the oracle.
 #[derive(Clone)]
-pub(super) struct Seam {
-    pub(super) world: Arc<World>,
+pub(super) struct FaultInjector {
+    pub(super) deployment: Arc<SimulatedDeployment>,
     name: Arc<str>,
     clock_ahead: Duration,
-    life: AbortHandle,
+    abort_handle: AbortHandle,
 }
 
-/// What becomes of a port call.
+/// The fault that is injected into a port call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    Fine,
+enum InjectedFault {
+    None,
     FailsBefore,
     FailsAfter,
     DiesBefore,
     DiesAfter,
 }
 
-impl Seam {
-    /// Draws what becomes of a call, and how long it takes before and after it takes effect.
-    fn draw(&self) -> (Fate, Millis, Millis) {
-        let weather = &self.world.plan.weather;
-        let mut state = self.world.state();
-        let (mut before, after) = (state.dice.within(0..=6), state.dice.within(0..=3));
-        if !state.storm {
-            return (Fate::Fine, before, after);
+impl FaultInjector {
+    /// Draws the fault of a call, and how long the call takes before and after it takes effect.
+    fn draw(&self) -> (InjectedFault, Millis, Millis) {
+        let faults = &self.deployment.plan.faults;
+        let mut state = self.deployment.state();
+        let (mut before, after) = (state.random.within(0..=6), state.random.within(0..=3));
+        if !state.faults_enabled {
+            return (InjectedFault::None, before, after);
         }
-        if state.dice.chance(weather.slow) {
-            before += state.dice.skewed(20 * SECOND);
+        if state.random.chance(faults.slow) {
+            before += state.random.skewed(20 * SECOND);
         }
-        let dies = state.dice.chance(weather.die);
-        let late = state.dice.chance(0.5);
-        let fate = match (dies, late) {
-            (true, true) => Fate::DiesAfter,
-            (true, false) => Fate::DiesBefore,
-            (false, _) if state.dice.chance(weather.fail_before) => Fate::FailsBefore,
-            (false, _) if state.dice.chance(weather.fail_after) => Fate::FailsAfter,
-            (false, _) => Fate::Fine,
+        let dies = state.random.chance(faults.die);
+        let late = state.random.chance(0.5);
+        let fault = match (dies, late) {
+            (true, true) => InjectedFault::DiesAfter,
+            (true, false) => InjectedFault::DiesBefore,
+            (false, _) if state.random.chance(faults.fail_before) => InjectedFault::FailsBefore,
+            (false, _) if state.random.chance(faults.fail_after) => InjectedFault::FailsAfter,
+            (false, _) => InjectedFault::None,
         };
-        (fate, before, after)
+        (fault, before, after)
     }
 
-    async fn pass<T>(
+    async fn inject<T>(
         &self,
         operation: impl Fn() -> String,
-        act: impl Future<Output = Result<T, PortError>>,
+        call: impl Future<Output = Result<T, PortError>>,
     ) -> Result<T, PortError> {
-        let (fate, before, after) = self.draw();
-        self.linger(before).await;
-        match fate {
-            Fate::FailsBefore => return Err(self.fails(&operation, "before it took effect")),
-            Fate::DiesBefore => return self.dies(&operation, "before").await,
-            Fate::Fine | Fate::FailsAfter | Fate::DiesAfter => {}
+        let (fault, before, after) = self.draw();
+        self.wait(before).await;
+        match fault {
+            InjectedFault::FailsBefore => {
+                return Err(self.fail(&operation, "before it took effect"));
+            }
+            InjectedFault::DiesBefore => return self.kill_instance(&operation, "before").await,
+            InjectedFault::None | InjectedFault::FailsAfter | InjectedFault::DiesAfter => {}
         }
-        self.world.set_clock();
-        let result = act.await;
-        match fate {
-            Fate::DiesAfter => return self.dies(&operation, "after").await,
-            Fate::FailsAfter => return Err(self.fails(&operation, "after it took effect")),
-            Fate::Fine | Fate::FailsBefore | Fate::DiesBefore => {}
+        self.deployment.set_clock();
+        let result = call.await;
+        match fault {
+            InjectedFault::DiesAfter => return self.kill_instance(&operation, "after").await,
+            InjectedFault::FailsAfter => return Err(self.fail(&operation, "after it took effect")),
+            InjectedFault::None | InjectedFault::FailsBefore | InjectedFault::DiesBefore => {}
         }
-        self.linger(after).await;
+        self.wait(after).await;
         result
     }
 
-    /// Takes time; for ever, if the instance is dead by then.
-    async fn linger(&self, time: Millis) {
+    /// Waits. Never returns if the instance is dead afterwards.
+    async fn wait(&self, time: Millis) {
         if time > 0 {
             tokio::time::sleep(Duration::from_millis(time)).await;
         }
-        if self.life.is_aborted() {
+        if self.abort_handle.is_aborted() {
             std::future::pending::<()>().await;
         }
     }
 
-    fn fails(&self, operation: &impl Fn() -> String, when: &str) -> PortError {
-        self.world.fault(&self.name, || format!("{} fails {when}", operation()));
+    fn fail(&self, operation: &impl Fn() -> String, when: &str) -> PortError {
+        self.deployment.fault(&self.name, || format!("{} fails {when}", operation()));
         PortError { operation: operation(), retryable: true, source: "injected".into() }
     }
 
-    async fn dies<T>(&self, operation: &impl Fn() -> String, when: &str) -> T {
-        self.world.fault(&self.name, || format!("dies {when}: {}", operation()));
-        self.life.abort();
+    async fn kill_instance<T>(&self, operation: &impl Fn() -> String, when: &str) -> T {
+        self.deployment.fault(&self.name, || format!("dies {when}: {}", operation()));
+        self.abort_handle.abort();
         std::future::pending().await
     }
 
     /// Whether the instance is dead.
     pub(super) fn is_dead(&self) -> bool {
-        self.life.is_aborted()
+        self.abort_handle.is_aborted()
     }
 
-    /// Whose calls these are.
+    /// The name of the instance, with the number of its restart.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
     fn note(&self, what: impl FnOnce() -> String) {
-        self.world.note(&self.name, what);
+        self.deployment.note(&self.name, what);
     }
 
     fn memory(&self) -> &MemoryPorts {
-        &self.world.memory
+        &self.deployment.memory
     }
 }
 
-impl fmt::Debug for Seam {
+impl fmt::Debug for FaultInjector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)
     }
@@ -140,72 +142,72 @@ impl fmt::Debug for Seam {
 
 /// All ports of one simulated instance.
 #[derive(Debug, Clone)]
-pub(super) struct SimPorts(Seam);
+pub(super) struct SimulatedPorts(FaultInjector);
 
-impl SimPorts {
+impl SimulatedPorts {
     pub(super) fn new(
-        world: Arc<World>,
+        deployment: Arc<SimulatedDeployment>,
         name: &str,
         clock_ahead: Duration,
-        life: AbortHandle,
+        abort_handle: AbortHandle,
     ) -> Self {
-        Self(Seam { world, name: name.into(), clock_ahead, life })
+        Self(FaultInjector { deployment, name: name.into(), clock_ahead, abort_handle })
     }
 
-    pub(super) fn seam(&self) -> Seam {
+    pub(super) fn injector(&self) -> FaultInjector {
         self.0.clone()
     }
 }
 
-/// Each port is the same seam.
-impl Ports for SimPorts {
-    type Store = Seam;
-    type Definitions = Seam;
-    type Channel = Seam;
-    type Bus = Seam;
-    type Clock = Seam;
+/// Each port is the same fault injector.
+impl Ports for SimulatedPorts {
+    type Store = FaultInjector;
+    type Definitions = FaultInjector;
+    type Channel = FaultInjector;
+    type Bus = FaultInjector;
+    type Clock = FaultInjector;
 
-    fn store(&self) -> &Seam {
+    fn store(&self) -> &FaultInjector {
         &self.0
     }
-    fn definitions(&self) -> &Seam {
+    fn definitions(&self) -> &FaultInjector {
         &self.0
     }
-    fn channel(&self) -> &Seam {
+    fn channel(&self) -> &FaultInjector {
         &self.0
     }
-    fn bus(&self) -> &Seam {
+    fn bus(&self) -> &FaultInjector {
         &self.0
     }
-    fn clock(&self) -> &Seam {
+    fn clock(&self) -> &FaultInjector {
         &self.0
     }
     fn timing(&self) -> Timing {
-        self.0.world.plan.timing
+        self.0.deployment.plan.timing
     }
     fn instance(&self) -> &str {
         &self.0.name
     }
 }
 
-impl Clock for Seam {
+impl Clock for FaultInjector {
     fn now(&self) -> Timestamp {
-        later(self.world.time(), self.clock_ahead)
+        later(self.deployment.time(), self.clock_ahead)
     }
 
     async fn pause(&self, duration: Duration) {
-        self.linger(u64::try_from(duration.as_millis()).unwrap_or(Millis::MAX)).await;
+        self.wait(u64::try_from(duration.as_millis()).unwrap_or(Millis::MAX)).await;
     }
 }
 
-impl Definitions for Seam {
+impl Definitions for FaultInjector {
     async fn workflow(
         &self,
         name: &WorkflowName,
         version: Option<u32>,
     ) -> Result<Option<Arc<Plan>>, PortError> {
         let operation = || format!("read workflow {name}");
-        self.pass(operation, self.memory().definitions().workflow(name, version)).await
+        self.inject(operation, self.memory().definitions().workflow(name, version)).await
     }
 
     async fn published(
@@ -214,7 +216,7 @@ impl Definitions for Seam {
         version: Option<u32>,
     ) -> Result<Option<Arc<Plan>>, PortError> {
         let operation = || format!("read workflow {name} for a new task");
-        self.pass(operation, self.memory().definitions().published(name, version)).await
+        self.inject(operation, self.memory().definitions().published(name, version)).await
     }
 
     async fn triggered(
@@ -223,59 +225,59 @@ impl Definitions for Seam {
         detail_type: &str,
     ) -> Result<Vec<Arc<Plan>>, PortError> {
         let operation = || format!("read the workflows that {source} triggers");
-        self.pass(operation, self.memory().definitions().triggered(source, detail_type)).await
+        self.inject(operation, self.memory().definitions().triggered(source, detail_type)).await
     }
 }
 
-impl StateStore for Seam {
+impl StateStore for FaultInjector {
     async fn load(&self, id: &TaskId) -> Result<Option<Task>, PortError> {
-        self.pass(|| format!("load {id}"), self.memory().store().load(id)).await
+        self.inject(|| format!("load {id}"), self.memory().store().load(id)).await
     }
 
     async fn create(&self, task: &Task, submitted: &Document) -> Result<Created, PortError> {
         let id = &task.task_id;
-        let act = async {
-            let earlier = self.world.present(id);
+        let call = async {
+            let earlier = self.deployment.present(id);
             let created = self.memory().store().create(task, submitted).await;
-            let created = created.map_err(|error| self.world.judge_refusal(id, error))?;
+            let created = created.map_err(|error| self.deployment.check_write_error(id, error))?;
             self.note(|| format!("creates {id}: {created:?}"));
             if created == Created::Created {
-                self.world.judge_size(None, task);
-                let now = self.world.now();
-                let state = &mut *self.world.state();
-                if state.oracle.forgets(task, earlier.as_ref()) {
+                self.deployment.check_size(None, task);
+                let now = self.deployment.now();
+                let state = &mut *self.deployment.state();
+                if state.oracle.forget_earlier_task(task, earlier.as_ref()) {
                     state.ledger.forget(id);
                 }
-                state.oracle.recorded(task, &submitted.body, &state.ledger, now);
+                state.oracle.observe_creation(task, &submitted.body, &state.ledger, now);
             }
             Ok(created)
         };
-        self.pass(|| format!("create {id}"), act).await
+        self.inject(|| format!("create {id}"), call).await
     }
 
     async fn save(&self, task: &Task) -> Result<Saved, PortError> {
         let id = &task.task_id;
-        let act = async {
+        let call = async {
             let store = self.memory().store();
             let before = store.load(id).await?;
             let saved = store.save(task).await;
-            let saved = saved.map_err(|error| self.world.judge_refusal(id, error))?;
+            let saved = saved.map_err(|error| self.deployment.check_write_error(id, error))?;
             if saved == Saved::Saved {
                 self.note(|| format!("saves {}", summary(task)));
                 let keys: Vec<_> = outputs(task).into_iter().chain(reason_keys(task)).collect();
                 let documents = store.documents(&task.owner(), &keys).await?;
-                let now = self.world.time();
-                self.world.judge_size(before.as_ref(), task);
+                let now = self.deployment.time();
+                self.deployment.check_size(before.as_ref(), task);
                 if let Some(before) = before {
-                    let state = &mut *self.world.state();
-                    state.oracle.saved(&before, task, &documents, &state.ledger, now);
+                    let state = &mut *self.deployment.state();
+                    state.oracle.observe_save(&before, task, &documents, &state.ledger, now);
                 }
             } else {
                 self.note(|| format!("loses the race for {id} at revision {}", task.revision));
             }
             Ok(saved)
         };
-        self.pass(|| format!("save {id} revision {}", task.revision), act).await
+        self.inject(|| format!("save {id} revision {}", task.revision), call).await
     }
 
     async fn put_document(
@@ -285,16 +287,16 @@ impl StateStore for Seam {
         document: &Document,
     ) -> Result<Put, PortError> {
         let operation = || format!("write {} {}", owner.task_id, document.key);
-        let act = async {
+        let call = async {
             let put = self.memory().store().put_document(owner, kept, document).await;
-            put.map_err(|error| self.world.judge_refusal(&owner.task_id, error))
+            put.map_err(|error| self.deployment.check_write_error(&owner.task_id, error))
         };
-        self.pass(operation, act).await
+        self.inject(operation, call).await
     }
 
     async fn extend_documents(&self, owner: &Owner, kept: Kept) -> Result<(), PortError> {
         let operation = || format!("keep documents of {} for longer", owner.task_id);
-        self.pass(operation, self.memory().store().extend_documents(owner, kept)).await
+        self.inject(operation, self.memory().store().extend_documents(owner, kept)).await
     }
 
     async fn documents(
@@ -303,7 +305,7 @@ impl StateStore for Seam {
         keys: &[DocumentKey],
     ) -> Result<Vec<Document>, PortError> {
         let operation = || format!("read documents of {}", owner.task_id);
-        self.pass(operation, self.memory().store().documents(owner, keys)).await
+        self.inject(operation, self.memory().store().documents(owner, keys)).await
     }
 
     async fn due(
@@ -313,7 +315,7 @@ impl StateStore for Seam {
         after: Option<&DueCursor>,
     ) -> Result<DuePage, PortError> {
         let operation = || format!("read the due index, shard {shard}");
-        self.pass(operation, self.memory().store().due(shard, until, after)).await
+        self.inject(operation, self.memory().store().due(shard, until, after)).await
     }
 
     async fn ended(
@@ -324,7 +326,7 @@ impl StateStore for Seam {
         after: Option<&Ended>,
     ) -> Result<EndedPage, PortError> {
         let operation = || format!("read the ended tasks, part {part}");
-        self.pass(operation, self.memory().store().ended(state, part, within, after)).await
+        self.inject(operation, self.memory().store().ended(state, part, within, after)).await
     }
 
     fn shards(&self) -> u32 {
@@ -332,31 +334,31 @@ impl StateStore for Seam {
     }
 
     async fn shared(&self, key: &SharedKey) -> Result<Option<Shared>, PortError> {
-        self.pass(|| format!("read {}", key.name), self.memory().store().shared(key)).await
+        self.inject(|| format!("read {}", key.name), self.memory().store().shared(key)).await
     }
 
     async fn save_shared(&self, shared: &Shared) -> Result<SharedSaved, PortError> {
         let operation = || format!("save {}", shared.key.name);
-        self.pass(operation, self.memory().store().save_shared(shared)).await
+        self.inject(operation, self.memory().store().save_shared(shared)).await
     }
 
     async fn all_shared(&self, kind: SharedKind) -> Result<Vec<Shared>, PortError> {
         let operation = || format!("read all {}", kind.name());
-        self.pass(operation, self.memory().store().all_shared(kind)).await
+        self.inject(operation, self.memory().store().all_shared(kind)).await
     }
 }
 
-impl Channel for Seam {
+impl Channel for FaultInjector {
     async fn send(&self, messages: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
         let count = messages.len();
-        let act = async {
+        let call = async {
             let mut answers = Vec::new();
             for message in messages {
                 answers.push(self.send_one(message).await);
             }
             Ok(answers)
         };
-        let sent = self.pass(|| format!("send {count} messages"), act).await;
+        let sent = self.inject(|| format!("send {count} messages"), call).await;
         sent.unwrap_or_else(|_| (0..count).map(|_| Err(unsent("send"))).collect())
     }
 
@@ -365,15 +367,15 @@ impl Channel for Seam {
     }
 }
 
-impl Seam {
-    /// One message of a batch; each can fail by itself.
+impl FaultInjector {
+    /// Sends one message of a batch. Each message may fail separately.
     async fn send_one(&self, message: Outgoing) -> Result<(), PortError> {
-        let (fate, ..) = self.draw();
-        let fails = matches!(fate, Fate::FailsBefore | Fate::FailsAfter);
+        let (fault, ..) = self.draw();
+        let fails = matches!(fault, InjectedFault::FailsBefore | InjectedFault::FailsAfter);
         if fails {
-            self.world.fault(&self.name, || format!("sending one message {fate:?}"));
+            self.deployment.fault(&self.name, || format!("sending one message {fault:?}"));
         }
-        if fate != Fate::FailsBefore {
+        if fault != InjectedFault::FailsBefore {
             let (queue, body, delay) = (&message.queue, &message.body, message.delay);
             self.note(|| format!("sends to {queue:?} after {delay:?}: {body}"));
             let sent = self.memory().channel().send(vec![message]).await;
@@ -381,26 +383,26 @@ impl Seam {
                 answer?;
             }
             for message in self.memory().channel().take_all() {
-                self.world.carry(&message);
+                self.deployment.send_message(&message);
             }
         }
         if fails { Err(unsent("send")) } else { Ok(()) }
     }
 }
 
-impl EventBus for Seam {
+impl EventBus for FaultInjector {
     async fn publish(&self, events: Vec<BusEvent>) -> Vec<Result<(), PortError>> {
         let count = events.len();
-        let act = async {
+        let call = async {
             self.memory().bus().publish(events).await;
             for event in self.memory().bus().take() {
                 let metadata = &event.metadata;
                 self.note(|| format!("publishes {}", metadata.event_id));
-                self.world.state().oracle.published(&event);
+                self.deployment.state().oracle.observe_event(&event);
             }
             Ok((0..count).map(|_| Ok(())).collect())
         };
-        let published = self.pass(|| format!("publish {count} events"), act).await;
+        let published = self.inject(|| format!("publish {count} events"), call).await;
         published.unwrap_or_else(|_| (0..count).map(|_| Err(unsent("publish"))).collect())
     }
 }
@@ -410,12 +412,12 @@ fn unsent(operation: &str) -> PortError {
     PortError { operation, retryable: true, source: "injected".into() }
 }
 
-/// The outputs that a task refers to.
+/// The keys of the output documents that a task refers to.
 fn outputs(task: &Task) -> Vec<DocumentKey> {
     task.actions().filter_map(|(step, action, progress)| progress.output(&step, action)).collect()
 }
 
-/// A task on one line of the trace.
+/// A task as a line of the trace.
 fn summary(task: &Task) -> String {
     let mut text = format!("{} r{} {}", task.task_id, task.revision, task.process_state);
     for (step, action, progress) in task.actions() {

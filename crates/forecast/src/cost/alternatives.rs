@@ -1,14 +1,13 @@
-//! What other services would count and charge for the same tasks.
+//! The price of the same tasks on alternative services.
 //!
-//! Only what the service itself charges: the functions that would make the calls come on top of it,
-//! where Steward's own price has its agents in it. What cannot be known is left out in favour of the
-//! other service.
+//! The price contains only what the service itself charges. The functions that would make the calls cost extra, whereas
+//! Steward's price includes its agents. Costs that cannot be known are omitted, in favour of the alternative.
 //!
-//! | | counted |
+//! | service | counted |
 //! | --- | --- |
-//! | Step Functions Standard | a state transition for each attempt at a step or an undo, for each wait, choice (`when`) and map (`for_each`); none for start and end |
-//! | Step Functions Express | an execution for each task, in 64 MB, for as long as the task takes here |
-//! | Lambda durable functions | an operation for the start of each task, each attempt, each wait and each callback; the documents as written |
+//! | Step Functions Standard | a state transition for each attempt at a step or an undo, each wait, choice (`when`) and map (`for_each`); none for start and end |
+//! | Step Functions Express | an execution for each task with 64 MB, for the duration of the task here |
+//! | Lambda durable functions | an operation for the start of each task, each attempt, each wait and each callback; the bytes of the documents |
 
 use std::time::Duration;
 
@@ -24,39 +23,40 @@ use steward_core::{
 
 use super::prices::Prices;
 
-/// How long an Express workflow may run.
+/// The longest duration of an Express workflow.
 const EXPRESS_MAX: Duration = Duration::from_secs(300);
 
-/// Express bills memory in chunks of 64 MB: 50 MB, the definition and the data come to one, in GB.
+/// The billed memory of an Express execution in GB. Express bills chunks of 64 MB: 50 MB, the definition and the data
+/// are one chunk.
 const EXPRESS_GB: f64 = 0.0625;
 
-/// Express rounds an execution's time up to this.
+/// Express rounds the duration of an execution up to a multiple of this.
 const EXPRESS_ROUNDS_TO: Duration = Duration::from_millis(100);
 
-/// Bytes in a GB that is written.
+/// The bytes of a billed GB.
 const GB: f64 = 1024.0 * 1024.0 * 1024.0;
 
-/// What other services would count of tasks.
+/// What alternative services would count for tasks.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Counts {
+pub(super) struct AlternativeCounts {
     /// State transitions.
     pub(super) transitions: u64,
     /// Durable operations.
     pub(super) operations: u64,
     /// Executions: one for each task.
     pub(super) executions: u64,
-    /// Seconds that Express would bill for.
+    /// The seconds that Express would bill.
     pub(super) billed_seconds: f64,
-    /// Bytes of the documents.
+    /// The bytes of the documents.
     pub(super) written_bytes: u64,
-    /// Something took longer than Express allows.
+    /// Whether a task took longer than Express allows.
     pub(super) too_long: bool,
-    /// Somebody answered later.
+    /// Whether a step has a callback.
     pub(super) called_back: bool,
 }
 
-impl Counts {
-    /// Adds a task that has ended, or rests.
+impl AlternativeCounts {
+    /// Adds a task that has ended.
     pub(super) fn add_task(&mut self, task: &Task, workflow: &Workflow, took: Duration) {
         self.executions += 1;
         self.operations += 1;
@@ -90,7 +90,7 @@ impl Counts {
         }
     }
 
-    /// Adds those of other tasks.
+    /// Adds the counts of other tasks.
     pub(super) fn add(&mut self, other: &Self) {
         self.transitions += other.transitions;
         self.operations += other.operations;
@@ -102,21 +102,25 @@ impl Counts {
     }
 }
 
-/// What a million of these tasks would cost elsewhere.
+/// The price of a million of these tasks on an alternative service.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Elsewhere {
     /// The service.
     pub service: &'static str,
-    /// What it counts of a task on average.
+    /// The average counts of a task.
     pub counts: IndexMap<&'static str, f64>,
-    /// What it charges for those of a million tasks; nothing if it cannot run them.
+    /// The price of a million tasks in dollars; absent if the service cannot run them.
     pub dollars_per_million: Option<f64>,
-    /// Why it cannot run them.
+    /// Why the service cannot run them.
     pub cannot: Option<&'static str>,
 }
 
-/// What the tasks of so many runs would cost elsewhere.
-pub(super) fn elsewhere(prices: &Prices, counts: &Counts, runs: f64) -> Vec<Elsewhere> {
+/// The prices on alternative services, from the counts of `runs` tasks.
+pub(super) fn alternative_prices(
+    prices: &Prices,
+    counts: &AlternativeCounts,
+    runs: f64,
+) -> Vec<Elsewhere> {
     let each = |count: u64| count as f64 / runs;
     let (transitions, operations) = (each(counts.transitions), each(counts.operations));
     let executions = each(counts.executions);
@@ -128,8 +132,8 @@ pub(super) fn elsewhere(prices: &Prices, counts: &Counts, runs: f64) -> Vec<Else
     let durable = prices.durable_operations.per_million(operations)
         + prices.durable_gb_written.per_million(gb_written);
     let cannot = match (counts.called_back, counts.too_long) {
-        (true, _) => Some("it has no callbacks"),
-        (false, true) => Some("it ends after five minutes"),
+        (true, _) => Some("no callbacks"),
+        (false, true) => Some("5-minute limit"),
         (false, false) => None,
     };
     vec![

@@ -1,5 +1,5 @@
-//! The operators: what they do by plan, and how they attend to tasks once it is quiet. They know what
-//! the task's record says, and, where they must, what the services' books say.
+//! The operators. They send the planned commands, and resolve tasks in Error once the run is quiet. They know the
+//! task's record and, where a command requires it, the services' ledger.
 
 use steward_core::model::{
     command::{Command, Order},
@@ -9,27 +9,29 @@ use steward_core::model::{
 };
 
 use super::{
-    edits, large,
-    ledger::Ledger,
-    oracle::{Oracle, is_final},
+    deployment::{ScheduledEvent, SimulatedDeployment},
+    large_tasks,
+    ledger::EffectLedger,
+    list_edits,
+    oracle::Oracle,
     plan::{MINUTE, random_order},
-    world::{Happening, World},
+    task_record::is_final,
 };
 
-impl World {
-    /// Puts the planned commands on the agenda.
-    pub(super) fn plan_commands(&self) {
+impl SimulatedDeployment {
+    /// Schedules the planned commands.
+    pub(super) fn schedule_commands(&self) {
         for (n, planned) in self.plan.commands.iter().enumerate() {
             let order = planned.order.clone();
             if let Some(command) = self.command_of(&planned.task_id, format!("planned-{n}"), order)
             {
-                self.at(planned.at, Happening::Command(command, planned.copies));
+                self.schedule(planned.at, ScheduledEvent::Command(command, planned.copies));
             }
         }
     }
 
-    /// Nobody forgets a task that is paused.
-    pub(super) fn look_for_paused(&self) {
+    /// Resumes all paused tasks, and schedules the next round.
+    pub(super) fn resume_paused(&self) {
         let now = self.now();
         let paused: Vec<_> = {
             let state = self.state();
@@ -39,22 +41,22 @@ impl World {
         for task in paused {
             let id = format!("resume-{now}");
             if let Some(command) = self.command_of(&task.task_id, id, Order::Resume) {
-                self.at(now, Happening::Command(command, 1));
+                self.schedule(now, ScheduledEvent::Command(command, 1));
             }
         }
-        self.at(self.next_round(now, 10 * MINUTE), Happening::Look);
+        self.schedule(self.next_round(now, 10 * MINUTE), ScheduledEvent::ResumePaused);
     }
 
-    /// Once it is quiet: does something about tasks in Error, and now and then has one undone that
-    /// went well. Answers whether there was anything to do.
-    pub(super) fn attend(&self, round: u32) -> bool {
-        let at = self.now() + self.plan.operators_late;
+    /// Schedules commands for tasks in Error once the run is quiet, and for some tasks that are Processed an undo. Returns
+    /// whether there was anything to do.
+    pub(super) fn resolve_errors(&self, round: u32) -> bool {
+        let at = self.now() + self.plan.operator_delay;
         let tasks: Vec<_> = self.state().oracle.tasks.values().cloned().collect();
-        let mut attended = false;
+        let mut resolves_errors = false;
         for task in tasks {
             let order = match task.process_state {
                 ProcessState::Error => self.order_for(&task),
-                ProcessState::Processed => self.state().dice.chance(0.1).then_some(Order::Undo),
+                ProcessState::Processed => self.state().random.chance(0.1).then_some(Order::Undo),
                 ProcessState::Pending
                 | ProcessState::Processing
                 | ProcessState::Undoing
@@ -63,34 +65,37 @@ impl World {
             let id = format!("attended-{round}");
             let command = order.and_then(|order| self.command_of(&task.task_id, id, order));
             if let Some(command) = command {
-                self.at(at, Happening::Command(command, 1));
-                attended = true;
+                self.schedule(at, ScheduledEvent::Command(command, 1));
+                resolves_errors = true;
             }
         }
-        for (place, _) in self.plan.tasks.iter().enumerate().filter(|(_, task)| !task.rival) {
-            if self.state().dice.chance(0.3) {
-                self.at(at, Happening::Reuse(place));
+        for (index, _) in self.plan.tasks.iter().enumerate().filter(|(_, task)| !task.id_collision)
+        {
+            if self.state().random.chance(0.3) {
+                self.schedule(at, ScheduledEvent::ReuseTaskId(index));
             }
         }
-        attended
+        resolves_errors
     }
 
     fn command_of(&self, task_id: &TaskId, id: String, order: Order) -> Option<Command> {
         let (id, by, why) = if self.plan.is_large {
-            large::texts_of_command(&id)
+            large_tasks::longest_command_texts(&id)
         } else {
-            (id, "simulation".to_owned(), "to see what comes of it".to_owned())
+            (id, "simulation".to_owned(), "drawn at random".to_owned())
         };
         let (command_id, task_id) = (id.parse().ok()?, task_id.clone());
         Some(Command { command_id, task_id, by, why, order, issued_at: None })
     }
 
-    /// What may help a task in Error: what the operator says did not run, did not.
+    /// A command that may resolve a task in Error. `did_not_run` is only set when it is true.
     fn order_for(&self, task: &Task) -> Option<Order> {
         let blueprint = self.plan.blueprints.iter().find(|b| b.name == task.workflow)?;
         let state = &mut *self.state();
-        if self.plan.edits && task.undo_reason.is_none() && state.dice.chance(0.7) {
-            let edit = edits::order(&state.oracle, &state.ledger, task, &mut state.dice);
+        if self.plan.operators_edit_lists && task.undo_reason.is_none() && state.random.chance(0.7)
+        {
+            let edit =
+                list_edits::edit_order(&state.oracle, &state.ledger, task, &mut state.random);
             if edit.is_some() {
                 return edit;
             }
@@ -102,26 +107,31 @@ impl World {
             })
             .map(|(step, ..)| step.clone())
             .collect();
-        let step = state.dice.place(failed.len()).and_then(|place| failed.get(place)).cloned();
+        let step = state.random.index(failed.len()).and_then(|index| failed.get(index)).cloned();
         let did_not_run = step.as_ref().is_some_and(|step| {
             task.undo_reason.is_none() && did_not_run(&state.oracle, &state.ledger, task, step)
         });
-        Some(match state.dice.within(0..=5) {
+        Some(match state.random.within(0..=5) {
             0 => Order::Resubmit { step, input: None, did_not_run },
             1 => Order::Resubmit { step: None, input: None, did_not_run: false },
             2 => Order::Skip { step, did_not_run },
-            3 => Order::Complete { step, output: Oracle::by_hand() },
+            3 => Order::Complete { step, output: Oracle::operator_output() },
             4 => Order::Undo,
-            _ => random_order(blueprint, &mut state.dice),
+            _ => random_order(blueprint, &mut state.random),
         })
     }
 }
 
-/// Whether a part did nothing, by the services' books and those of the tasks that ran for it.
-pub(super) fn did_not_run(oracle: &Oracle, ledger: &Ledger, task: &Task, part: &Part) -> bool {
+/// Whether a part had no effect, by the services' ledger and the states of its child tasks.
+pub(super) fn did_not_run(
+    oracle: &Oracle,
+    ledger: &EffectLedger,
+    task: &Task,
+    part: &Part,
+) -> bool {
     let account = ledger.account(&task.task_id, part);
     account.is_none_or(|account| account.effects.is_empty())
         && oracle
-            .children(&task.task_id, part)
+            .child_tasks_of_part(&task.task_id, part)
             .all(|child| child.process_state == ProcessState::Undone)
 }

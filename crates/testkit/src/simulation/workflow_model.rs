@@ -1,5 +1,5 @@
-//! A workflow as the oracle reads it: steps, what comes after them, what they promise. It is made from
-//! the blueprint and shares no code with the core, so that a mistake there is not repeated here.
+//! The oracle's model of a workflow: its steps, their order and their policies. It is built from the blueprint and
+//! shares no code with the core, so that it does not repeat a mistake of the core.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,17 +11,17 @@ use super::{
     plan::{MINUTE, Millis, SECOND},
 };
 
-/// The longest that any call may take.
+/// The longest time that any call may take.
 const CALL_WITHIN_MAX: Millis = 100 * SECOND;
 
 /// The steps of a workflow and the order between them.
 #[derive(Debug)]
-pub(super) struct Graph {
+pub(super) struct WorkflowModel {
     pub(super) blueprint: Blueprint,
     failures_max: BTreeMap<StepName, [u32; 2]>,
 }
 
-impl Graph {
+impl WorkflowModel {
     pub(super) fn of(blueprint: &Blueprint) -> Self {
         let defaults = blueprint.defaults.as_ref();
         let failures_max = |(name, step): (&StepName, &StepPlan)| {
@@ -43,7 +43,7 @@ impl Graph {
         self.blueprint.steps.get(step)
     }
 
-    /// Whether it is undone when its task is: what runs a task always is, what waits never.
+    /// Whether a step is undone with its task: a child task always is, a wait never is.
     pub(super) fn has_undo(&self, step: &StepName) -> bool {
         self.step(step).is_some_and(|step| match step.work {
             WorkPlan::Call { .. } => step.undo.is_some(),
@@ -52,18 +52,18 @@ impl Graph {
         })
     }
 
-    /// How often its policy lets a step, or its undo, fail.
+    /// How often a step, or its undo, may fail by its recovery.
     pub(super) fn failures_max(&self, step: &StepName, action: Action) -> u32 {
         let [run, undo] = self.failures_max.get(step).copied().unwrap_or_default();
         if action == Action::Do { run } else { undo }
     }
 
-    /// How long one call of a step, or of its undo, may take at its service: as long as its attempt, up
-    /// to what an agent can hold.
+    /// How long one call of a step, or of its undo, may take at its service: as long as its attempt, up to the agents'
+    /// maximum.
     pub(super) fn call_within(&self, step: &StepName, action: Action) -> Millis {
         let default = self.blueprint.defaults.as_ref();
         let of = |pointer: &str| default.and_then(|default| default.pointer(pointer)?.as_str());
-        let (said, default) = match (self.step(step), action) {
+        let (configured, default) = match (self.step(step), action) {
             (None, _) => (None, None),
             (Some(step), Action::Do) => (step.complete_within, of("/complete_within")),
             (Some(step), Action::Undo) => (
@@ -71,22 +71,22 @@ impl Graph {
                 of("/undo/complete_within"),
             ),
         };
-        let within = said.or(default).and_then(|text| humantime::parse_duration(text).ok());
+        let within = configured.or(default).and_then(|text| humantime::parse_duration(text).ok());
         let within = within.map_or(MINUTE, |within| within.as_millis() as Millis);
         within.min(CALL_WITHIN_MAX)
     }
 
-    /// The steps past which a task only goes forward.
+    /// The steps after which a task is never undone.
     pub(super) fn points_of_no_return(&self) -> impl Iterator<Item = &StepName> {
         self.steps().filter(|(_, step)| step.point_of_no_return).map(|(name, _)| name)
     }
 
-    /// The steps that `step` names as those it comes after.
+    /// The steps in `after` of `step`.
     pub(super) fn directly_before(&self, step: &StepName) -> &[StepName] {
         self.step(step).map_or(&[], |step| &step.after)
     }
 
-    /// All steps that come before `step`, directly or not.
+    /// All steps before `step`, directly or indirectly.
     pub(super) fn before(&self, step: &StepName) -> BTreeSet<&StepName> {
         let mut found = BTreeSet::new();
         let mut open = vec![self.directly_before(step)];
@@ -100,17 +100,17 @@ impl Graph {
         found
     }
 
-    /// All steps that come after `step`, directly or not.
+    /// All steps after `step`, directly or indirectly.
     pub(super) fn after(&self, step: &StepName) -> Vec<&StepName> {
         let names = self.steps().map(|(name, _)| name);
         names.filter(|other| self.before(other).contains(step)).collect()
     }
 }
 
-/// Three attempts unless said, and as many again after each extended wait.
+/// Three attempts by default, and as many again after each extended wait.
 fn failures_max(step: &StepPlan, action: Action, defaults: Option<&Value>) -> u32 {
     let idempotent = !matches!(step.work, WorkPlan::Call { idempotent: false, .. });
-    let (said, default, repeated) = match (action, &step.undo, &step.work) {
+    let (configured, default, repeated) = match (action, &step.undo, &step.work) {
         (Action::Do, ..) => (step.recovery.as_ref(), defaults, idempotent),
         (Action::Undo, Some(undo), _) => {
             (undo.recovery.as_ref(), defaults.and_then(|defaults| defaults.get("undo")), true)
@@ -120,7 +120,7 @@ fn failures_max(step: &StepPlan, action: Action, defaults: Option<&Value>) -> u3
     };
     let default = default.and_then(|default| default.get("recovery"));
     let key = |pointer: &str| {
-        let value = [said, default].into_iter().flatten().find_map(|of| of.pointer(pointer));
+        let value = [configured, default].into_iter().flatten().find_map(|of| of.pointer(pointer));
         value.and_then(Value::as_u64).and_then(|value| u32::try_from(value).ok())
     };
     let rounds = key("/extended_wait/times").unwrap_or(0) + 1;

@@ -1,4 +1,4 @@
-//! Values that are made up: of the shape that a schema describes and that expressions read.
+//! Generated values, of the shape that a schema describes and that expressions read.
 
 use indexmap::IndexMap;
 use serde_json::{Value, json};
@@ -7,41 +7,41 @@ use steward_core::{
     limits,
 };
 
-/// How many elements a list has, unless its schema wants others.
+/// How many elements a list has, within the limits of its schema.
 const ELEMENTS: usize = 3;
 
-/// A number that nothing is known of.
+/// The value of a number without a schema.
 const NUMBER: i64 = 100;
 
-/// What is known of a value.
+/// The known shape of a value.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) enum Shape {
-    /// Nothing: it is a text named after its field.
+pub(super) enum ValueShape {
+    /// Unknown: the value is a text named after its field.
     #[default]
     Any,
-    /// True or false, drawn.
+    /// A random boolean.
     Bool,
     Number,
     Text,
-    /// A text that says a duration.
+    /// A text that is a duration.
     Span,
-    List(Box<Shape>, usize),
-    Object(IndexMap<String, Shape>),
-    /// Exactly this.
+    List(Box<ValueShape>, usize),
+    Object(IndexMap<String, ValueShape>),
+    /// Exactly this value.
     Fixed(Value),
 }
 
-/// How many levels a reference to another part of a schema counts for: a schema that refers to itself
-/// must come to an end before it has grown large.
+/// How many nesting levels a `$ref` counts as. It ends the expansion of a schema that refers to itself before the value
+/// is large.
 const REFERENCE_DEPTH: usize = 8;
 
-impl Shape {
-    /// What a schema describes: its example or default, or a value of its type.
+impl ValueShape {
+    /// The shape that a schema describes: its example or default, or its type.
     pub(super) fn of_schema(schema: &Value) -> Self {
         Self::of_part(schema, schema, 0)
     }
 
-    /// What a part of the schema `root` describes.
+    /// The shape that a part of the schema `root` describes.
     fn of_part(schema: &Value, root: &Value, depth: usize) -> Self {
         let given = schema.pointer("/examples/0").or(schema.get("default"));
         let given = given.or(schema.get("const")).or(schema.pointer("/enum/0"));
@@ -51,7 +51,7 @@ impl Shape {
         if depth >= limits::JSON_DEPTH_MAX {
             return Self::Any;
         }
-        let within = |schema: &Value| Self::of_part(schema, root, depth + 1);
+        let nested = |schema: &Value| Self::of_part(schema, root, depth + 1);
         let reference = schema.get("$ref").and_then(Value::as_str);
         if let Some(target) = reference.and_then(|at| root.pointer(at.strip_prefix('#')?)) {
             return Self::of_part(target, root, depth + REFERENCE_DEPTH);
@@ -67,28 +67,28 @@ impl Shape {
                 let limit = |key: &str| schema.get(key)?.as_u64()?.try_into().ok();
                 let least: usize = limit("minItems").unwrap_or(0);
                 let count = ELEMENTS.max(least).min(limit("maxItems").unwrap_or(usize::MAX));
-                let element = schema.get("items").map(within).unwrap_or_default();
+                let element = schema.get("items").map(nested).unwrap_or_default();
                 Self::List(Box::new(element), count)
             }
-            Some("object") => Self::of_properties(schema, within),
+            Some("object") => Self::of_properties(schema, nested),
             Some(_) | None if schema.get("properties").is_some() => {
-                Self::of_properties(schema, within)
+                Self::of_properties(schema, nested)
             }
             Some(_) | None => {
                 let choices = ["/allOf/0", "/anyOf/0", "/oneOf/0"];
-                choices.iter().find_map(|at| schema.pointer(at)).map(within).unwrap_or_default()
+                choices.iter().find_map(|at| schema.pointer(at)).map(nested).unwrap_or_default()
             }
         }
     }
 
-    fn of_properties(schema: &Value, within: impl Fn(&Value) -> Self) -> Self {
+    fn of_properties(schema: &Value, nested: impl Fn(&Value) -> Self) -> Self {
         let properties = schema.get("properties").and_then(Value::as_object);
         let fields = properties.into_iter().flatten();
-        Self::Object(fields.map(|(name, field)| (name.clone(), within(field))).collect())
+        Self::Object(fields.map(|(name, field)| (name.clone(), nested(field))).collect())
     }
 
-    /// Takes in that an expression reads what is at `path` in it. What is known already stands.
-    pub(super) fn need(&mut self, path: &[Key], kind: Kind) {
+    /// Adds that an expression reads a value of `kind` at `path`. Known shapes do not change.
+    pub(super) fn add_read(&mut self, path: &[Key], kind: Kind) {
         match path {
             [] => {
                 if *self == Self::Any {
@@ -107,7 +107,7 @@ impl Shape {
                     *self = Self::Object(IndexMap::new());
                 }
                 if let Self::Object(fields) = self {
-                    fields.entry(name.clone()).or_default().need(rest, kind);
+                    fields.entry(name.clone()).or_default().add_read(rest, kind);
                 }
             }
             [Key::Element, rest @ ..] => {
@@ -115,13 +115,13 @@ impl Shape {
                     *self = Self::List(Box::default(), ELEMENTS);
                 }
                 if let Self::List(element, _) = self {
-                    element.need(rest, kind);
+                    element.add_read(rest, kind);
                 }
             }
         }
     }
 
-    /// What each element of it is, if it is a list.
+    /// The shape of the elements, if it is a list.
     pub(super) fn into_element(self) -> Self {
         match self {
             Self::List(element, _) => *element,
@@ -135,7 +135,7 @@ impl Shape {
         }
     }
 
-    /// A value of this shape; `name` is what texts in it are called after.
+    /// Generates a value of this shape. Texts in it are named after `name`.
     pub(super) fn value(&self, name: &str, draw: &mut fastrand::Rng) -> Value {
         self.numbered(name, 1, draw)
     }
@@ -160,7 +160,7 @@ impl Shape {
     }
 }
 
-/// A number within the schema's limits.
+/// A number within the limits of the schema.
 fn number(schema: &Value) -> Value {
     let limit = |key: &str| schema.get(key).and_then(Value::as_f64);
     let least = limit("minimum").or(limit("exclusiveMinimum").map(|least| least + 1.0));
@@ -169,9 +169,9 @@ fn number(schema: &Value) -> Value {
     if number.fract() == 0.0 && number.abs() < 1e15 { json!(number as i64) } else { json!(number) }
 }
 
-/// A text of the schema's format and length.
-fn text(schema: &Value) -> Shape {
-    let fixed = |text: &str| Shape::Fixed(json!(text));
+/// A text with the format and length of the schema.
+fn text(schema: &Value) -> ValueShape {
+    let fixed = |text: &str| ValueShape::Fixed(json!(text));
     match schema.get("format").and_then(Value::as_str) {
         Some("date-time") => return fixed("2026-01-01T12:00:00Z"),
         Some("date") => return fixed("2026-01-01"),
@@ -184,36 +184,36 @@ fn text(schema: &Value) -> Shape {
     let limit = |key: &str| schema.get(key).and_then(Value::as_u64);
     let (least, most) = (limit("minLength"), limit("maxLength"));
     if least.is_none_or(|least| least <= 3) && most.is_none_or(|most| most >= 40) {
-        return Shape::Text;
+        return ValueShape::Text;
     }
     let most = most.unwrap_or(u64::MAX).min(limits::DOCUMENT_BYTES_MAX as u64);
     let length = least.unwrap_or(0).max(8).min(most);
-    Shape::Fixed(json!("x".repeat(usize::try_from(length).unwrap_or_default())))
+    ValueShape::Fixed(json!("x".repeat(usize::try_from(length).unwrap_or_default())))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn made(shape: &Shape) -> Value {
+    fn generated(shape: &ValueShape) -> Value {
         shape.value("input", &mut fastrand::Rng::with_seed(7))
     }
 
     #[test]
-    fn a_value_has_what_is_read_of_it() {
-        let mut shape = Shape::Any;
+    fn a_generated_value_has_the_fields_that_expressions_read() {
+        let mut shape = ValueShape::Any;
         let field = |name: &str| Key::Field(name.to_owned());
-        shape.need(&[field("items")], Kind::List);
-        shape.need(&[field("items"), Key::Element, field("sku")], Kind::Any);
-        shape.need(&[field("amount")], Kind::Number);
+        shape.add_read(&[field("items")], Kind::List);
+        shape.add_read(&[field("items"), Key::Element, field("sku")], Kind::Any);
+        shape.add_read(&[field("amount")], Kind::Number);
         assert_eq!(
-            made(&shape),
+            generated(&shape),
             json!({ "items": [{ "sku": "sku-1" }, { "sku": "sku-2" }, { "sku": "sku-3" }], "amount": 100 })
         );
     }
 
     #[test]
-    fn a_schema_says_more_than_expressions_do() {
+    fn a_schema_takes_precedence_over_expressions() {
         let schema = json!({ "type": "object", "properties": {
             "amount": { "type": "integer", "minimum": 1, "maximum": 50 },
             "tier": { "enum": ["gold", "none"] },
@@ -221,30 +221,30 @@ mod tests {
             "tags": { "type": "array", "items": { "type": "string" }, "minItems": 4 },
             "at": { "type": "string", "format": "date" },
         } });
-        let mut shape = Shape::of_schema(&schema);
-        shape.need(&[Key::Field("amount".to_owned())], Kind::Text);
-        shape.need(&[Key::Field("more".to_owned())], Kind::Any);
+        let mut shape = ValueShape::of_schema(&schema);
+        shape.add_read(&[Key::Field("amount".to_owned())], Kind::Text);
+        shape.add_read(&[Key::Field("more".to_owned())], Kind::Any);
         assert_eq!(
-            made(&shape),
+            generated(&shape),
             json!({ "amount": 50, "tier": "gold", "note": "xxxxxxxxxxxx",
                     "tags": ["tags-1", "tags-2", "tags-3", "tags-4"], "at": "2026-01-01",
                     "more": "more-1" })
         );
         assert_eq!(
-            made(&Shape::of_schema(&json!({ "examples": [7], "type": "string" }))),
+            generated(&ValueShape::of_schema(&json!({ "examples": [7], "type": "string" }))),
             json!(7)
         );
     }
 
     #[test]
-    fn a_schema_may_refer_to_its_own_parts_and_to_itself() {
+    fn references_in_a_schema_are_followed_also_to_the_schema_itself() {
         let place = json!({ "type": "object", "properties": { "lat": { "type": "number", "maximum": 3 } } });
         let schema = json!({
             "properties": { "to": { "$ref": "#/$defs/place" }, "next": { "$ref": "#" } },
             "$defs": { "place": place },
         });
-        let made = made(&Shape::of_schema(&schema));
-        assert_eq!(made["to"], json!({ "lat": 3 }));
-        assert_eq!(made["next"]["to"], json!({ "lat": 3 }));
+        let generated = generated(&ValueShape::of_schema(&schema));
+        assert_eq!(generated["to"], json!({ "lat": 3 }));
+        assert_eq!(generated["next"]["to"], json!({ "lat": 3 }));
     }
 }

@@ -1,24 +1,24 @@
-//! What is said of steps: odds, latencies, outputs; as the command's options say it.
+//! Command options that apply to a step: failure rates, latencies and outputs, as `charge=5%`.
 
 use std::{fmt, str::FromStr, time::Duration};
 
 use serde_json::Value;
 
-/// Something that is said of a step, as `charge=5%`.
+/// A value for a step, as `charge=5%`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Said<T> {
-    /// Of which step.
+    /// The step.
     pub at: At,
-    /// What.
+    /// The value.
     pub value: T,
 }
 
-/// Which steps something is said of.
+/// The steps to which an option applies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum At {
-    /// All of them, as `*`.
+    /// All steps: `*`.
     All,
-    /// One, as `charge`; or one of another workflow, as `delivery.pack`.
+    /// One step, as `charge`, or a step of another workflow, as `delivery.pack`.
     Step(String),
 }
 
@@ -34,25 +34,27 @@ pub struct Span(pub Duration);
 #[derive(Debug, Clone, PartialEq)]
 pub struct Json(pub Value);
 
-/// The longest duration that can be said: what a task may be given.
+/// The longest duration: the maximum of a task.
 const SPAN_MAX: Duration = steward_core::limits::TASK_WITHIN_MAX;
 
-/// What cannot be said so.
+/// An option that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unclear {
+pub enum OptionError {
     /// There is no `=`.
-    #[error("say it as STEP={example}, or *={example} for all steps")]
+    #[error("write STEP={example}, or *={example} for all steps")]
     NoStep {
-        /// A value that would do.
+        /// An example of a value.
         example: &'static str,
     },
-    /// It is no share.
-    #[error("`{0}` is not a share: say it as 5%, from 0% to 100%")]
+    /// The value is not a share.
+    #[error("`{0}` is not a share: write a percentage from 0% to 100%, such as 5%")]
     Share(String),
-    /// It is no duration.
-    #[error("`{0}` is not a duration: say it as 100ms, 2s, 10m or 1h, up to 366d")]
+    /// The value is not a duration.
+    #[error(
+        "`{0}` is not a duration: write a duration of at most 366d, such as 100ms, 2s, 10m or 1h"
+    )]
     Span(String),
-    /// It is no JSON.
+    /// The value is not JSON.
     #[error("not JSON: {0}")]
     Json(String),
 }
@@ -66,30 +68,30 @@ impl fmt::Display for At {
     }
 }
 
-/// What can be said of a step.
-pub trait Sayable: FromStr<Err = Unclear> {
-    /// How it is said.
+/// A type of value that an option for a step can have.
+pub trait OptionValue: FromStr<Err = OptionError> {
+    /// An example, for error messages.
     const EXAMPLE: &'static str;
 }
 
-impl Sayable for Share {
+impl OptionValue for Share {
     const EXAMPLE: &'static str = "5%";
 }
 
-impl Sayable for Span {
+impl OptionValue for Span {
     const EXAMPLE: &'static str = "2s";
 }
 
-impl Sayable for Json {
+impl OptionValue for Json {
     const EXAMPLE: &'static str = "JSON";
 }
 
-impl<T: Sayable> FromStr for Said<T> {
-    type Err = Unclear;
+impl<T: OptionValue> FromStr for Said<T> {
+    type Err = OptionError;
 
-    fn from_str(text: &str) -> Result<Self, Unclear> {
+    fn from_str(text: &str) -> Result<Self, OptionError> {
         let said = text.split_once('=').filter(|(at, _)| !at.trim().is_empty());
-        let (at, value) = said.ok_or(Unclear::NoStep { example: T::EXAMPLE })?;
+        let (at, value) = said.ok_or(OptionError::NoStep { example: T::EXAMPLE })?;
         let at = match at.trim() {
             "*" => At::All,
             step => At::Step(step.to_owned()),
@@ -99,28 +101,30 @@ impl<T: Sayable> FromStr for Said<T> {
 }
 
 impl FromStr for Share {
-    type Err = Unclear;
+    type Err = OptionError;
 
-    fn from_str(text: &str) -> Result<Self, Unclear> {
+    fn from_str(text: &str) -> Result<Self, OptionError> {
         let percent = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
         let percent = percent.filter(|percent| (0.0..=100.0).contains(percent));
-        percent.map(|percent| Self(percent / 100.0)).ok_or_else(|| Unclear::Share(text.to_owned()))
+        percent
+            .map(|percent| Self(percent / 100.0))
+            .ok_or_else(|| OptionError::Share(text.to_owned()))
     }
 }
 
 impl FromStr for Span {
-    type Err = Unclear;
+    type Err = OptionError;
 
-    fn from_str(text: &str) -> Result<Self, Unclear> {
+    fn from_str(text: &str) -> Result<Self, OptionError> {
         let span = humantime::parse_duration(text).ok().filter(|span| *span <= SPAN_MAX);
-        span.map(Self).ok_or_else(|| Unclear::Span(text.to_owned()))
+        span.map(Self).ok_or_else(|| OptionError::Span(text.to_owned()))
     }
 }
 
 impl FromStr for Json {
-    type Err = Unclear;
+    type Err = OptionError;
 
-    fn from_str(text: &str) -> Result<Self, Unclear> {
-        serde_json::from_str(text).map(Self).map_err(|error| Unclear::Json(error.to_string()))
+    fn from_str(text: &str) -> Result<Self, OptionError> {
+        serde_json::from_str(text).map(Self).map_err(|error| OptionError::Json(error.to_string()))
     }
 }

@@ -1,40 +1,40 @@
-//! What there is of a limit that changes: tables that grow with their load, an index whose keys fall on
-//! partitions, pollers that come by and by.
+//! Limits that change over time: tables that grow with their load, an index whose keys are spread over partitions, and
+//! pollers that are added gradually.
 
-use super::{bounds::Bound, settings::Settings};
-use crate::cost::Asked;
+use super::{limit_rows::LimitKind, settings::Settings};
+use crate::cost::Resource;
 
-/// What the tables and the index are asked for.
-pub(super) const TABLES: [Asked; 5] = [
-    Asked::TasksWrites,
-    Asked::TasksReads,
-    Asked::IndexWrites,
-    Asked::DocumentsWrites,
-    Asked::DocumentsReads,
+/// The resources of the tables and the due index.
+pub(super) const TABLES: [Resource; 5] = [
+    Resource::TasksWrites,
+    Resource::TasksReads,
+    Resource::IndexWrites,
+    Resource::DocumentsWrites,
+    Resource::DocumentsReads,
 ];
 
-/// How often the placing of shards on partitions is drawn; the median counts.
+/// How often the assignment of shards to partitions is drawn. The median is used.
 const DRAWS: usize = 101;
 
-/// How many write or read units a table, or an index, takes a second.
+/// The write or read units per second of a table or an index.
 #[derive(Debug, Clone)]
-pub(super) struct Table {
+pub(super) struct TableThroughput {
     pub(super) quota: f64,
     pub(super) warm: f64,
-    shards: Option<Shards>,
+    shards: Option<IndexShards>,
     grows_to: f64,
     grows_every_s: f64,
     grown_at_s: f64,
-    /// What may be asked at this moment, at most what a second has.
+    /// The units available at this moment, at most those of one second.
     left: f64,
     peak: f64,
     second: f64,
     used: f64,
 }
 
-/// The index's partition keys.
+/// The partition keys of the due index.
 #[derive(Debug, Clone, Copy)]
-struct Shards {
+struct IndexShards {
     count: u32,
     rehearsed: bool,
     partition: f64,
@@ -42,8 +42,8 @@ struct Shards {
     warm_reads: f64,
 }
 
-impl Table {
-    pub(super) fn of(settings: &Settings, asked: Asked) -> Self {
+impl TableThroughput {
+    pub(super) fn of(settings: &Settings, resource: Resource) -> Self {
         let (limits, deployment) = (&settings.limits, &settings.deployment);
         let writes = (
             limits.table_writes_quota.value,
@@ -53,13 +53,14 @@ impl Table {
             limits.table_reads_quota.value,
             limits.table_reads_at_start.value.max(deployment.warm_reads),
         );
-        let (quota, warm) = match asked {
-            Asked::TasksReads | Asked::DocumentsReads => reads,
-            Asked::TasksWrites | Asked::IndexWrites | Asked::DocumentsWrites | Asked::Events => {
-                writes
-            }
+        let (quota, warm) = match resource {
+            Resource::TasksReads | Resource::DocumentsReads => reads,
+            Resource::TasksWrites
+            | Resource::IndexWrites
+            | Resource::DocumentsWrites
+            | Resource::Events => writes,
         };
-        let shards = (asked == Asked::IndexWrites).then_some(Shards {
+        let shards = (resource == Resource::IndexWrites).then_some(IndexShards {
             count: deployment.shards,
             rehearsed: deployment.rehearsed,
             partition: limits.partition_writes.value,
@@ -80,9 +81,9 @@ impl Table {
         }
     }
 
-    /// What it takes in all when the busiest of its partitions takes no more. Absent if its keys are as
-    /// many as there are tasks, and so spread evenly.
-    pub(super) fn hot(&self) -> Option<f64> {
+    /// The units per second of the whole index at which its busiest partition is full. `None` for a table, whose keys are
+    /// spread evenly.
+    pub(super) fn partition_limit(&self) -> Option<f64> {
         let shards = self.shards?;
         let partitions =
             (self.warm / shards.partition).max(shards.warm_reads / shards.partition_reads);
@@ -93,16 +94,17 @@ impl Table {
         Some(shards.partition * f64::from(shards.count) / f64::from(busiest))
     }
 
-    /// What it takes a second, and which limit that is.
-    pub(super) fn rate(&self, asked: Asked) -> (f64, Bound) {
-        let quota = (self.quota, Bound::Quota(asked));
-        let warm = (self.warm, Bound::Warm(asked));
-        let hot = self.hot().map(|hot| (hot, Bound::Shards));
+    /// The units per second, and the limit that determines them.
+    pub(super) fn rate(&self, resource: Resource) -> (f64, LimitKind) {
+        let quota = (self.quota, LimitKind::Quota(resource));
+        let warm = (self.warm, LimitKind::Warm(resource));
+        let partition_limit =
+            self.partition_limit().map(|partition_limit| (partition_limit, LimitKind::Shards));
         let tighter = if warm.0 < quota.0 { warm } else { quota };
-        hot.filter(|hot| hot.0 < tighter.0).unwrap_or(tighter)
+        partition_limit.filter(|partition_limit| partition_limit.0 < tighter.0).unwrap_or(tighter)
     }
 
-    /// Time passes. `rate` is what it takes a second.
+    /// Advances time by one step. `rate` is in units per second.
     pub(super) fn pass(&mut self, now_s: f64, tick_s: f64, rate: f64) {
         self.left = (self.left + rate * tick_s).min(rate);
         if now_s >= self.second + 1.0 {
@@ -111,7 +113,7 @@ impl Table {
         }
     }
 
-    /// Whether it has grown: as far as its load allows, each half hour.
+    /// Grows the table each half hour by its load. Returns whether it has grown.
     pub(super) fn grow(&mut self, now_s: f64) -> bool {
         if now_s < self.grown_at_s + self.grows_every_s {
             return false;
@@ -122,7 +124,7 @@ impl Table {
         self.warm > before
     }
 
-    /// What may be asked at this moment.
+    /// The units available at this moment.
     pub(super) fn left(&self) -> f64 {
         self.left
     }
@@ -133,8 +135,8 @@ impl Table {
     }
 }
 
-/// How many of so many keys lie on the partition that has most of them, if each may lie on any: the
-/// median of some draws. AWS hashes keys; which lie together is not known before.
+/// The number of keys on the busiest partition: the median of random assignments. AWS hashes keys, so the assignment
+/// cannot be known.
 pub(super) fn busiest(keys: u32, partitions: u32) -> u32 {
     let partitions = partitions.max(1) as usize;
     let mut draw = fastrand::Rng::with_seed(u64::from(keys));
@@ -153,15 +155,15 @@ pub(super) fn busiest(keys: u32, partitions: u32) -> u32 {
     most.get(DRAWS / 2).copied().unwrap_or(1).max(1)
 }
 
-/// How many batches of a queue are in hand at once.
+/// How many concurrent invocations the pollers of a queue support over time.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pollers {
+pub(super) struct PollerScaling {
     pub(super) start: f64,
     pub(super) more_per_s: f64,
     pub(super) max: f64,
 }
 
-impl Pollers {
+impl PollerScaling {
     pub(super) fn of(settings: &Settings) -> Self {
         let (limits, pollers) = (&settings.limits, settings.deployment.pollers);
         let (start, more, max) = if pollers > 0.0 {
@@ -174,12 +176,12 @@ impl Pollers {
         Self { start, more_per_s: more.value / 60.0, max: max.value }
     }
 
-    /// When there are so many, in seconds from when messages wait; absent if there never are.
+    /// The seconds until there are pollers for this many concurrent invocations; `None` if there never are.
     pub(super) fn reach(&self, at_once: f64) -> Option<f64> {
         (at_once <= self.max).then(|| (at_once - self.start).max(0.0) / self.more_per_s)
     }
 
-    /// How long it takes until so many seconds of invocations have been had, `at_once` at most at a time.
+    /// The seconds until `work_s` seconds of invocations are done, with at most `at_once` concurrent invocations.
     pub(super) fn time_for(&self, work_s: f64, at_once: f64) -> f64 {
         let most = at_once.min(self.max);
         let start = self.start.min(most);
@@ -199,8 +201,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pollers_grow_until_there_are_enough() {
-        let pollers = Pollers { start: 5.0, more_per_s: 5.0, max: 1_250.0 };
+    fn pollers_are_added_until_there_are_enough() {
+        let pollers = PollerScaling { start: 5.0, more_per_s: 5.0, max: 1_250.0 };
         assert_eq!(pollers.reach(400.0), Some(79.0));
         assert_eq!(pollers.reach(2.0), Some(0.0));
         assert_eq!(pollers.reach(1_251.0), None);
@@ -211,10 +213,10 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_lie_together_make_a_partition_busy() {
+    fn the_busiest_partition_has_several_keys() {
         assert_eq!(busiest(8, 1), 8);
         assert_eq!(busiest(1, 40), 1);
-        // As many keys as partitions: some three lie on the busiest.
+        // As many keys as partitions: about three are on the busiest.
         assert!((3..=5).contains(&busiest(40, 40)));
         // Many keys even out.
         assert!(busiest(6_400, 64) < 150);
@@ -222,10 +224,13 @@ mod tests {
 
     #[test]
     fn a_table_grows_to_twice_its_load_every_half_hour() {
-        let mut settings = super::super::tests::settings_of_nothing();
+        let mut settings = super::super::tests::settings_without_load();
         settings.limits.table_grows_every.value = 30.0;
-        let mut table = Table::of(&settings, Asked::TasksWrites);
-        assert_eq!(table.rate(Asked::TasksWrites), (4_000.0, Bound::Warm(Asked::TasksWrites)));
+        let mut table = TableThroughput::of(&settings, Resource::TasksWrites);
+        assert_eq!(
+            table.rate(Resource::TasksWrites),
+            (4_000.0, LimitKind::Warm(Resource::TasksWrites))
+        );
         for second in 1..=60 {
             let now_s = f64::from(second);
             table.pass(now_s, 1.0, 4_000.0);

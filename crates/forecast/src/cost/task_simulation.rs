@@ -1,0 +1,359 @@
+//! The simulation of one task: its virtual clock, its queues, and its counts.
+//!
+//! Each message is a future. It waits for its delivery, runs the real handler of its function, and is redelivered if the
+//! handler failed. All futures run concurrently on the virtual clock.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    num::NonZeroU32,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures_util::{FutureExt, future::BoxFuture};
+use jiff::Timestamp;
+use steward_agent::attempt::Guard;
+use steward_aws::{channel::redelivery, items::Items};
+use steward_core::{
+    breaker::Settings as Breaker,
+    definition::recovery,
+    model::{
+        attempt::Action,
+        messages::{ChildEnded, ChildOutcome, Parent, SchedulerMessage, Submission},
+        names::{AgentName, Part, StepName, TaskId, WorkflowName},
+        task::Task,
+        time::{Timing, later},
+    },
+};
+use steward_runtime::ports::{Outgoing, Queue};
+use tokio::{
+    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    time::Instant,
+};
+
+use super::{
+    demand::{self, DemandCounts},
+    handlers,
+    ledger::{AgentTime, BilledFunction, CostAccount, CostSubject},
+    meter::UsageMeter,
+    plan::{ForecastPlan, StepAssumptions, StepKey},
+    service::{AttemptOutcome, child_outcome},
+};
+use steward_testkit::memory::MemoryPorts;
+
+/// How long a message is in its queue before a function receives it.
+pub const DELIVERY_LATENCY: Duration = Duration::from_millis(20);
+
+/// The function that handles a message.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FunctionRole {
+    /// Validates and records submissions.
+    Submission,
+    /// Decides the next actions of a task.
+    Scheduler,
+    /// Calls a remote service.
+    Agent(AgentName),
+}
+
+impl FunctionRole {
+    fn function(&self) -> BilledFunction {
+        match self {
+            Self::Submission => BilledFunction::Submission,
+            Self::Scheduler => BilledFunction::Scheduler,
+            Self::Agent(_) => BilledFunction::Agent,
+        }
+    }
+}
+
+impl fmt::Display for FunctionRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Submission => f.write_str("submission"),
+            Self::Scheduler => f.write_str("scheduler"),
+            Self::Agent(name) => write!(f, "agent {name}"),
+        }
+    }
+}
+
+/// The simulation of one task and its child tasks.
+#[derive(Debug)]
+pub(super) struct TaskSimulation {
+    pub(super) plan: Arc<ForecastPlan>,
+    pub(super) memory: MemoryPorts,
+    pub(super) items: Items,
+    start: Instant,
+    seed: u64,
+    messages: UnboundedSender<BoxFuture<'static, ()>>,
+    state: Mutex<TaskSimulationState>,
+}
+
+/// The mutable state of the simulation of a task.
+#[derive(Debug)]
+pub(super) struct TaskSimulationState {
+    pub(super) draw: fastrand::Rng,
+    pub(super) meter: UsageMeter,
+    pub(super) alerts: u64,
+    /// The number of calls to services, by step and action.
+    pub(super) calls: BTreeMap<(StepKey, Action), u64>,
+    /// How long each message of an agent took.
+    pub(super) agents_took: Vec<AgentTime>,
+    /// How many milliseconds each invocation took.
+    pub(super) millis: Vec<(FunctionRole, u64)>,
+    pub(super) demand_counts: DemandCounts,
+    /// The workflow and the due time of each task.
+    pub(super) tasks: BTreeMap<TaskId, (WorkflowName, Option<Timestamp>)>,
+    pub(super) refused: Option<String>,
+    guards: BTreeMap<AgentName, Arc<Guard>>,
+    /// When and how child tasks end whose workflow is not given, so that they count as a call.
+    children: BTreeMap<TaskId, (Duration, AttemptOutcome)>,
+}
+
+/// The timing of the deployment, as in `template.yaml`.
+pub(super) const TIMING: Timing = Timing {
+    pickup_within: Duration::from_secs(60),
+    clock_skew: Duration::from_secs(2),
+    retention: Timing::RETENTION,
+};
+
+/// The number of shards and the retention, as in `template.yaml`. Both affect the sizes of items.
+const SHARDS: NonZeroU32 = NonZeroU32::MIN.saturating_add(7);
+const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
+
+impl TaskSimulation {
+    pub(super) fn new(
+        plan: Arc<ForecastPlan>,
+        seed: u64,
+    ) -> (Self, UnboundedReceiver<BoxFuture<'static, ()>>) {
+        let (messages, waiting) = unbounded_channel();
+        let state = TaskSimulationState {
+            draw: fastrand::Rng::with_seed(seed),
+            meter: UsageMeter::default(),
+            alerts: 0,
+            calls: BTreeMap::new(),
+            agents_took: Vec::new(),
+            millis: Vec::new(),
+            demand_counts: DemandCounts::default(),
+            tasks: BTreeMap::new(),
+            refused: None,
+            guards: BTreeMap::new(),
+            children: BTreeMap::new(),
+        };
+        let simulation = Self {
+            plan,
+            memory: MemoryPorts::new(TIMING, NonZeroU32::MIN),
+            items: Items { shards: SHARDS, retention: RETENTION },
+            start: Instant::now(),
+            seed,
+            messages,
+            state: Mutex::new(state),
+        };
+        (simulation, waiting)
+    }
+
+    /// The mutable state. Its guard must never be held across an await.
+    pub(super) fn state(&self) -> MutexGuard<'_, TaskSimulationState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The virtual time since the start.
+    pub(super) fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// The time of day. Every simulation starts on 1 January 2026.
+    pub(super) fn time(&self) -> Timestamp {
+        later(epoch(), self.now())
+    }
+
+    /// Converts a timestamp to the time since the start.
+    pub(super) fn since_start(&self, time: Timestamp) -> Duration {
+        Duration::try_from(time.duration_since(epoch())).unwrap_or_default()
+    }
+
+    pub(super) async fn sleep_until(&self, at: Duration) {
+        tokio::time::sleep_until(self.start + at).await;
+    }
+
+    /// The workflow of a recorded task.
+    pub(super) fn workflow_of(&self, task: &TaskId) -> Option<WorkflowName> {
+        self.state().tasks.get(task).map(|(workflow, _)| workflow.clone())
+    }
+
+    /// The key and the assumptions of a step of a task.
+    pub(super) fn assumptions(
+        &self,
+        task: &TaskId,
+        step: &StepName,
+    ) -> Option<(StepKey, &StepAssumptions)> {
+        let key = (self.workflow_of(task)?, step.clone());
+        let assumptions = self.plan.step_assumptions.get(&key)?;
+        Some((key, assumptions))
+    }
+
+    /// A random generator that gives the same numbers for the same attempt.
+    pub(super) fn attempt_random(
+        &self,
+        task: &TaskId,
+        step: &Part,
+        action: Action,
+        attempt: u32,
+    ) -> fastrand::Rng {
+        let own = u64::from(recovery::seed(task, step, action, attempt));
+        fastrand::Rng::with_seed(self.seed ^ own.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    /// Records the workflow and the due time of a written task.
+    pub(super) fn record_task(&self, task: &Task) {
+        let note = (task.workflow.clone(), task.due);
+        self.state().tasks.insert(task.task_id.clone(), note);
+    }
+
+    /// The earliest due time of all tasks.
+    pub(super) fn first_due(&self) -> Option<Timestamp> {
+        self.state().tasks.values().filter_map(|(_, due)| *due).min()
+    }
+
+    /// The circuit breaker view of an agent.
+    pub(super) fn guard(&self, agent: &AgentName) -> Arc<Guard> {
+        let probe_within = self.plan.settings.call_timeout;
+        let breaker = Breaker { probe_within, ..Breaker::default() };
+        let mut state = self.state();
+        let new = || Arc::new(Guard::new(agent.clone(), breaker));
+        state.guards.entry(agent.clone()).or_insert_with(new).clone()
+    }
+
+    /// Sends a message to the scheduler from outside the functions.
+    pub(super) fn send_to_scheduler(self: &Arc<Self>, message: &SchedulerMessage, after: Duration) {
+        let body = serde_json::to_string(message).unwrap_or_default();
+        self.deliver(FunctionRole::Scheduler, plain(Queue::Scheduler, body), after);
+    }
+
+    /// Submits a task, as a client does.
+    pub(super) fn submit(self: &Arc<Self>, submission: &Submission) {
+        let body = serde_json::to_string(submission).unwrap_or_default();
+        self.deliver(FunctionRole::Submission, plain(Queue::Submissions, body), Duration::ZERO);
+    }
+
+    /// Delivers a message that a function has sent.
+    pub(super) fn send_message(simulation: &Arc<Self>, message: Outgoing) {
+        // Whole seconds, rounded up, as on SQS.
+        let delay = Duration::from_secs(message.delay.as_millis().div_ceil(1_000) as u64);
+        let role = match &message.queue {
+            Queue::Submissions => match simulation.outside_child(&message.body) {
+                Some((submission, key)) => return simulation.run_outside_child(submission, key),
+                None => FunctionRole::Submission,
+            },
+            Queue::Scheduler => FunctionRole::Scheduler,
+            Queue::Agent(name) => FunctionRole::Agent(name.clone()),
+            Queue::Rejected => {
+                let reason = message.attributes.iter().find(|(name, _)| *name == "reason");
+                simulation.state().refused = reason.map(|(_, reason)| reason.clone());
+                return;
+            }
+            Queue::Client(_) => return,
+        };
+        simulation.deliver(role, message, delay);
+    }
+
+    fn deliver(self: &Arc<Self>, role: FunctionRole, message: Outgoing, delay: Duration) {
+        let simulation = self.clone();
+        let hop = self.state().demand_counts.sent(&role, delay);
+        let delivered = async move {
+            tokio::time::sleep(delay + DELIVERY_LATENCY).await;
+            let subject = CostSubject::of(&simulation, &message);
+            let account = CostAccount { function: role.function(), subject };
+            for receives in 1..=role.receives_max() {
+                let begun = Instant::now();
+                simulation.state().meter.received(&account, &message, &simulation.plan);
+                let handled = handlers::handle(&simulation, &role, &account, &message, receives);
+                let done = demand::handling(role.clone(), hop, handled).await;
+                simulation.handled(&role, &account, begun.elapsed());
+                if done {
+                    return;
+                }
+                let random = simulation.state().draw.f64();
+                tokio::time::sleep(redelivery::delay(receives, random)).await;
+            }
+        };
+        // Sending cannot fail: the receiver lives as long as the simulation.
+        let _: Result<_, _> = self.messages.send(delivered.boxed());
+    }
+
+    fn handled(&self, role: &FunctionRole, account: &CostAccount, took: Duration) {
+        let millis = took.as_millis() as u64 + handlers::OVERHEAD_MS;
+        let mut state = self.state();
+        state.millis.push((role.clone(), millis));
+        match role {
+            FunctionRole::Agent(agent) => {
+                let (agent, subject) = (agent.clone(), account.subject.clone());
+                state.agents_took.push(AgentTime { agent, subject, millis });
+            }
+            FunctionRole::Submission | FunctionRole::Scheduler => {
+                state.meter.took(account, millis, &self.plan)
+            }
+        }
+    }
+
+    /// The submission of a child task and the step it runs for, if its workflow is not given.
+    fn outside_child(&self, body: &str) -> Option<(Submission, StepKey)> {
+        let submission: Submission = serde_json::from_str(body).ok()?;
+        let parent = submission.parent.as_ref()?;
+        let (key, _) = self.assumptions(&parent.task_id, &parent.step.step)?;
+        self.plan.workflow(&submission.workflow).is_none().then_some((submission, key))
+    }
+
+    /// Simulates a child task whose workflow is not given: it ends after a while and reports that. A repeated submission
+    /// after its end is answered with another report.
+    fn run_outside_child(self: &Arc<Self>, submission: Submission, key: StepKey) {
+        let (Some(parent), Some(assumptions)) =
+            (submission.parent, self.plan.step_assumptions.get(&key))
+        else {
+            return;
+        };
+        let reason = || "as forecast".to_owned();
+        // A new attempt draws again if the attempt before it was not answered.
+        let known = self.state().children.get(&submission.task_id).copied();
+        let known = known.filter(|(_, outcome)| *outcome != AttemptOutcome::NoReply);
+        let (after, outcome) = if submission.undo {
+            let (outcome, takes) = child_outcome(self, &key, assumptions, Action::Undo);
+            let outcome = match outcome {
+                AttemptOutcome::Succeeds | AttemptOutcome::NoReply => {
+                    ChildOutcome::Undone { reason: reason() }
+                }
+                AttemptOutcome::Fails => ChildOutcome::Error { reason: reason(), not_undone: true },
+            };
+            (takes, outcome)
+        } else {
+            let (ends, outcome) = known.unwrap_or_else(|| {
+                let (outcome, takes) = child_outcome(self, &key, assumptions, Action::Do);
+                (self.now() + takes, outcome)
+            });
+            self.state().children.insert(submission.task_id, (ends, outcome));
+            let output = assumptions.output.value(key.1.as_str(), &mut self.state().draw);
+            let outcome = match outcome {
+                AttemptOutcome::NoReply => return,
+                AttemptOutcome::Fails => ChildOutcome::Undone { reason: reason() },
+                AttemptOutcome::Succeeds => ChildOutcome::Processed { output },
+            };
+            // A repeated submission while it runs is ignored: it reports once, at its end.
+            let after = ends.saturating_sub(self.now());
+            if known.is_some() && !after.is_zero() {
+                return;
+            }
+            (after, outcome)
+        };
+        let Parent { task_id, step, incarnation, .. } = parent;
+        let (attempt, child, revision) = (None, None, None);
+        let ended = ChildEnded { task_id, step, outcome, attempt, child, revision, incarnation };
+        self.send_to_scheduler(&SchedulerMessage::ChildEnded(ended), after);
+    }
+}
+
+fn epoch() -> Timestamp {
+    Timestamp::from_second(1_767_225_600).unwrap_or_default()
+}
+
+fn plain(queue: Queue, body: String) -> Outgoing {
+    Outgoing { queue, body, attributes: Vec::new(), delay: Duration::ZERO }
+}

@@ -1,0 +1,482 @@
+//! The oracle's checks of saves: attempts that begin too early or too often, waits that end too early, outputs that no
+//! service returned, and steps that are skipped or fail without reason.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::Value;
+use steward_core::model::{
+    attempt::Action,
+    document::Document,
+    names::Part,
+    step::{Progress, StepState},
+    task::{ProcessState, Task},
+};
+use steward_operator::view::newest_reason;
+
+use super::{
+    blueprint::{CallbackPlan, StepPlan, WorkPlan},
+    child_checks, due_check,
+    expectations::{Expected, TaskExpectations},
+    ledger::EffectLedger,
+    oracle::{AttemptKey, Oracle},
+    plan::{Millis, since_start},
+    task_record::{describe, executes_command, has_commands, is_final, resubmit_count},
+};
+
+/// The longest delay of a message in its queue, in seconds.
+const DELAY_MAX_S: i64 = 900;
+
+/// Parts of the failure reasons that come from outside the scheduler: services, callbacks, timeouts, child tasks.
+const FROM_OUTSIDE: [&str; 22] = [
+    "408",
+    "409",
+    "422",
+    "301",
+    "302",
+    "303",
+    "307",
+    "308",
+    "503",
+    "504",
+    "2xx with HTML",
+    "connection",
+    "the call took longer than",
+    "the call timed out",
+    "the call that probed the service did not end in time",
+    "the function's time was up",
+    "declined",
+    "no reply by complete-by",
+    "its task ",
+    "begun, and given up",
+    "breaker",
+    "outcome unknown",
+];
+
+/// A successful save. The oracle has already recorded `after`.
+pub(super) struct ObservedSave<'a> {
+    pub(super) oracle: &'a Oracle,
+    pub(super) ledger: &'a EffectLedger,
+    pub(super) before: &'a Task,
+    pub(super) after: &'a Task,
+    pub(super) documents: &'a [Document],
+    /// When the task was saved before.
+    pub(super) last: Option<Timestamp>,
+    pub(super) now: Timestamp,
+}
+
+/// The change of one part by a save.
+struct PartChange<'a> {
+    part: Part,
+    action: Action,
+    step: &'a StepPlan,
+    old: Option<&'a Progress>,
+    new: &'a Progress,
+}
+
+impl PartChange<'_> {
+    fn number(&self) -> u32 {
+        self.new.state.attempt()
+    }
+
+    fn callback(&self) -> Option<CallbackPlan> {
+        match self.step.work {
+            WorkPlan::Call { callback, .. } => callback.filter(|_| self.action == Action::Do),
+            WorkPlan::Wait(_) | WorkPlan::Child(_) => None,
+        }
+    }
+
+    fn is_wait(&self) -> bool {
+        matches!(self.step.work, WorkPlan::Wait(_))
+    }
+
+    /// Whether this save changed the state of the part.
+    fn is_new(&self) -> bool {
+        self.old.is_none_or(|old| old.state != self.new.state)
+    }
+}
+
+impl ObservedSave<'_> {
+    pub(super) fn check(&self) -> Vec<String> {
+        let (id, before, after) = (&self.after.task_id, self.before, self.after);
+        let mut found = Vec::new();
+        if after.revision != before.revision + 1 {
+            let (old, new) = (before.revision, after.revision);
+            found.push(format!("{id}: revision {new} was saved over revision {old}"));
+        }
+        found.extend(due_check::check_due(self.oracle, after, self.now));
+        found.extend(self.check_end());
+        found.extend(self.check_idle());
+        found.extend(child_checks::check_overdue_undo(self.oracle, before, after));
+        found.extend(self.check_in_progress());
+        let Some(expected) = TaskExpectations::of(self.oracle, self.ledger, id) else {
+            return found;
+        };
+        for (part, action, new) in after.actions() {
+            let of = describe(id, &part, action);
+            let Some(step) = expected.model.step(&part.step) else {
+                found.push(format!("{of}: the step does not exist"));
+                continue;
+            };
+            let old = before.progress(&part, action);
+            let change = PartChange { part, action, step, old, new };
+            let more = [
+                self.check_attempt(&change),
+                self.check_failures(&change, expected),
+                self.check_wait_between_attempts(&change),
+                self.check_completed(&change, expected),
+                self.check_start(&change, expected),
+                self.check_awaiting_callback(&change),
+                self.check_given_up(&change),
+                self.check_undo_of_task(&change),
+                // Only the save that gives up the attempt is checked, not later ones.
+                change
+                    .is_new()
+                    .then(|| {
+                        let reason = self.reason(&change.part, change.action);
+                        let given_up = (&change.part, new, reason.as_deref());
+                        child_checks::check_given_up(self.oracle, self.after, given_up, self.now)
+                    })
+                    .flatten(),
+            ];
+            found.extend(more.into_iter().flatten().map(|finding| format!("{of}: {finding}")));
+        }
+        found
+    }
+
+    /// The reason why the newest attempt at a part failed or was deferred, from its document.
+    fn reason(&self, part: &Part, action: Action) -> Option<String> {
+        newest_reason(self.documents, part, action)
+    }
+
+    fn key(&self, change: &PartChange<'_>, number: u32) -> AttemptKey {
+        (self.after.task_id.clone(), change.part.clone(), change.action, number)
+    }
+
+    /// An ended task stays ended, unless an operator sends a command, or its parent is undone.
+    fn check_end(&self) -> Option<String> {
+        let (before, after) = (self.before, self.after);
+        let parent = after.parent.as_ref().and_then(|of| self.oracle.tasks.get(&of.task_id));
+        let undone = after.undo_reason.is_some()
+            && before.undo_reason.is_none()
+            && parent.is_some_and(|parent| parent.undo_reason.is_some());
+        let changed_state = is_final(before) && before.process_state != after.process_state;
+        let (id, old, new) = (&after.task_id, before.process_state, after.process_state);
+        // A redelivery of a refused call took effect.
+        let ran_after_all = (old, new) == (ProcessState::Undone, ProcessState::Error)
+            && after.error.as_ref().is_some_and(|error| error.contains("took effect after"));
+        if ran_after_all {
+            return None;
+        }
+        (changed_state && !undone && !executes_command(before, after))
+            .then(|| format!("{id}: was {old} and became {new} without a command"))
+    }
+
+    /// When a task becomes Processed or Undone, no call in progress will still take effect. When it becomes Undone, all
+    /// its child tasks are Undone.
+    fn check_in_progress(&self) -> Vec<String> {
+        let (id, state) = (&self.after.task_id, self.after.process_state);
+        let reported = state != self.before.process_state
+            && matches!(state, ProcessState::Processed | ProcessState::Undone);
+        if !reported {
+            return Vec::new();
+        }
+        let is_settled = |part: &Part, action| self.oracle.is_settled_by_operator(id, part, action);
+        let pending = self.ledger.pending_calls(id);
+        let calls = pending.filter(|service_call| {
+            let request = &service_call.request;
+            !is_settled(&request.step, request.action)
+        });
+        let mut found: Vec<_> = calls
+            .map(|service_call| {
+                let (part, attempt) = (&service_call.request.step, service_call.request.attempt);
+                let later = service_call.commits_at.unwrap_or_default().saturating_sub(since_start(self.now));
+                format!(
+                    "{id}: {state}, but a call of step {part}, attempt {attempt}, is in progress: it \
+                     takes effect {later} ms later"
+                )
+            })
+            .collect();
+        if state == ProcessState::Undone {
+            let children = self.oracle.child_tasks(id);
+            found.extend(children.filter(|(part, _)| !is_settled(part, Action::Undo)).filter_map(
+                |(part, child)| {
+                    let state = child.process_state;
+                    (state != ProcessState::Undone).then(|| {
+                        format!(
+                            "{id}: Undone, but {}, the child task of step {part}, is {state}",
+                            child.task_id
+                        )
+                    })
+                },
+            ));
+        }
+        found
+    }
+
+    /// A task that has begun runs out of time only while an attempt or a wait is in progress.
+    fn check_idle(&self) -> Option<String> {
+        let (before, after) = (self.before, self.after);
+        let overdue = "the task was not done by its complete-by";
+        let is_overdue = |reason: &Option<String>| reason.as_deref() == Some(overdue);
+        let was = is_overdue(&before.error) || is_overdue(&before.undo_reason);
+        let is = is_overdue(&after.error) || is_overdue(&after.undo_reason);
+        let busy = before.actions().any(|(_, _, progress)| {
+            matches!(progress.state, StepState::Waiting { .. })
+                || awaited_by(&progress.state).is_some()
+        });
+        // An attempt that ends shortly before the deadline allows no further attempt.
+        let early = self.last.is_some_and(|last| last + self.oracle.skew < before.complete_by);
+        let idle = is && !was && !busy && early && !has_commands(after);
+        idle.then(|| {
+            format!(
+                "{}: ran out of time while no attempt and no wait was in progress",
+                after.task_id
+            )
+        })
+    }
+
+    fn check_attempt(&self, change: &PartChange<'_>) -> Option<String> {
+        let (number, last) = (change.number(), change.old.map_or(0, |old| old.state.attempt()));
+        let is_wait_over =
+            change.is_wait() && change.new.state == StepState::Completed { attempt: 0 };
+        if number < last && !is_wait_over {
+            return Some(format!("attempt {number} was saved although attempt {last} had begun"));
+        }
+        let begins = change.new.state.is_running() && number > last;
+        if begins && self.before.paused_at.is_some() && self.after.paused_at.is_some() {
+            return Some(format!("attempt {number} began in a paused task"));
+        }
+        let complete_by = change.old.and_then(|old| awaited_by(&old.state))?;
+        let is_answered = self.is_answered(change, last);
+        (begins && self.now <= complete_by && !is_answered)
+            .then(|| format!("attempt {number} began while attempt {last} may be in progress"))
+    }
+
+    /// Whether an attempt has been answered: by its agent, its callback or its child task.
+    fn is_answered(&self, change: &PartChange<'_>, number: u32) -> bool {
+        let key = self.key(change, number);
+        let is_awaiting_callback =
+            change.old.is_some_and(|old| matches!(old.state, StepState::HandedOut { .. }));
+        let task_part = (self.after.task_id.clone(), change.part.clone());
+        (change.action == Action::Do && self.oracle.callback_answered.contains(&task_part))
+            || (!is_awaiting_callback && self.oracle.replied.contains(&key))
+            || self.oracle.child_reported.contains(&task_part)
+    }
+
+    fn check_failures(
+        &self,
+        change: &PartChange<'_>,
+        expected: TaskExpectations<'_>,
+    ) -> Option<String> {
+        let max = expected.model.failures_max(&change.part.step, change.action);
+        let count = change.new.failure_count;
+        // One permanent failure may be added to the allowed number.
+        if count > max.max(1) + 1 {
+            return Some(format!("failed {count} times; its recovery allows {max}"));
+        }
+        if !change.is_new() || !change.new.state.is_failed() {
+            return None;
+        }
+        let error = self.reason(&change.part, change.action).unwrap_or_default();
+        let outside = FROM_OUTSIDE.iter().any(|reason| error.contains(reason));
+        let is_expected =
+            outside || error.is_empty() || expected.may_fail(&change.part, change.action);
+        (!is_expected).then(|| format!("failed with an unexpected reason: {error}"))
+    }
+
+    /// No wait between attempts ends too early. In a run without faults, none lasts too long.
+    fn check_wait_between_attempts(&self, change: &PartChange<'_>) -> Option<String> {
+        let last = change.old.map_or(0, |old| old.state.attempt());
+        let begins = change.new.state.is_running() && change.number() > last;
+        if !begins || !self.after.commands.is_empty() {
+            return None;
+        }
+        let (since, until) = self.oracle.waits.get(&self.key(change, last)).copied()?;
+        let early = until.duration_since(self.now).as_millis();
+        let skew = self.oracle.skew.as_millis() as i128;
+        if early > 2 * skew {
+            return Some(format!("began {early} ms before its wait ended"));
+        }
+        self.is_late(since, until)
+    }
+
+    fn is_late(&self, since: Timestamp, until: Timestamp) -> Option<String> {
+        let Oracle { skew, pickup_within, sweep_every, is_fault_free, .. } = self.oracle;
+        let by_wake = until.duration_since(since).as_secs() < DELAY_MAX_S;
+        let found_within = if by_wake { Duration::ZERO } else { *pickup_within + *sweep_every };
+        let late = self.now.duration_since(until).as_millis();
+        let most = (*skew * 3 + found_within).as_millis() as i128 + 5_000;
+        (*is_fault_free && late > most)
+            .then(|| format!("its wait ended {late} ms ago in a run without faults"))
+    }
+
+    fn check_completed(
+        &self,
+        change: &PartChange<'_>,
+        expected: TaskExpectations<'_>,
+    ) -> Option<String> {
+        let StepState::Completed { attempt: number } = change.new.state else { return None };
+        if number == 0 {
+            return self.check_wait(change, expected);
+        }
+        let key = change.new.output(&change.part, change.action);
+        let is_output = |document: &&Document| Some(&document.key) == key.as_ref();
+        let Some(document) = self.documents.iter().find(is_output) else {
+            return Some("completed, but its output document does not exist".to_owned());
+        };
+        if !change.is_new() || document.body == Oracle::operator_output() {
+            return None;
+        }
+        let is_body = |value: &Value| *value == document.body;
+        let account = expected.account(&change.part);
+        let is_returned = match change.callback() {
+            Some(_) => account.is_some_and(|account| account.callback_outputs.iter().any(is_body)),
+            None if change.action == Action::Undo => true,
+            None => expected.is_possible_part_output(&change.part, change.step, &document.body),
+        };
+        (!is_returned)
+            .then(|| format!("completed with an output that nothing returned: {}", document.body))
+    }
+
+    /// A wait step does not complete too early. In a run without faults, it does not complete too late.
+    fn check_wait(
+        &self,
+        change: &PartChange<'_>,
+        expected: TaskExpectations<'_>,
+    ) -> Option<String> {
+        if !change.is_wait() {
+            return Some("completed without an attempt".to_owned());
+        }
+        if !change.is_new() || resubmit_count(self.after) > 0 {
+            return None;
+        }
+        let (now, least) = (since_start(self.now), expected.earliest_completion(&change.part.step));
+        if now < least {
+            return Some(format!("its wait ended {} ms early", least - now));
+        }
+        let (since, until) = self.oracle.waits.get(&self.key(change, 0)).copied()?;
+        if has_commands(self.after) {
+            return None;
+        }
+        self.is_late(since, until)
+    }
+
+    /// Only steps that must run begin, and only steps that must not run are skipped.
+    fn check_start(
+        &self,
+        change: &PartChange<'_>,
+        expected: TaskExpectations<'_>,
+    ) -> Option<String> {
+        if change.old.is_some() || change.action == Action::Undo {
+            return None;
+        }
+        let should_run = expected.should_run(change.step);
+        match change.new.state {
+            StepState::Skipped { .. } => {
+                let skipped_by_task = expected.oracle.was_skipped(expected.id(), &change.part.step);
+                let wrong = skipped_by_task
+                    && matches!(should_run, Expected::Value(true) | Expected::NoValue);
+                wrong.then(|| "was skipped, but must run".to_owned())
+            }
+            StepState::Running { .. } | StepState::HandedOut { .. } | StepState::Waiting { .. } => {
+                let wrong = matches!(should_run, Expected::Value(false) | Expected::NoValue);
+                wrong.then(|| "began, but must not run".to_owned())
+            }
+            StepState::Each | StepState::Completed { .. } | StepState::Failed { .. } => None,
+        }
+    }
+
+    /// A callback has as much time as its definition gives, and heartbeats do not extend it.
+    fn check_awaiting_callback(&self, change: &PartChange<'_>) -> Option<String> {
+        let StepState::HandedOut { attempt, complete_by, answer_by } = change.new.state else {
+            return None;
+        };
+        let Some(CallbackPlan { within, heartbeat }) = change.callback() else {
+            return Some("awaits a callback that its definition does not have".to_owned());
+        };
+        if !change.is_new() {
+            return None;
+        }
+        let span = |time: Millis| Duration::from_millis(time);
+        let latest = |time| self.now + self.oracle.skew + span(time);
+        if complete_by > answer_by || heartbeat.is_some_and(|every| complete_by > latest(every)) {
+            return Some(format!("its next heartbeat is due too late, at {complete_by}"));
+        }
+        match change.old.map(|old| &old.state) {
+            Some(StepState::HandedOut { attempt: of, answer_by: by, .. }) if *of == attempt => (*by
+                != answer_by)
+                .then(|| format!("its answer was due by {by}, and is now due by {answer_by}")),
+            _ => {
+                let account = self.ledger.account(&self.after.task_id, &change.part);
+                let begun = account.and_then(|account| account.effects.last());
+                let least = begun.map(|effect| effect.at + within).unwrap_or_default();
+                // No callback is awaited after the complete-by of the task.
+                let task_by = self.before.complete_by.min(self.after.complete_by);
+                let least = least.min(since_start(task_by));
+                let wrong = answer_by > latest(within) || since_start(answer_by) < least;
+                wrong.then(|| format!("its answer is due at a wrong time, {answer_by}"))
+            }
+        }
+    }
+
+    /// The undo of a child task fails only if the child has stopped.
+    fn check_undo_of_task(&self, change: &PartChange<'_>) -> Option<String> {
+        let error = self.reason(&change.part, change.action).unwrap_or_default();
+        let failed = change.is_new() && change.new.state.is_failed();
+        if !failed || change.action == Action::Do || !error.starts_with("its task is in Error") {
+            return None;
+        }
+        // A client's task has the child's id, so it is unknown what must be undone.
+        if error.contains("exists already") {
+            return None;
+        }
+        let mut children = self.oracle.child_tasks_of_part(&self.after.task_id, &change.part);
+        let stopped = |child: &Task| {
+            let model = self.oracle.model(&child.task_id);
+            let points = model.into_iter().flat_map(|model| model.points_of_no_return());
+            let mut points = points.filter_map(|point| child.steps.get(point));
+            child.process_state == ProcessState::Error
+                || has_commands(child)
+                || points.any(|point| matches!(point.run.state, StepState::Completed { .. }))
+        };
+        (!children.any(stopped))
+            .then(|| "was given up, but its child task can still be undone".to_owned())
+    }
+
+    /// No attempt is given up before its complete-by.
+    fn check_given_up(&self, change: &PartChange<'_>) -> Option<String> {
+        let complete_by = change.old.and_then(|old| awaited_by(&old.state))?;
+        let number = change.old.map_or(0, |old| old.state.attempt());
+        let given_up = match change.new.state {
+            StepState::Waiting { attempt, .. } | StepState::Failed { attempt } => attempt == number,
+            StepState::Running { .. }
+            | StepState::HandedOut { .. }
+            | StepState::Each
+            | StepState::Completed { .. }
+            | StepState::Skipped { .. } => false,
+        };
+        let backward = self.after.process_state == ProcessState::Undoing
+            || self.after.undo_reason.is_some() && change.action == Action::Do;
+        if !given_up || backward {
+            return None;
+        }
+        let is_answered = self.is_answered(change, number);
+        (!is_answered && !has_commands(self.after) && self.now <= complete_by)
+            .then(|| format!("attempt {number} was given up before {complete_by}"))
+    }
+}
+
+/// The time by which the attempt must be answered, if an answer is awaited.
+fn awaited_by(state: &StepState) -> Option<Timestamp> {
+    match state {
+        StepState::Running { complete_by, .. } | StepState::HandedOut { complete_by, .. } => {
+            Some(*complete_by)
+        }
+        StepState::Each
+        | StepState::Waiting { .. }
+        | StepState::Completed { .. }
+        | StepState::Failed { .. }
+        | StepState::Skipped { .. } => None,
+    }
+}

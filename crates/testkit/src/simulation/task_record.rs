@@ -1,0 +1,50 @@
+//! What the oracle reads from the record of a task. It does not use the functions of the core, so that it does not repeat
+//! their mistakes.
+
+use steward_core::model::{
+    attempt::Action,
+    names::{Part, TaskId},
+    task::{ProcessState, Task},
+};
+
+/// The part as text: `order-1 undo of charge`.
+pub(super) fn describe(task_id: &TaskId, part: &Part, action: Action) -> String {
+    match action {
+        Action::Do => format!("{task_id} step {part}"),
+        Action::Undo => format!("{task_id} undo of {part}"),
+    }
+}
+
+/// Whether the task ended. The oracle does not use the core's definition.
+pub(super) fn is_final(task: &Task) -> bool {
+    use ProcessState::{Error, Pending, Processed, Processing, Undoing, Undone};
+    match task.process_state {
+        Pending | Processing | Undoing => false,
+        Processed | Undone | Error => true,
+    }
+}
+
+/// Whether a save executes a command of an operator.
+pub(super) fn executes_command(before: &Task, after: &Task) -> bool {
+    before.commands.last().map(|c| &c.id) != after.commands.last().map(|c| &c.id)
+}
+
+/// Whether an operator edited the input of the task.
+pub(super) fn has_edited_input(task: &Task) -> bool {
+    accepted(task).any(|command| command.ends_with("with edited input"))
+}
+
+/// How many resubmit commands the task has accepted.
+pub(super) fn resubmit_count(task: &Task) -> usize {
+    accepted(task).filter(|command| command.starts_with("resubmit")).count()
+}
+
+/// Whether the task has accepted any command of an operator.
+pub(super) fn has_commands(task: &Task) -> bool {
+    accepted(task).next().is_some()
+}
+
+fn accepted(task: &Task) -> impl Iterator<Item = &str> {
+    let accepted = task.commands.iter().filter(|record| record.refused.is_none());
+    accepted.map(|record| record.command.as_str())
+}
