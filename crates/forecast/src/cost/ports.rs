@@ -5,15 +5,12 @@ use steward_core::definition::plan::Plan;
 
 use jiff::Timestamp;
 use steward_aws::items;
-use steward_core::{
-    definition::workflow::Workflow,
-    model::{
-        document::{Document, DocumentKey, Kept, Owner},
-        events::BusEvent,
-        names::{TaskId, WorkflowName},
-        task::{ProcessState, Task},
-        time::Timing,
-    },
+use steward_core::model::{
+    document::{Document, DocumentKey, Kept, Owner},
+    events::BusEvent,
+    names::{TaskId, WorkflowName},
+    task::{ProcessState, Task},
+    time::Timing,
 };
 use steward_runtime::ports::{
     Channel, Clock, Created, Definitions, DueCursor, DuePage, Ended, EndedPage, EventBus, Outgoing,
