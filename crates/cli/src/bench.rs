@@ -1,6 +1,6 @@
-//! `steward bench`: what Steward does on this machine, everything embedded. Each case runs in a process of
-//! its own, so that none finds the memory, the threads or the caches of another; the cases take turns in
-//! rounds, so that a noisy minute touches them alike; medians are told with their spread.
+//! `steward bench`: benchmarks of Steward on this machine, with AWS emulated. Each case runs in a separate process, so
+//! that it does not share memory, threads or caches with other cases. The cases take turns in rounds, so that noise on
+//! the machine affects all of them. The report has the median, minimum and maximum of the rounds.
 
 use std::{
     collections::BTreeMap,
@@ -16,77 +16,77 @@ use tokio::process::Command;
 
 use crate::table::table;
 
+mod client;
 mod cold_start;
 mod console;
 mod ingest;
-mod load;
-mod mock;
+mod measured_thread;
 mod recovery;
 mod saga;
-mod thread;
+mod service;
 
-use self::console::Console;
-use cold_start::ColdStart;
-use ingest::Ingest;
-use recovery::Recovery;
-use saga::Saga;
+use self::console::ConsoleBench;
+use cold_start::ColdStartBench;
+use ingest::IngestBench;
+use recovery::RecoveryBench;
+use saga::SagaBench;
 
-/// What to measure.
+/// Options of `steward bench`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// What to measure; all but `full` unless said, and cold starts only if there are functions.
+    /// The suites to run; by default all but `full`, and cold starts only if the functions are built.
     suites: Vec<Suite>,
-    /// Where the functions are whose starts are measured, as infra/build leaves them.
+    /// The folder of the built functions for cold starts, as infra/build creates it.
     #[arg(long, value_name = "FOLDER", default_value = cold_start::BUILT)]
     functions: PathBuf,
-    /// How often each case is run.
+    /// How often to run each case.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// One JSON object on standard output instead of the table.
+    /// Print one JSON object instead of tables.
     #[arg(long)]
     json: bool,
-    /// One case, as JSON: what this command runs in a process of its own.
+    /// Run one case, given as JSON. The command uses this to run each case in a separate process.
     #[arg(long, hide = true, exclusive = true)]
     case: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Suite {
-    /// Sagas of five steps: 16, 128 and 1,024 at once, a service that takes 0 and 20 ms, state on file and
+    /// Sagas of five steps: 16, 128 and 1,024 in flight, service latency of 0 and 20 ms, state on file and
     /// in memory.
     Saga,
-    /// Submissions at a steady rate with a spike of five times as many.
+    /// Submissions at a steady rate, with a spike at five times the rate.
     Ingest,
-    /// From the end of an agent to the next call of the step that it had in hand.
+    /// Time from the crash of an agent to the next call of its step.
     Recovery,
-    /// From the start of each function's process to its first request for work; infra/build builds them.
+    /// Time from the start of each function's process to its first request for an event. Run infra/build first.
     ColdStart,
-    /// Steps of a task, and tasks in the store: what a step costs then.
+    /// Cost of a step with more steps per task, and with more tasks in the store.
     Growth,
-    /// The console's pages, with many tasks in the store.
+    /// Latency of the console's pages with many tasks in the store.
     Console,
-    /// What takes long: 10,000 sagas of each kind, 10,000 submissions a second for a minute, a million
+    /// Long cases: 10,000 sagas of each kind, up to 10,000 submissions per second for a minute, a million
     /// tasks in the store.
     Full,
 }
 
-/// One thing to measure.
+/// One benchmark case.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Case {
-    Saga(Saga),
-    Ingest(Ingest),
-    Recovery(Recovery),
-    ColdStart(ColdStart),
-    Console(Console),
+enum BenchCase {
+    Saga(SagaBench),
+    Ingest(IngestBench),
+    Recovery(RecoveryBench),
+    ColdStart(ColdStartBench),
+    Console(ConsoleBench),
 }
 
-/// What was measured, by name with its unit.
-type Figures = BTreeMap<String, f64>;
+/// The measured values, by name with unit.
+type Measurements = BTreeMap<String, f64>;
 
-/// The figures of a case, over the rounds.
+/// One measured value over all rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-struct Spread {
+struct MedianRange {
     median: f64,
     min: f64,
     max: f64,
@@ -94,71 +94,74 @@ struct Spread {
 
 pub(crate) async fn run(args: BenchArgs) -> Result<()> {
     if let Some(case) = &args.case {
-        let case = serde_json::from_str(case).context("not a case")?;
+        let case = serde_json::from_str(case).context("--case is not a valid case")?;
         return print(&serde_json::to_string(&measure(case).await?)?);
     }
     let cases = cases(&args)?;
     let progress = progress_bar((cases.len() * args.rounds) as u64)?;
-    let mut rounds: Vec<Vec<Figures>> = cases.iter().map(|_| Vec::new()).collect();
+    let mut rounds: Vec<Vec<Measurements>> = cases.iter().map(|_| Vec::new()).collect();
     for _ in 0..args.rounds {
-        for (case, figures) in cases.iter().zip(&mut rounds) {
+        for (case, measurements) in cases.iter().zip(&mut rounds) {
             progress.set_message(case.name());
-            figures.push(apart(case).await?);
+            measurements.push(run_in_process(case).await?);
             progress.inc(1);
         }
     }
     progress.finish_and_clear();
-    let spreads: Vec<_> = rounds.iter().map(|figures| spread(figures)).collect();
-    if args.json { print(&as_json(&cases, &spreads)?) } else { print(&as_tables(&cases, &spreads)) }
+    let ranges: Vec<_> = rounds.iter().map(|rounds| median_ranges(rounds)).collect();
+    if args.json { print(&as_json(&cases, &ranges)?) } else { print(&as_tables(&cases, &ranges)) }
 }
 
-fn cases(args: &BenchArgs) -> Result<Vec<Case>> {
+fn cases(args: &BenchArgs) -> Result<Vec<BenchCase>> {
     let mut all = vec![Suite::Saga, Suite::Ingest, Suite::Recovery, Suite::Growth, Suite::Console];
     all.extend(args.functions.is_dir().then_some(Suite::ColdStart));
     let suites = if args.suites.is_empty() { &all } else { &args.suites };
     let mut cases = Vec::new();
     for suite in suites {
         match suite {
-            Suite::Saga => cases.extend(saga::grid(2_000).into_iter().map(Case::Saga)),
-            Suite::Ingest => cases.push(Case::Ingest(Ingest::short())),
-            Suite::Recovery => cases.push(Case::Recovery(Recovery::default())),
+            Suite::Saga => cases.extend(saga::grid(2_000).into_iter().map(BenchCase::Saga)),
+            Suite::Ingest => cases.push(BenchCase::Ingest(IngestBench::short())),
+            Suite::Recovery => cases.push(BenchCase::Recovery(RecoveryBench::default())),
             Suite::ColdStart => {
                 let functions = cold_start::built(&args.functions)?;
-                cases.extend(functions.into_iter().map(Case::ColdStart));
+                cases.extend(functions.into_iter().map(BenchCase::ColdStart));
             }
-            Suite::Growth => cases.extend(saga::growth(100_000).into_iter().map(Case::Saga)),
-            Suite::Console => cases.push(Case::Console(Console::default())),
+            Suite::Growth => cases.extend(saga::growth(100_000).into_iter().map(BenchCase::Saga)),
+            Suite::Console => cases.push(BenchCase::Console(ConsoleBench::default())),
             Suite::Full => {
                 let sagas = saga::grid(10_000).into_iter().chain(saga::growth(1_000_000));
-                cases.extend(sagas.map(Case::Saga).chain(Ingest::full().map(Case::Ingest)));
+                cases.extend(
+                    sagas.map(BenchCase::Saga).chain(IngestBench::full().map(BenchCase::Ingest)),
+                );
             }
         }
     }
     Ok(cases)
 }
 
-async fn measure(case: Case) -> Result<Figures> {
+async fn measure(case: BenchCase) -> Result<Measurements> {
     match case {
-        Case::Saga(saga) => saga::run(&saga).await,
-        Case::Ingest(ingest) => ingest::run(&ingest).await,
-        Case::Recovery(recovery) => recovery::run(&recovery).await,
-        Case::ColdStart(start) => cold_start::run(&start).await,
-        Case::Console(console) => console::run(&console).await,
+        BenchCase::Saga(saga) => saga::run(&saga).await,
+        BenchCase::Ingest(ingest) => ingest::run(&ingest).await,
+        BenchCase::Recovery(recovery) => recovery::run(&recovery).await,
+        BenchCase::ColdStart(start) => cold_start::run(&start).await,
+        BenchCase::Console(console) => console::run(&console).await,
     }
 }
 
-/// Runs a case in a process of its own, with a folder of its own.
-async fn apart(case: &Case) -> Result<Figures> {
-    let folder = tempfile::tempdir().context("a folder for the state")?;
+/// Runs a case in a separate process, with a separate folder for its state.
+async fn run_in_process(case: &BenchCase) -> Result<Measurements> {
+    let folder = tempfile::tempdir().context("create a folder for the state")?;
     let case = serde_json::to_string(&case.in_folder(folder.path()))?;
-    let program = std::env::current_exe().context("this program")?;
+    let program = std::env::current_exe().context("find the path of this program")?;
     let output = Command::new(program).args(["bench", "--case", &case]).output().await?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{case}: {said}");
-    serde_json::from_slice(&output.stdout).with_context(|| format!("{case}: not figures"))
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{case}: {stderr}");
+    serde_json::from_slice(&output.stdout)
+        .with_context(|| format!("{case}: the output is not a JSON object of numbers"))
 }
 
-impl Case {
+impl BenchCase {
     fn name(&self) -> String {
         match self {
             Self::Saga(saga) => saga.name(),
@@ -169,7 +172,7 @@ impl Case {
         }
     }
 
-    /// The same with its state in this folder, if it keeps it on file.
+    /// This case with its state in `folder`, if it keeps state on file.
     fn in_folder(&self, folder: &Path) -> Self {
         let mut case = self.clone();
         match &mut case {
@@ -182,7 +185,7 @@ impl Case {
     }
 }
 
-/// The most memory that a process has had, by its id or as `self`. Linux says it; others do not.
+/// The peak memory of a process, given by its id or as `self`, in MiB. `None` except on Linux.
 fn peak_mib(process: &str) -> Option<f64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -190,23 +193,23 @@ fn peak_mib(process: &str) -> Option<f64> {
     Some(kib / 1_024.0)
 }
 
-fn spread(rounds: &[Figures]) -> BTreeMap<String, Spread> {
+fn median_ranges(rounds: &[Measurements]) -> BTreeMap<String, MedianRange> {
     let names = rounds.first().into_iter().flat_map(BTreeMap::keys);
-    let spreads = names.filter_map(|name| {
-        let mut values: Vec<_> = rounds.iter().filter_map(|figures| figures.get(name)).collect();
+    let ranges = names.filter_map(|name| {
+        let mut values: Vec<_> = rounds.iter().filter_map(|round| round.get(name)).collect();
         values.sort_by(|a, b| a.total_cmp(b));
         let (min, max) = (**values.first()?, **values.last()?);
         let median = **values.get(values.len() / 2)?;
-        Some((name.clone(), Spread { median, min, max }))
+        Some((name.clone(), MedianRange { median, min, max }))
     });
-    spreads.collect()
+    ranges.collect()
 }
 
-fn as_json(cases: &[Case], spreads: &[BTreeMap<String, Spread>]) -> Result<String> {
+fn as_json(cases: &[BenchCase], ranges: &[BTreeMap<String, MedianRange>]) -> Result<String> {
     let cases = cases
         .iter()
-        .zip(spreads)
-        .map(|(case, figures)| json!({ "name": case.name(), "case": case, "figures": figures }));
+        .zip(ranges)
+        .map(|(case, ranges)| json!({ "name": case.name(), "case": case, "figures": ranges }));
     let report = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "processors": std::thread::available_parallelism().map_or(0, usize::from),
@@ -215,10 +218,10 @@ fn as_json(cases: &[Case], spreads: &[BTreeMap<String, Spread>]) -> Result<Strin
     Ok(serde_json::to_string_pretty(&report)?)
 }
 
-fn as_tables(cases: &[Case], spreads: &[BTreeMap<String, Spread>]) -> String {
-    let tables = cases.iter().zip(spreads).map(|(case, figures)| {
+fn as_tables(cases: &[BenchCase], ranges: &[BTreeMap<String, MedianRange>]) -> String {
+    let tables = cases.iter().zip(ranges).map(|(case, ranges)| {
         let mut rows = table(&[&case.name(), "median", "min", "max"]);
-        for (name, Spread { median, min, max }) in figures {
+        for (name, MedianRange { median, min, max }) in ranges {
             rows.add_row([name.clone(), rounded(*median), rounded(*min), rounded(*max)]);
         }
         rows.to_string()
@@ -226,7 +229,7 @@ fn as_tables(cases: &[Case], spreads: &[BTreeMap<String, Spread>]) -> String {
     tables.collect::<Vec<_>>().join("\n")
 }
 
-/// Three digits that matter.
+/// Formats a value with about three significant digits.
 fn rounded(value: f64) -> String {
     let decimals = if value >= 100.0 { 0 } else { 1 + usize::from(value < 10.0) };
     format!("{value:.decimals$}")
@@ -238,7 +241,7 @@ fn progress_bar(cases: u64) -> Result<ProgressBar> {
 }
 
 fn print(text: &str) -> Result<()> {
-    say!("{text}");
+    outln!("{text}");
     Ok(())
 }
 
@@ -247,9 +250,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_spread_is_of_the_rounds() {
-        let rounds = [3.0, 1.0, 2.0].map(|value| Figures::from([("x".to_owned(), value)]));
-        let x = Spread { median: 2.0, min: 1.0, max: 3.0 };
-        assert_eq!(spread(&rounds), BTreeMap::from([("x".to_owned(), x)]));
+    fn the_median_and_range_are_taken_over_the_rounds() {
+        let rounds = [3.0, 1.0, 2.0].map(|value| Measurements::from([("x".to_owned(), value)]));
+        let x = MedianRange { median: 2.0, min: 1.0, max: 3.0 };
+        assert_eq!(median_ranges(&rounds), BTreeMap::from([("x".to_owned(), x)]));
     }
 }

@@ -1,7 +1,7 @@
-//! `steward callback`: answers a step that its call only began, with the token that it handed out.
+//! `steward callback`: sends a callback for a step that awaits one, with the callback token from its request.
 //!
 //! ```text
-//! service ── token ──► someone ── steward callback complete TOKEN ──► scheduler queue ──► scheduler
+//! service ── token ──► sender ── steward callback complete TOKEN ──► scheduler queue ──► scheduler
 //! ```
 
 use std::time::Duration;
@@ -21,138 +21,141 @@ use steward_core::model::{
 };
 use steward_runtime::ports::{PortError, StateStore};
 
-use crate::{client::Deployment, operate::read_json};
+use crate::{client::DeploymentArgs, operate::read_json};
 
-/// The pause between two looks at the task.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// The pause between two reads of the task.
+const POLL_EVERY: Duration = Duration::from_millis(100);
 
-/// What to answer.
+/// Subcommands of `steward callback`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CallbackCommand {
-    /// The step is done.
+    /// Complete the step.
     Complete {
         #[command(flatten)]
-        target: Target,
-        /// What the step returns, as JSON, or @FILE with it.
+        args: CallbackArgs,
+        /// The output of the step, as JSON or @FILE.
         #[arg(long, value_name = "JSON|@FILE", value_parser = read_json, default_value = "null")]
         output: Value,
     },
-    /// The step cannot be done: a permanent failure.
+    /// Fail the step permanently.
     Fail {
         #[command(flatten)]
-        target: Target,
-        /// Why, for people.
+        args: CallbackArgs,
+        /// The reason, for operators.
         #[arg(long, value_parser = NonEmptyStringValueParser::new())]
         reason: String,
     },
-    /// It takes longer: the answer is still to come.
+    /// Restart the step's heartbeat time. The deadline of the callback stays the same.
     Heartbeat {
         #[command(flatten)]
-        target: Target,
+        args: CallbackArgs,
     },
 }
 
-/// The token, and where to answer.
+/// The arguments that all callbacks have.
 #[derive(Debug, Args)]
-pub(crate) struct Target {
-    /// The callback token from the step's request, as `order-7/approve/i0mfvx3k5z`.
+pub(crate) struct CallbackArgs {
+    /// The callback token from the step's request, such as `order-7/approve/i0mfvx3k5z`.
     token: CallbackToken,
-    /// How long to wait until the answer is on record.
+    /// How long to wait until the scheduler has recorded the callback.
     #[arg(long, default_value = "30s", value_parser = humantime::parse_duration)]
     wait: Duration,
     #[command(flatten)]
-    deployment: Deployment,
+    deployment: DeploymentArgs,
 }
 
-/// Answers, and waits until the answer is on record.
+/// Sends the callback, and waits until the scheduler has recorded it. Does not wait for a heartbeat.
 pub(crate) async fn run(command: CallbackCommand) -> Result<()> {
-    let (Target { token, wait, deployment }, answer) = match command {
-        CallbackCommand::Complete { target, output } => (target, Answer::Completed { output }),
-        CallbackCommand::Fail { target, reason } => (target, Answer::Failed { reason }),
-        CallbackCommand::Heartbeat { target } => (target, Answer::Heartbeat),
+    let (CallbackArgs { token, wait, deployment }, answer) = match command {
+        CallbackCommand::Complete { args, output } => (args, Answer::Completed { output }),
+        CallbackCommand::Fail { args, reason } => (args, Answer::Failed { reason }),
+        CallbackCommand::Heartbeat { args } => (args, Answer::Heartbeat),
     };
     let store = deployment.store().await;
     let Some(task) = store.load(&token.task_id).await? else {
-        bail!("there is no task `{}`", token.task_id);
+        bail!("task `{}` does not exist", token.task_id);
     };
-    awaited(&task, &token)?;
-    let heartbeat = answer == Answer::Heartbeat;
+    check_awaiting(&task, &token)?;
+    let is_heartbeat = answer == Answer::Heartbeat;
     let message = SchedulerMessage::Callback(CallbackAnswer { token: token.clone(), answer });
     let message = serde_json::to_string(&message)?;
     let refusals = deployment.scheduler().await?.send(&[message]).await?;
     if let Some(reason) = refusals.into_iter().flatten().next() {
-        bail!("{token}: not sent, the queue refused it: {reason}");
+        bail!("{token}: not sent, because SQS refused it: {reason}");
     }
-    if heartbeat {
-        say!("{token}: sent");
+    if is_heartbeat {
+        outln!("{token}: sent");
         return Ok(());
     }
-    let Some(after) = taken(&store, &token, wait).await? else {
-        bail!("{token}: no answer within {}; see `steward show`", humantime::format_duration(wait));
+    let Some(state) = wait_until_recorded(&store, &token, wait).await? else {
+        bail!(
+            "{token}: not recorded within {}; see `steward show`",
+            humantime::format_duration(wait)
+        );
     };
-    if matches!(after, StepState::Waiting { .. }) {
-        bail!("{token}: refused, the attempt was given up before the answer came");
+    if matches!(state, StepState::Waiting { .. }) {
+        bail!("{token}: refused, because the attempt ended before the callback arrived");
     }
-    say!("{token}: {}", after.name());
+    outln!("{token}: {}", state.name());
     Ok(())
 }
 
-/// Checks that the step of the token is awaiting an answer.
+/// Checks that the step awaits a callback with this token.
 ///
 /// # Errors
-/// It is not, and the error says why.
-fn awaited(task: &Task, token: &CallbackToken) -> Result<()> {
+/// It does not. The error gives the reason.
+fn check_awaiting(task: &Task, token: &CallbackToken) -> Result<()> {
     if task.is_another(token.incarnation) {
-        bail!("{token}: it is of another task with the id `{}`, which is gone", task.task_id);
+        bail!("{token}: the token belongs to an earlier task with the id `{}`", task.task_id);
     }
     let Some(progress) = task.progress(&token.step, Action::Do) else {
-        bail!("{token}: step {} has not begun", token.step);
+        bail!("{token}: step {} has not started", token.step);
     };
     let (state, newest, step) = (&progress.state, progress.state.attempt(), &token.step);
     match &token.fence {
         CallbackFence::Attempt(attempt) if *attempt != newest => {
             bail!(
-                "{token}: this attempt no longer awaits an answer; the newest attempt is {newest}"
+                "{token}: this attempt no longer awaits a callback; the newest attempt is {newest}"
             );
         }
         CallbackFence::Request { edit } if *edit != progress.input => {
             bail!(
-                "{token}: the input was edited since; step {step} was requested again, with another token"
+                "{token}: the task's input was edited; step {step} was requested again, with a new token"
             );
         }
         CallbackFence::Attempt(_) | CallbackFence::Request { .. } => {}
     }
     if let StepState::Waiting { until, .. } = state {
         bail!(
-            "{token}: refused, attempt {newest} at step {step} was given up; answer again once the next \
-             attempt awaits an answer, after {until:.0}"
+            "{token}: refused, because attempt {newest} at step {step} has ended; send the callback again once \
+             the next attempt awaits one, after {until:.0}"
         );
     }
     match state.awaited_by() {
         Some(by) if by < Timestamp::now() => {
-            bail!("{token}: too late, the answer to step {step} was awaited until {by:.0}");
+            bail!("{token}: too late, step {step} awaited its callback until {by:.0}");
         }
         Some(_) => Ok(()),
-        None => bail!("{token}: no answer is awaited; step {step} is {}", state.name()),
+        None => bail!("{token}: step {step} does not await a callback; it is {}", state.name()),
     }
 }
 
-/// What became of the step, once it is no longer as it was.
-async fn taken(
+/// Waits until the step no longer awaits a callback, and returns its state; `None` if that takes too long.
+async fn wait_until_recorded(
     store: &DynamoStore,
     token: &CallbackToken,
     wait: Duration,
 ) -> Result<Option<StepState>> {
-    let look = || async {
+    let read = || async {
         let task = store.load(&token.task_id).await.map_err(Some)?;
         let progress = task.as_ref().and_then(|task| task.progress(&token.step, Action::Do));
         let state = progress.map(|progress| progress.state.clone());
         let is_settled = |state: &StepState| state.awaited_by().is_none();
         state.filter(is_settled).ok_or(None::<PortError>)
     };
-    let pauses = ConstantBuilder::default().with_delay(LOOK_EVERY).without_max_times();
-    let may_come = |error: &Option<PortError>| error.as_ref().is_none_or(|error| error.retryable);
-    match tokio::time::timeout(wait, look.retry(pauses).when(may_come)).await {
+    let pauses = ConstantBuilder::default().with_delay(POLL_EVERY).without_max_times();
+    let may_follow = |error: &Option<PortError>| error.as_ref().is_none_or(|error| error.retryable);
+    match tokio::time::timeout(wait, read.retry(pauses).when(may_follow)).await {
         Ok(Ok(state)) => Ok(Some(state)),
         Ok(Err(Some(error))) => Err(error.into()),
         Ok(Err(None)) | Err(_) => Ok(None),

@@ -1,4 +1,4 @@
-//! `steward demo --chaos`: instances are killed at random and a service goes down, while tasks run.
+//! `steward demo --chaos`: while tasks run, instances are killed at random and one service is taken down.
 
 use std::{
     sync::{
@@ -12,21 +12,21 @@ use steward_demo::services::{MockServices, Service};
 use steward_emulator::host::Host;
 use tokio::time::{Instant, sleep};
 
-use crate::demo::Heard;
+use crate::demo::DemoProgress;
 
 /// How often an instance is killed.
 const KILL_EVERY: Duration = Duration::from_millis(500);
 
-/// How long the service stays down after its breaker has opened.
-const DOWN_FOR: Duration = Duration::from_secs(3);
+/// How long the service stays down after its circuit breaker has opened.
+const OUTAGE: Duration = Duration::from_secs(3);
 
-/// How long the breaker is waited for.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the outage waits for the circuit breaker to open.
+const BREAKER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often what is waited for is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// The polling interval.
+const POLL_EVERY: Duration = Duration::from_millis(20);
 
-/// What has been done to the function set.
+/// Injects crashes and an outage into a running demo.
 pub(crate) struct Chaos {
     random: Mutex<fastrand::Rng>,
     killed: AtomicU64,
@@ -43,13 +43,14 @@ impl Chaos {
         self.killed.load(Ordering::SeqCst)
     }
 
-    /// Goes on until it is dropped. The service goes down once a quarter of the tasks have ended.
-    pub(crate) async fn wreak(
+    /// Kills instances until the future is dropped. Takes the service down after a quarter of the tasks
+    /// have ended.
+    pub(crate) async fn run(
         &self,
         host: &Host,
         services: &MockServices,
-        heard: &Heard,
-        (goes_down, tasks): (Service, usize),
+        progress: &DemoProgress,
+        (outage_service, tasks): (Service, usize),
     ) {
         let killing = async {
             loop {
@@ -58,30 +59,30 @@ impl Chaos {
             }
         };
         let outage = async {
-            wait_until(Duration::MAX, || heard.ended() * 4 >= tasks).await;
-            services.set_down(goes_down, true);
-            wait_until(PATIENCE, || heard.events("breaker_opened") > 0).await;
-            sleep(DOWN_FOR).await;
-            services.set_down(goes_down, false);
+            wait_until(Duration::MAX, || progress.ended() * 4 >= tasks).await;
+            services.set_down(outage_service, true);
+            wait_until(BREAKER_TIMEOUT, || progress.events("breaker_opened") > 0).await;
+            sleep(OUTAGE).await;
+            services.set_down(outage_service, false);
         };
         tokio::join!(killing, outage);
     }
 
     fn kill_one(&self, host: &Host) {
-        let n = {
+        let index = {
             let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
             random.usize(0..host.instances().count().max(1))
         };
-        if let Some(role) = host.kill(n) {
+        if let Some(role) = host.kill(index) {
             tracing::info!(role, "killed an instance");
             self.killed.fetch_add(1, Ordering::SeqCst);
         }
     }
 }
 
-async fn wait_until(patience: Duration, is_so: impl Fn() -> bool) {
+async fn wait_until(timeout: Duration, condition: impl Fn() -> bool) {
     let started = Instant::now();
-    while !is_so() && started.elapsed() < patience {
-        sleep(LOOK_EVERY).await;
+    while !condition() && started.elapsed() < timeout {
+        sleep(POLL_EVERY).await;
     }
 }

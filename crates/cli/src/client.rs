@@ -1,4 +1,4 @@
-//! A client of a deployment: on AWS, or wherever `AWS_ENDPOINT_URL` points.
+//! Access to a deployment: on AWS, or at the endpoint in `AWS_ENDPOINT_URL`.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -20,56 +20,56 @@ use steward_core::{model::names::AgentName, submission::ReplyQueues};
 use steward_emulator::resources;
 use steward_runtime::ports::PortError;
 
-/// Messages in one request, by SQS's limit.
+/// The number of messages in one SQS request, which is SQS's limit.
 pub(crate) const BATCH: usize = 10;
 
-/// Which deployment to talk to. The defaults are the names that `steward local` uses. Region,
+/// The names of a deployment's resources. The defaults are the names that `steward local` uses. Region,
 /// credentials and endpoint come from the AWS environment variables and profile.
 #[derive(Debug, Args)]
-pub(crate) struct Deployment {
-    /// The state store's table.
+pub(crate) struct DeploymentArgs {
+    /// The tasks table.
     #[arg(long, env = "STEWARD_TASKS_TABLE", default_value = resources::TASKS_TABLE)]
     tasks_table: String,
-    /// The table of documents.
+    /// The documents table.
     #[arg(long, env = "STEWARD_DOCUMENTS_TABLE", default_value = resources::DOCUMENTS_TABLE)]
     documents_table: String,
-    /// The table of definitions.
+    /// The workflow definitions table.
     #[arg(long, env = "STEWARD_WORKFLOWS_TABLE", default_value = resources::WORKFLOWS_TABLE)]
     workflows_table: String,
     /// The submissions queue, by name or URL.
     #[arg(long, env = "STEWARD_SUBMISSIONS_QUEUE_URL", default_value = resources::SUBMISSIONS_QUEUE)]
     submissions_queue: String,
-    /// The scheduler's queue, by name or URL: operators' commands go there.
+    /// The scheduler queue, by name or URL. It receives operator commands and callbacks.
     #[arg(long, env = "STEWARD_SCHEDULER_QUEUE_URL", default_value = resources::SCHEDULER_QUEUE)]
     scheduler_queue: String,
-    /// The event bus: the rules of workflows' triggers are made there.
+    /// The event bus on which publication creates the rules of workflow triggers.
     #[arg(long, env = "STEWARD_EVENT_BUS", default_value = resources::EVENT_BUS)]
     event_bus: String,
-    /// Where refused submissions are kept, by name or URL.
+    /// The queue of rejected submissions, by name or URL.
     #[arg(long, env = "STEWARD_REJECTED_QUEUE_URL", default_value = resources::REJECTED_QUEUE)]
     rejected_queue: String,
-    /// The agents' queues, by name or URL, with {agent} for an agent's name.
+    /// The name or URL of agent queues, with {agent} in place of the agent's name.
     #[arg(long, env = "STEWARD_AGENT_QUEUE_URL", default_value = resources::AGENT_QUEUE)]
     agent_queue: String,
-    /// Shards of the due index: as many as the deployment has, or more.
+    /// The number of shards of the due index: at least as many as the deployment has.
     #[arg(long, env = "STEWARD_SHARDS", default_value_t = resources::SHARDS)]
     shards: NonZeroU32,
-    /// The queues of dead letters, by name or URL, separated by commas; those of the deployment's queues if absent.
+    /// The dead-letter queues, by name or URL, separated by commas. By default, those that `steward local` names.
     #[arg(long, env = "STEWARD_DEAD_LETTER_QUEUES")]
     dead_letter_queues: Option<QueueNames>,
 }
 
-impl Deployment {
-    /// The state store, to read.
+impl DeploymentArgs {
+    /// The state store, for reading only.
     pub(crate) async fn store(&self) -> DynamoStore {
         let client = aws_sdk_dynamodb_client(&sdk_config().await);
-        // A reader makes no index entries and sets no expiry.
+        // Shards and retention only matter for writes.
         let (shards, retention) = (std::num::NonZeroU32::MIN, std::time::Duration::ZERO);
         let (tasks, documents) = (self.tasks_table.clone(), self.documents_table.clone());
         DynamoStore::new(client, tasks, documents, shards, retention)
     }
 
-    /// All ports, as a function has them.
+    /// All ports, as a deployed function has them.
     pub(crate) async fn ports(&self, role: &str) -> Result<AwsPorts> {
         let (sdk, sqs) = (sdk_config().await, sqs().await);
         let scheduler_queue_url = queue_url(&sqs, &self.scheduler_queue).await?;
@@ -93,7 +93,7 @@ impl Deployment {
             reply_queues: ReplyQueues::default(),
             event_bus: self.event_bus.clone(),
             shards: self.shards,
-            // These are those of functions that write tasks.
+            // Only functions that write tasks use these.
             retention: HumanDuration(Duration::ZERO),
             clock_skew: HumanDuration(Duration::ZERO),
             pickup_within: HumanDuration(Duration::ZERO),
@@ -101,13 +101,13 @@ impl Deployment {
         Ok(AwsPorts::new(&sdk, &config, role))
     }
 
-    /// The published definitions.
+    /// The definitions table.
     pub(crate) async fn definitions(&self) -> DynamoDefinitions {
         let client = aws_sdk_dynamodb_client(&sdk_config().await);
         DynamoDefinitions::new(client, self.workflows_table.clone())
     }
 
-    /// What publishes definitions, and ends their publication.
+    /// Publishes and unpublishes definitions.
     pub(crate) async fn publisher(&self) -> Publisher {
         let sdk = sdk_config().await;
         let (events, sqs) = (aws_sdk_eventbridge::Client::new(&sdk), Client::new(&sdk));
@@ -127,31 +127,31 @@ impl Deployment {
         Ok(url.is_some())
     }
 
-    /// The submissions queue, to send to.
+    /// A sender to the submissions queue.
     pub(crate) async fn submissions(&self) -> Result<QueueSender> {
         QueueSender::find(&self.submissions_queue).await
     }
 
-    /// The scheduler's queue, to send to.
+    /// A sender to the scheduler queue.
     pub(crate) async fn scheduler(&self) -> Result<QueueSender> {
         QueueSender::find(&self.scheduler_queue).await
     }
 }
 
-/// A client for queues.
+/// An SQS client.
 pub(crate) async fn sqs() -> Client {
     Client::new(&sdk_config().await)
 }
 
-/// The event bus of this name.
+/// The event bus with this name.
 pub(crate) async fn event_bus(name: &str) -> EventBridgeBus {
     EventBridgeBus::new(aws_sdk_eventbridge::Client::new(&sdk_config().await), name.to_owned())
 }
 
-/// The queues of dead letters that are called as `steward local` calls them.
+/// All dead-letter queues that are named as `steward local` names them.
 async fn dead_letter_queues(client: &Client) -> Result<QueueNames> {
-    let found = client.list_queues().queue_name_prefix("steward-").max_results(1_000);
-    let urls = found.into_paginator().items().send().try_collect().await;
+    let listing = client.list_queues().queue_name_prefix("steward-").max_results(1_000);
+    let urls = listing.into_paginator().items().send().try_collect().await;
     let urls: Vec<String> = urls.context("list queues")?;
     let are_dead_letters = |url: &String| url.ends_with(resources::DEAD_LETTERS);
     Ok(QueueNames(urls.into_iter().filter(are_dead_letters).collect()))
@@ -176,8 +176,8 @@ impl QueueSender {
         Ok(Self { client, url })
     }
 
-    /// Sends up to [`BATCH`] messages in one request; says of each why the queue refused it, if it
-    /// did.
+    /// Sends up to [`BATCH`] messages in one request. Returns for each message the reason why SQS refused
+    /// it, or `None` if SQS accepted it.
     pub(crate) async fn send(&self, messages: &[String]) -> Result<Vec<Option<String>>> {
         let entries = messages.iter().enumerate().map(|(n, text)| {
             SendMessageBatchRequestEntry::builder().id(n.to_string()).message_body(text).build()
@@ -185,9 +185,9 @@ impl QueueSender {
         let entries = entries.collect::<Result<_, _>>()?;
         let request =
             self.client.send_message_batch().queue_url(&self.url).set_entries(Some(entries));
-        let answer = request.send().await.with_context(|| format!("send to {}", self.url))?;
+        let response = request.send().await.with_context(|| format!("send to {}", self.url))?;
         let refused = |n: usize| {
-            let failed = answer.failed().iter().find(|failed| failed.id() == n.to_string())?;
+            let failed = response.failed().iter().find(|failed| failed.id() == n.to_string())?;
             Some(failed.message().unwrap_or(failed.code()).to_owned())
         };
         Ok((0..messages.len()).map(refused).collect())
@@ -198,15 +198,15 @@ fn aws_sdk_dynamodb_client(sdk: &SdkConfig) -> steward_aws::store::Client {
     steward_aws::store::Client::new(sdk)
 }
 
-/// The AWS environment. At another endpoint than AWS, region and credentials are formalities.
+/// The AWS configuration from the environment. Emulators ignore region and credentials, so they get defaults.
 pub(crate) async fn sdk_config() -> SdkConfig {
-    let set = |name| std::env::var_os(name).is_some();
+    let is_set = |name| std::env::var_os(name).is_some();
     let mut loader = aws_config::defaults(BehaviorVersion::latest());
-    if set("AWS_ENDPOINT_URL") {
-        if !set("AWS_REGION") && !set("AWS_DEFAULT_REGION") {
+    if is_set("AWS_ENDPOINT_URL") {
+        if !is_set("AWS_REGION") && !is_set("AWS_DEFAULT_REGION") {
             loader = loader.region(Region::from_static("us-east-1"));
         }
-        if !set("AWS_ACCESS_KEY_ID") && !set("AWS_PROFILE") {
+        if !is_set("AWS_ACCESS_KEY_ID") && !is_set("AWS_PROFILE") {
             loader = loader.test_credentials();
         }
     }

@@ -1,5 +1,6 @@
-//! `steward console`: the operator's console on this machine. Either of a deployment, with the caller's own
-//! rights; or, with `--url`, the deployed function's, whose requests are signed here, as no browser can.
+//! `steward console`: serves the operator console on this machine. By default it reads a deployment with the
+//! caller's own AWS permissions. With `--url` it forwards requests to the deployed console function and signs
+//! them, which a browser cannot do.
 
 use std::net::SocketAddr;
 
@@ -26,13 +27,14 @@ use steward_console::{
 };
 use tokio::net::TcpListener;
 
-use crate::client::{Deployment, sdk_config};
+use crate::client::{DeploymentArgs, sdk_config};
 
-/// What of a browser's request goes on to the function.
-const PASSED_ON: [&str; 5] = ["accept", "content-type", "hx-request", "origin", "sec-fetch-site"];
+/// The request headers that are forwarded to the function.
+const FORWARDED_REQUEST_HEADERS: [&str; 5] =
+    ["accept", "content-type", "hx-request", "origin", "sec-fetch-site"];
 
-/// What of the function's answer goes back to the browser.
-const PASSED_BACK: [HeaderName; 6] = [
+/// The response headers that are forwarded to the browser.
+const FORWARDED_RESPONSE_HEADERS: [HeaderName; 6] = [
     header::CACHE_CONTROL,
     header::CONTENT_SECURITY_POLICY,
     header::CONTENT_TYPE,
@@ -41,45 +43,45 @@ const PASSED_BACK: [HeaderName; 6] = [
     header::X_CONTENT_TYPE_OPTIONS,
 ];
 
-/// Bytes of a form, at most: a task's whole input may be in it.
+/// The maximum size of a form in bytes. A form may contain a task's whole input.
 const FORM_BYTES_MAX: usize = 1024 * 1024;
 
-/// Which console, and where to serve it.
+/// Options of `steward console`.
 #[derive(Debug, Args)]
 pub(crate) struct ConsoleArgs {
-    /// The deployed console's URL: its requests are signed with the AWS credentials of the environment.
+    /// The URL of the deployed console. Requests are signed with the AWS credentials of the environment.
     #[arg(long, value_name = "URL")]
     url: Option<Url>,
-    /// Where to serve it. Whoever reaches it has your rights: keep it on the loopback interface.
+    /// The address to serve. Anyone who can connect acts with your permissions: keep it on the loopback interface.
     #[arg(long, default_value = "127.0.0.1:8008")]
     listen: SocketAddr,
-    /// An identity-aware proxy is the only one who reaches this: with --url, its word on who is calling goes on to
-    /// the function (x-forwarded-email, -user and -groups).
+    /// Trust the user headers of an identity-aware proxy, and forward them to the function: x-forwarded-email, -user
+    /// and -groups. Use it only if nothing but the proxy can connect to this address.
     #[arg(long, requires = "url")]
     behind_proxy: bool,
-    /// Show no buttons, and refuse what would act. With --url that is the function's to decide.
+    /// Show no buttons, and refuse requests that would change anything. With --url the function decides this.
     #[arg(long, conflicts_with = "url")]
     read_only: bool,
-    /// Who acts, for the record.
+    /// The name of the operator, for the audit record.
     #[arg(long, env = "USER", default_value = "unknown", value_parser = NonEmptyStringValueParser::new())]
     by: String,
-    /// Where a task's logs are, with {task_id} in it.
+    /// The link to a task's logs, with {task_id} as placeholder.
     #[arg(long, env = "STEWARD_CONSOLE_LOGS_URL", value_name = "URL")]
     logs_url: Option<String>,
-    /// Where a trace is, with {trace_id} or {xray_trace_id} in it.
+    /// The link to a trace, with {trace_id} or {xray_trace_id} as placeholder.
     #[arg(long, env = "STEWARD_CONSOLE_TRACE_URL", value_name = "URL")]
     trace_url: Option<String>,
     #[command(flatten)]
-    deployment: Deployment,
+    deployment: DeploymentArgs,
 }
 
 /// Serves until Ctrl-C.
 pub(crate) async fn run(args: ConsoleArgs) -> Result<()> {
     let listener = TcpListener::bind(args.listen).await;
     let listener = listener.with_context(|| format!("listen on {}", args.listen))?;
-    say!("console http://{}{}", listener.local_addr()?, steward_console::ROOT);
+    outln!("console http://{}{}", listener.local_addr()?, steward_console::ROOT);
     let routes = match args.url {
-        Some(url) => forwarding(Function::new(url, args.behind_proxy).await?),
+        Some(url) => forwarding(ConsoleFunction::new(url, args.behind_proxy).await?),
         None => {
             let ports = args.deployment.ports("console").await?.into();
             let links = Links { logs: args.logs_url, trace: args.trace_url, dashboard: None };
@@ -93,16 +95,16 @@ pub(crate) async fn run(args: ConsoleArgs) -> Result<()> {
     }
 }
 
-/// The deployed function, and whose signature its requests get.
+/// The deployed console function, and the credentials for its requests.
 #[derive(Clone)]
-struct Function {
+struct ConsoleFunction {
     url: Url,
     client: Client,
     sdk: SdkConfig,
     is_behind_proxy: bool,
 }
 
-fn forwarding(function: Function) -> Router {
+fn forwarding(function: ConsoleFunction) -> Router {
     let is_behind_proxy = function.is_behind_proxy;
     let routes = Router::new().fallback(forward).with_state(function);
     let routes = routes.layer(DefaultBodyLimit::max(FORM_BYTES_MAX));
@@ -110,7 +112,7 @@ fn forwarding(function: Function) -> Router {
 }
 
 async fn forward(
-    State(function): State<Function>,
+    State(function): State<ConsoleFunction>,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
@@ -122,7 +124,7 @@ async fn forward(
     }
 }
 
-impl Function {
+impl ConsoleFunction {
     async fn new(url: Url, is_behind_proxy: bool) -> Result<Self> {
         let client = Client::builder().redirect(Policy::none()).build()?;
         Ok(Self { url, client, sdk: sdk_config().await, is_behind_proxy })
@@ -138,26 +140,28 @@ impl Function {
         let mut url = self.url.clone();
         url.set_path(&format!("{}{}", url.path().trim_end_matches('/'), uri.path()));
         url.set_query(uri.query());
-        let said = |name| Some((name, headers.get(name)?.to_str().ok()?));
-        let who = if self.is_behind_proxy { &FORWARDED[..] } else { &[] };
-        let names = PASSED_ON.into_iter().chain(who.iter().copied());
-        let passed: Vec<_> = names.filter_map(said).collect();
-        let signature = self.sign(&method, &url, &passed, &body).await?;
+        let header = |name| Some((name, headers.get(name)?.to_str().ok()?));
+        let user_headers = if self.is_behind_proxy { &FORWARDED[..] } else { &[] };
+        let names = FORWARDED_REQUEST_HEADERS.into_iter().chain(user_headers.iter().copied());
+        let forwarded: Vec<_> = names.filter_map(header).collect();
+        let signature = self.sign(&method, &url, &forwarded, &body).await?;
         let mut request = self.client.request(method, url).body(body);
-        for (name, value) in passed.into_iter().chain(signature.headers()) {
+        for (name, value) in forwarded.into_iter().chain(signature.headers()) {
             request = request.header(name, value);
         }
-        let answer = request.send().await.context("ask the function")?;
-        let mut response = Response::builder().status(answer.status());
-        for name in PASSED_BACK {
-            if let Some(value) = answer.headers().get(&name) {
+        let upstream = request.send().await.context("call the console function")?;
+        let mut response = Response::builder().status(upstream.status());
+        for name in FORWARDED_RESPONSE_HEADERS {
+            if let Some(value) = upstream.headers().get(&name) {
                 response = response.header(name, value);
             }
         }
-        Ok(response.body(Body::from(answer.bytes().await.context("read its answer")?))?)
+        Ok(response.body(Body::from(
+            upstream.bytes().await.context("read the response of the console function")?,
+        ))?)
     }
 
-    /// AWS's Signature Version 4.
+    /// Signs a request with AWS Signature Version 4.
     async fn sign(
         &self,
         method: &Method,
@@ -165,9 +169,9 @@ impl Function {
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> Result<SigningInstructions> {
-        let provider = self.sdk.credentials_provider().context("there are no AWS credentials")?;
+        let provider = self.sdk.credentials_provider().context("no AWS credentials configured")?;
         use aws_credential_types::provider::ProvideCredentials as _;
-        let identity = provider.provide_credentials().await.context("AWS credentials")?.into();
+        let identity = provider.provide_credentials().await.context("load AWS credentials")?.into();
         let region = self.sdk.region().map_or("us-east-1", AsRef::as_ref);
         let parameters = v4::SigningParams::builder()
             .identity(&identity)
@@ -184,7 +188,7 @@ impl Function {
     }
 }
 
-/// The region that a function URL names: `https://ID.lambda-url.REGION.on.aws`.
+/// The region in a function URL: `https://ID.lambda-url.REGION.on.aws`.
 fn region_of(url: &Url) -> Option<&str> {
     let (_, rest) = url.host_str()?.split_once(".lambda-url.")?;
     rest.split('.').next()
@@ -200,9 +204,9 @@ mod tests {
         _args: ConsoleArgs,
     }
 
-    /// It would be passed on to a function that lets the caller act.
+    /// The function decides whether the caller may act, so `--read-only` would have no effect.
     #[test]
-    fn what_is_read_only_here_cannot_be_asked_of_the_function() {
+    fn read_only_cannot_be_combined_with_url() {
         let parsed =
             |args: &[&str]| <Cli as clap::Parser>::try_parse_from([&["console"], args].concat());
         parsed(&["--read-only"]).unwrap();
@@ -211,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_url_names_its_region() {
+    fn the_region_is_read_from_a_function_url() {
         let region = |url: &str| region_of(&url.parse().unwrap()).map(str::to_owned);
         assert_eq!(
             region("https://abc.lambda-url.eu-west-1.on.aws/").as_deref(),

@@ -1,61 +1,61 @@
-//! `steward cost`: what a million tasks of a workflow cost if all goes well, on whose account that is,
-//! and what other services would charge.
+//! `steward cost`: the cost of a million successful tasks of a workflow, by function and by step, and
+//! what other services would charge.
 
 use anyhow::Result;
 use clap::Args;
 use steward_forecast::cost::{Elsewhere, Entry, Report};
 
 use crate::{
-    assumed::{Assumed, forecast},
+    assumptions::{AssumptionArgs, forecast},
     table::table,
 };
 
-/// Tasks to count unless said otherwise: they differ by what a `when` draws and by how long calls take.
+/// The default number of tasks to run. Tasks differ in the random outcome of `when` and in call durations.
 const RUNS: u32 = 1_000;
 
-/// What to price.
+/// Options of `steward cost`.
 #[derive(Debug, Args)]
 pub(crate) struct CostArgs {
     #[command(flatten)]
-    assumed: Assumed,
-    /// How many tasks to run and count.
+    assumptions: AssumptionArgs,
+    /// How many tasks to run.
     #[arg(long, default_value_t = RUNS)]
     runs: u32,
-    /// As one JSON object: the report of `steward workflow simulate`.
+    /// Print one JSON object: the report of `steward workflow simulate`.
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) async fn run(args: CostArgs) -> Result<()> {
-    let batch = args.assumed.batch;
-    let report = forecast(args.assumed.settings(args.runs)?).await?;
+    let batch = args.assumptions.batch;
+    let report = forecast(args.assumptions.settings(args.runs)?).await?;
     if args.json {
-        say!("{}", serde_json::to_string_pretty(&report)?);
+        outln!("{}", serde_json::to_string_pretty(&report)?);
         return Ok(());
     }
     let Report { workflow, version, runs, .. } = &report;
-    say!("{workflow} version {version}: {runs} tasks counted, {batch} messages a batch");
+    outln!("{workflow} version {version}: {runs} simulated tasks, {batch} messages per batch");
     for outcome in report.outcomes.iter().filter(|outcome| outcome.state != "Processed") {
-        say!("{} of them ended {}", outcome.tasks, outcome.state);
+        outln!("{} tasks ended {}", outcome.tasks, outcome.state);
     }
     for reason in &report.reasons {
-        say!("{} tasks: {}", reason.tasks, reason.reason);
+        outln!("{} tasks: {}", reason.tasks, reason.reason);
     }
-    say!("{}", entries("function", &report.ledger.functions));
-    say!("{}", entries("step", &report.ledger.steps));
+    outln!("{}", entries("function", &report.ledger.functions));
+    outln!("{}", entries("step", &report.ledger.steps));
     show_price(&report);
     Ok(())
 }
 
-/// The price by service, what other services would charge, and what that takes for granted.
+/// Prints the price by AWS service, what other services would charge, and the assumptions.
 pub(crate) fn show_price(report: &Report) {
-    say!("{}", services(report));
-    say!("{}", elsewhere(report));
-    say!("assumed:");
-    report.assumes.iter().for_each(|assumed| say!("- {assumed}"));
+    outln!("{}", services(report));
+    outln!("{}", elsewhere(report));
+    outln!("assumptions:");
+    report.assumes.iter().for_each(|assumption| outln!("- {assumption}"));
 }
 
-/// Lines of the ledger.
+/// A table of usage and cost, one row for each function or step.
 fn entries(of: &str, entries: &[Entry]) -> comfy_table::Table {
     let mut table = table(&[
         of,
@@ -65,7 +65,7 @@ fn entries(of: &str, entries: &[Entry]) -> comfy_table::Table {
         "invocations",
         "GB-seconds",
         "events",
-        "$ a million tasks",
+        "$ per million tasks",
     ]);
     for Entry { of, usage, dollars_per_million } in entries {
         table.add_row([
@@ -84,8 +84,8 @@ fn entries(of: &str, entries: &[Entry]) -> comfy_table::Table {
 
 fn services(report: &Report) -> comfy_table::Table {
     let (usage, dollars) = (&report.usage, &report.dollars_per_million);
-    let million = format!("$ a million tasks ({}, {})", report.region, report.prices_as_of);
-    let mut table = table(&["service", "a task, on average", &million]);
+    let million = format!("$ per million tasks ({}, {})", report.region, report.prices_as_of);
+    let mut table = table(&["service", "average per task", &million]);
     let dynamodb =
         format!("{:.2} write units, {:.2} read units", usage.write_units, usage.read_units);
     let lambda =
@@ -95,7 +95,7 @@ fn services(report: &Report) -> comfy_table::Table {
         ("SQS", format!("{:.2} requests", usage.sqs_requests), dollars.sqs),
         ("Lambda", lambda, dollars.lambda),
         ("EventBridge", format!("{:.4} events", usage.events), dollars.eventbridge),
-        ("all", String::new(), dollars.total),
+        ("total", String::new(), dollars.total),
     ] {
         table.add_row([service.to_owned(), used, format!("{dollars:.2}")]);
     }
@@ -103,13 +103,13 @@ fn services(report: &Report) -> comfy_table::Table {
 }
 
 fn elsewhere(report: &Report) -> comfy_table::Table {
-    let mut table =
-        table(&["elsewhere", "a task, on average", "$ a million tasks", "times as much"]);
-    let own = report.dollars_per_million.total;
+    let header = ["other service", "average per task", "$ per million tasks", "ratio to Steward"];
+    let mut table = table(&header);
+    let steward = report.dollars_per_million.total;
     for Elsewhere { service, counts, dollars_per_million, cannot } in &report.elsewhere {
         let counts = counts.iter().map(|(what, count)| format!("{count:.2} {what}"));
         let price = dollars_per_million.map(|dollars| format!("{dollars:.2}"));
-        let times = dollars_per_million.map(|dollars| format!("{:.1}", dollars / own));
+        let times = dollars_per_million.map(|dollars| format!("{:.1}", dollars / steward));
         table.add_row([
             (*service).to_owned(),
             counts.collect::<Vec<_>>().join(", "),

@@ -1,5 +1,5 @@
-//! `steward dlq list|show|redrive`: messages that were received too often without being done. What is
-//! known of them, and done with them, is in `crates/aws`.
+//! `steward dlq list|show|redrive`: messages that were received too often without success. `crates/aws`
+//! reads and redrives them.
 
 use anyhow::{Context, Result, bail};
 use aws_sdk_sqs::Client;
@@ -13,37 +13,37 @@ use crate::{
     table::table,
 };
 
-/// What to do with dead letters.
+/// Subcommands of `steward dlq`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DlqCommand {
-    /// List the dead-letter queues, with about how many messages each holds.
+    /// List the dead-letter queues with the approximate number of messages in each.
     List(ListArgs),
-    /// Show the messages of a dead-letter queue, which keeps them.
+    /// Show the messages of a dead-letter queue without removing them.
     Show(ShowArgs),
-    /// Send the messages of a dead-letter queue back to where they came from.
+    /// Send the messages of a dead-letter queue back to their source queues.
     Redrive(RedriveArgs),
 }
 
-/// Which queues to list.
+/// Options of `steward dlq list`.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// What the names of the deployment's queues begin with: on AWS, the stack's name.
+    /// The prefix of the names of the deployment's queues: on AWS, the stack's name.
     #[arg(long, env = "STEWARD_QUEUE_PREFIX", default_value = "steward")]
     prefix: String,
-    /// Another dead-letter queue, by name or URL; repeatable.
+    /// A further dead-letter queue, by name or URL; repeatable.
     #[arg(long = "queue")]
     queues: Vec<String>,
 }
 
-/// Which messages to show.
+/// Options of `steward dlq show`.
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
     /// The dead-letter queue, by name or URL.
     queue: String,
-    /// How many messages at most.
+    /// The maximum number of messages.
     #[arg(long, default_value_t = 10)]
     limit: usize,
-    /// Show bodies too: they may hold what customers sent.
+    /// Show message bodies too. They may contain customer data.
     #[arg(long)]
     body: bool,
 }
@@ -63,7 +63,7 @@ pub(crate) async fn find(client: &Client, name_or_url: &str) -> Result<DeadLette
     match DeadLetterQueue::find(client, name_or_url).await {
         Ok(queue) => Ok(queue),
         Err(error @ DeadLettersError::NotOne(_)) => {
-            bail!("{error}: `steward dlq list` shows them")
+            bail!("{error}; `steward dlq list` lists the dead-letter queues")
         }
         Err(error) => Err(error.into()),
     }
@@ -79,17 +79,22 @@ async fn list(client: &Client, args: ListArgs) -> Result<()> {
     }
     if queues.is_empty() {
         bail!(
-            "no dead-letter queue's name begins with `{}`: say --prefix, or name queues with --queue",
+            "no dead-letter queue has a name that begins with `{}`: set --prefix or --queue",
             args.prefix
         );
     }
-    let mut rows = table(&["queue", "messages", "in hand", "from"]);
+    let mut rows = table(&["queue", "messages", "in flight", "source queues"]);
     for queue in queues {
         let holds = queue.holds().await?;
-        let (waiting, in_hand) = (holds.waiting.to_string(), holds.in_hand.to_string());
-        rows.add_row([queue.name().to_owned(), waiting, in_hand, queue.source_names().join(", ")]);
+        let (waiting, in_flight) = (holds.waiting.to_string(), holds.in_hand.to_string());
+        rows.add_row([
+            queue.name().to_owned(),
+            waiting,
+            in_flight,
+            queue.source_names().join(", "),
+        ]);
     }
-    say!("{rows}");
+    outln!("{rows}");
     Ok(())
 }
 
@@ -97,19 +102,19 @@ async fn show(client: &Client, args: &ShowArgs) -> Result<()> {
     let queue = find(client, &args.queue).await?;
     let letters = queue.look(args.limit).await.with_context(|| format!("show {}", queue.name()))?;
     for letter in &letters {
-        say!("{}", described(letter, args.body));
+        outln!("{}", description(letter, args.body));
     }
-    say!("{} shown of {}", letters.len(), queue.name());
+    outln!("{}: {} messages shown", queue.name(), letters.len());
     Ok(())
 }
 
-/// A message for people to read.
-fn described(letter: &DeadLetter, body: bool) -> String {
+/// The lines that describe a message.
+fn description(letter: &DeadLetter, body: bool) -> String {
     let at = |at: Option<Timestamp>| at.map_or_else(|| "-".to_owned(), |at| format!("{at:.3}"));
     let receives = letter.receives().map(|count| count.to_string());
     let mut lines = vec![
         letter.message_id().to_owned(),
-        format!("  from            {}", letter.source().unwrap_or("-")),
+        format!("  source queue    {}", letter.source().unwrap_or("-")),
         format!("  sent            {}", at(letter.sent_at())),
         format!("  first received  {}", at(letter.first_received_at())),
         format!("  receives        {}", receives.unwrap_or_default()),
@@ -118,7 +123,7 @@ fn described(letter: &DeadLetter, body: bool) -> String {
     lines.push(if body {
         format!("  body            {}", letter.body())
     } else {
-        format!("  body            {} bytes; --body shows it", letter.body().len())
+        format!("  body            {} bytes; use --body to show it", letter.body().len())
     });
     lines.join("\n")
 }

@@ -1,12 +1,12 @@
-//! `steward demo`: tasks through services that misbehave on purpose, everything in this process, and
-//! an audit of what came of it. With `--chaos`, the function set itself is killed meanwhile. What the
-//! tasks are is the [`Scenario`]'s to say.
+//! `steward demo`: runs tasks against services with injected faults, all in this process, and audits the
+//! result. With `--chaos` it also kills instances of the functions while the tasks run. The [`Scenario`]
+//! defines the tasks.
 //!
 //! ```text
-//! this client ──► submissions queue ──► the function set ──► the scenario's services
-//!      ▲                                      │                 (slow, failing, silent)
-//!      └── notices: received, processed, error┘                          │
-//!      └──────────────── audit: state store against ledgers ◄────────────┘
+//! demo client ──► submissions queue ──► functions ──► the scenario's services
+//!   ▲ ▲                                     │            (slow, failing, silent)
+//!   │ └── notifications: received, processed, error           │
+//!   └──── audit: compares the state store with the ledgers ◄──┘
 //! ```
 
 use std::{
@@ -36,7 +36,7 @@ use steward_core::model::{
 use steward_demo::{
     audit::Audit,
     scenario::{Scenario, Shipped},
-    services::{FaultKind, FaultPlan, Ledger, MockServices, Service},
+    services::{FaultKind, FaultPlan, MockServices, Service, ServiceLedgers},
 };
 use steward_emulator::{
     embedded::EmbeddedAws,
@@ -52,64 +52,64 @@ use tokio::{sync::Semaphore, task::JoinSet};
 
 use crate::{chaos::Chaos, endpoint::EndpointArgs, table::table};
 
-/// How long the demo waits for the last task before it audits what there is.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// How long the demo waits for all tasks to end. It then audits the tasks as they are.
+const RUN_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Instances of each function while they are killed at random.
+/// Instances of each function in a run with `--chaos`, which kills instances at random.
 const INSTANCES_IN_CHAOS: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
 
-/// How often a message is delivered twice.
-const DUPLICATES: f64 = 0.03;
+/// The share of messages that are delivered twice.
+const DUPLICATE_RATE: f64 = 0.03;
 
 /// How often the demo's supervisor runs.
 const SUPERVISE_EVERY: Duration = Duration::from_secs(1);
 
-/// The longest latency that is told apart, in microseconds.
+/// The longest latency that the histogram can record, in microseconds.
 const LATENCY_MAX_US: u64 = 600_000_000;
 
 /// Messages in one SQS request.
 const BATCH: usize = 10;
 
-/// What to run.
+/// Options of `steward demo`.
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// What to run.
-    #[arg(long, default_value = "order", value_parser = shipped())]
+    /// The example workflow to run.
+    #[arg(long, default_value = "order", value_parser = example_workflows())]
     workflow: Shipped,
     /// How many tasks to submit.
     #[arg(long, default_value_t = 1_000)]
     tasks: usize,
-    /// Decides which call meets which fault.
+    /// The seed that decides which calls get which faults.
     #[arg(long, default_value_t = 42)]
     seed: u64,
-    /// How many tasks are under way at once.
+    /// How many tasks run at the same time.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     in_flight: u32,
-    /// Kill submissions, schedulers, agents and supervisors meanwhile, take a service down for a
-    /// while, and refuse more for good, undos too.
+    /// Also kill instances of submission, scheduler, agents and supervisor during the run, take one
+    /// service down for a while, and inject more permanent refusals, also of undos.
     #[arg(long)]
     chaos: bool,
-    /// Where to serve the console, beside the AWS-compatible endpoint and `POST /tasks`.
+    /// The address of the console, the AWS-compatible endpoint and `POST /tasks`.
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: SocketAddr,
     #[command(flatten)]
     aws: EndpointArgs,
-    /// Stay until Ctrl-C when all tasks have ended, with services that behave from then on: what is in Error
-    /// can be made good in the console.
+    /// Keep running until Ctrl-C after all tasks have ended, with healthy services, so that tasks in Error can
+    /// be repaired in the console.
     #[arg(long)]
     stay: bool,
-    /// One JSON object on standard output instead of the table.
+    /// Print one JSON object instead of the table.
     #[arg(long)]
     json: bool,
 }
 
-fn shipped() -> impl clap::builder::TypedValueParser<Value = Shipped> {
+fn example_workflows() -> impl clap::builder::TypedValueParser<Value = Shipped> {
     let names = Shipped::ALL.map(|shipped| shipped.scenario().name());
     PossibleValuesParser::new(names).try_map(|name| Shipped::named(&name).ok_or("no such workflow"))
 }
 
 /// Runs the demo; fails if the audit does.
-#[expect(clippy::print_stderr, reason = "standard output is the report's alone")]
+#[expect(clippy::print_stderr, reason = "standard output only has the report")]
 pub(crate) async fn run(args: DemoArgs) -> Result<()> {
     let recorder = DebuggingRecorder::new();
     let counters = recorder.snapshotter();
@@ -121,24 +121,25 @@ pub(crate) async fn run(args: DemoArgs) -> Result<()> {
     if let Some(address) = host.address {
         eprintln!("console http://{address}{}", steward_console::ROOT);
     }
-    let client = Client::start(scenario, &host, args.in_flight as usize).await?;
+    let client = DemoClient::start(scenario, &host, args.in_flight as usize).await?;
     let started = Instant::now();
     let chaos = Chaos::new(args.seed);
-    let havoc = chaos.wreak(&host, &services, &client.heard, (scenario.goes_down(), args.tasks));
+    let outage = (scenario.outage_service(), args.tasks);
+    let chaos_run = chaos.run(&host, &services, &client.progress, outage);
     tokio::select! {
         submitted = client.submit_all(&host, args.tasks, args.json) => submitted?,
-        () = havoc, if args.chaos => {}
+        () = chaos_run, if args.chaos => {}
     }
     let seconds = started.elapsed().as_secs_f64();
-    let counted = (&counters, &chaos);
-    let report = report(&args, &host, &services.ledger(), &client, counted, seconds).await?;
+    let measured = (&counters, &chaos);
+    let report = report(&args, &host, &services.ledger(), &client, measured, seconds).await?;
     report.print(args.json)?;
     if !report.audit.passed() {
         bail!("the audit failed");
     }
     if args.stay {
         services.heal();
-        eprintln!("until Ctrl-C");
+        eprintln!("running until Ctrl-C");
         tokio::signal::ctrl_c().await.context("wait for Ctrl-C")?;
     }
     Ok(())
@@ -154,7 +155,7 @@ async fn start_host(
     };
     let host = Host::start(HostOptions {
         listen: Some(args.listen),
-        external: args.aws.endpoints_of_one_run()?,
+        external: args.aws.endpoints_for_one_run()?,
         workflows: vec![scenario.workflow()?],
         agents: scenario.services().iter().map(agent).collect::<Result<_, _>>()?,
         supervise_every: Some(SUPERVISE_EVERY),
@@ -162,42 +163,43 @@ async fn start_host(
         ..HostOptions::default()
     });
     let host = host.await?;
-    host.aws.duplicate_messages(DUPLICATES, args.seed);
+    host.aws.duplicate_messages(DUPLICATE_RATE, args.seed);
     Ok(host)
 }
 
-/// The client: submits tasks, and hears of them on a queue of its own.
-struct Client {
+/// Submits tasks, and receives their notifications on its own reply queue.
+struct DemoClient {
     scenario: &'static dyn Scenario,
     sqs: aws_sdk_sqs::Client,
     reply_to: String,
-    heard: Arc<Heard>,
+    progress: Arc<DemoProgress>,
     _listeners: JoinSet<()>,
 }
 
-/// What has been heard so far.
-pub(crate) struct Heard {
-    /// A permit for each task that may be under way.
-    room: Semaphore,
-    inner: Mutex<HeardInner>,
+/// The progress of the run, from the notifications and alerts received so far.
+pub(crate) struct DemoProgress {
+    /// One permit for each further task that may run at the same time.
+    free_slots: Semaphore,
+    inner: Mutex<DemoProgressInner>,
 }
 
-struct HeardInner {
-    under_way: HashMap<String, Instant>,
+struct DemoProgressInner {
+    /// Tasks that have been submitted and have not ended, with the time of their submission.
+    running: HashMap<String, Instant>,
     latencies: Histogram<u64>,
     ended: usize,
     alerted: BTreeSet<String>,
-    /// Events on the bus by name, each counted once however often it is published.
+    /// Ids of the events on the bus, by event name: an event that is published twice counts once.
     events: BTreeMap<String, BTreeSet<String>>,
 }
 
-impl Heard {
-    fn lock(&self) -> std::sync::MutexGuard<'_, HeardInner> {
+impl DemoProgress {
+    fn lock(&self) -> std::sync::MutexGuard<'_, DemoProgressInner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A notice may come more than once; only the first end of a task counts.
-    fn notice(&self, body: &str) {
+    /// Records a notification. Notifications may arrive more than once: only the first end of a task counts.
+    fn record_notification(&self, body: &str) {
         let Ok(StatusNotice { task_id: Some(id), status, .. }) = serde_json::from_str(body) else {
             return;
         };
@@ -208,16 +210,17 @@ impl Heard {
             | NoticeStatus::Undone
             | NoticeStatus::Error => {
                 let mut inner = self.lock();
-                let Some(since) = inner.under_way.remove(&id) else { return };
+                let Some(since) = inner.running.remove(&id) else { return };
                 let micros = u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
                 inner.latencies.saturating_record(micros);
                 inner.ended += 1;
-                self.room.add_permits(1);
+                self.free_slots.add_permits(1);
             }
         }
     }
 
-    fn alert(&self, body: &str) {
+    /// Records an event of the bus.
+    fn record_event(&self, body: &str) {
         let event: Value = serde_json::from_str(body).unwrap_or_default();
         let text = |path| event.pointer(path).and_then(Value::as_str);
         let name = text("/detail/metadata/event").unwrap_or_default();
@@ -242,46 +245,50 @@ impl Heard {
     }
 }
 
-impl Client {
+impl DemoClient {
     async fn start(scenario: &'static dyn Scenario, host: &Host, in_flight: usize) -> Result<Self> {
         let reply_to = resources::create_queue(&host.aws.sdk_config(), "client-demo", None).await?;
-        let inner = HeardInner {
-            under_way: HashMap::new(),
+        let inner = DemoProgressInner {
+            running: HashMap::new(),
             latencies: Histogram::new_with_max(LATENCY_MAX_US, 3)?,
             ended: 0,
             alerted: BTreeSet::new(),
             events: BTreeMap::new(),
         };
-        let heard = Arc::new(Heard { room: Semaphore::new(in_flight), inner: Mutex::new(inner) });
+        let progress = Arc::new(DemoProgress {
+            free_slots: Semaphore::new(in_flight),
+            inner: Mutex::new(inner),
+        });
         let (sqs, mut listeners) = (host.sqs(), JoinSet::new());
         let alerts = host.queue_url(resources::ALERTS_QUEUE);
-        listen(&host.aws, reply_to.clone(), &heard, Heard::notice, &mut listeners);
-        listen(&host.aws, alerts, &heard, Heard::alert, &mut listeners);
-        Ok(Self { scenario, sqs, reply_to, heard, _listeners: listeners })
+        let on_notification = DemoProgress::record_notification;
+        listen(&host.aws, reply_to.clone(), &progress, on_notification, &mut listeners);
+        listen(&host.aws, alerts, &progress, DemoProgress::record_event, &mut listeners);
+        Ok(Self { scenario, sqs, reply_to, progress, _listeners: listeners })
     }
 
-    /// Submits `count` tasks as fast as there is room, and waits for the end of the last.
+    /// Submits `count` tasks as fast as slots become free, and waits until all have ended.
     async fn submit_all(&self, host: &Host, count: usize, quiet: bool) -> Result<()> {
-        let progress = progress_bar(count, self.scenario.nouns().1, quiet)?;
+        let bar = progress_bar(count, self.scenario.nouns().1, quiet)?;
         let queue = host.queue_url(resources::SUBMISSIONS_QUEUE);
         let mut next = 0;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + RUN_TIMEOUT;
         loop {
-            let under_way = self.heard.lock().under_way.len();
-            progress.set_position((next - under_way) as u64);
-            if (next == count && under_way == 0) || Instant::now() > deadline {
+            let running = self.progress.lock().running.len();
+            bar.set_position((next - running) as u64);
+            if (next == count && running == 0) || Instant::now() > deadline {
                 break;
             }
-            let room = self.heard.room.available_permits().min(BATCH).min(count - next);
-            if room == 0 {
+            let slots = self.progress.free_slots.available_permits().min(BATCH).min(count - next);
+            if slots == 0 {
                 tokio::time::sleep(Duration::from_millis(2)).await;
                 continue;
             }
-            self.heard.room.acquire_many(u32::try_from(room)?).await?.forget();
-            self.submit(&queue, next..next + room).await?;
-            next += room;
+            self.progress.free_slots.acquire_many(u32::try_from(slots)?).await?.forget();
+            self.submit(&queue, next..next + slots).await?;
+            next += slots;
         }
-        progress.finish_and_clear();
+        bar.finish_and_clear();
         Ok(())
     }
 
@@ -291,12 +298,12 @@ impl Client {
             let id = self.scenario.task_id(number);
             let entry = SendMessageBatchRequestEntry::builder().id(number.to_string());
             entries.push(entry.message_body(self.submission(number, &id).to_string()).build()?);
-            self.heard.lock().under_way.insert(id, Instant::now());
+            self.progress.lock().running.insert(id, Instant::now());
         }
         let request = self.sqs.send_message_batch().queue_url(queue).set_entries(Some(entries));
-        let answer = request.send().await.context("submit")?;
-        match answer.failed().first() {
-            Some(failed) => bail!("the queue refused a submission: {}", failed.code()),
+        let response = request.send().await.context("submit")?;
+        match response.failed().first() {
+            Some(failed) => bail!("SQS refused a submission: {}", failed.code()),
             None => Ok(()),
         }
     }
@@ -311,19 +318,19 @@ impl Client {
     }
 }
 
-/// Hears every message of a queue until the `JoinSet` is dropped. What comes again is heard again,
-/// which changes nothing.
+/// Passes every message of a queue to `record` until the `JoinSet` is dropped. `record` must tolerate
+/// duplicates.
 fn listen(
     aws: &EmbeddedAws,
     queue_url: String,
-    heard: &Arc<Heard>,
-    hear: fn(&Heard, &str),
+    progress: &Arc<DemoProgress>,
+    record: fn(&DemoProgress, &str),
     listeners: &mut JoinSet<()>,
 ) {
-    let heard = heard.clone();
+    let progress = progress.clone();
     let handler = move |event: SqsEvent| {
         for message in &event.records {
-            hear(&heard, message.body.as_deref().unwrap_or_default());
+            record(&progress, message.body.as_deref().unwrap_or_default());
         }
         std::future::ready(SqsBatchResponse::default())
     };
@@ -339,25 +346,25 @@ fn progress_bar(count: usize, tasks: &str, quiet: bool) -> Result<ProgressBar> {
     Ok(ProgressBar::new(count as u64).with_style(style))
 }
 
-/// What came of the run.
-struct Report {
+/// The results of the run.
+struct DemoReport {
     scenario: &'static dyn Scenario,
     submitted: usize,
     audit: Audit,
     seconds: f64,
     latency_ms: BTreeMap<&'static str, f64>,
-    /// Counted things, in the order in which they are shown.
+    /// JSON key, label and value of each counter, in the order in which they are shown.
     counts: Vec<(&'static str, &'static str, u64)>,
 }
 
 async fn report(
     args: &DemoArgs,
     host: &Host,
-    ledger: &Ledger,
-    client: &Client,
+    ledgers: &ServiceLedgers,
+    client: &DemoClient,
     (counters, chaos): (&Snapshotter, &Chaos),
     seconds: f64,
-) -> Result<Report> {
+) -> Result<DemoReport> {
     let scenario = client.scenario;
     let ids: Vec<_> = (0..args.tasks).map(|number| scenario.task_id(number)).collect();
     let tasks = load_all(host, &ids).await?;
@@ -366,47 +373,59 @@ async fn report(
         .await;
     let mut audit = Audit::of(scenario);
     {
-        let heard = client.heard.lock();
+        let progress = client.progress.lock();
         for (number, id) in ids.iter().enumerate() {
-            audit.check(number, tasks.get(id), ledger, &heard.alerted);
-            if heard.under_way.contains_key(id) {
-                audit.findings.push(format!("{id}: the client never heard of its end"));
+            audit.check(number, tasks.get(id), ledgers, &progress.alerted);
+            if progress.running.contains_key(id) {
+                audit
+                    .findings
+                    .push(format!("{id}: the client never received a notification of its end"));
             }
         }
     }
-    audit.check_foreign(args.tasks, ledger);
-    let heard = client.heard.lock();
-    let percentile = |p| heard.latencies.value_at_quantile(p) as f64 / 1_000.0;
+    audit.check_unknown_subjects(args.tasks, ledgers);
+    let progress = client.progress.lock();
+    let percentile = |p| progress.latencies.value_at_quantile(p) as f64 / 1_000.0;
     let latency_ms = BTreeMap::from([("p50", percentile(0.5)), ("p99", percentile(0.99))]);
-    let faults = FaultKind::ALL.into_iter().map(|kind| ledger.faults_total(kind)).sum();
-    let counted = totals(counters);
-    let counted = |name| counted.get(name).copied().unwrap_or_default();
+    let faults = FaultKind::ALL.into_iter().map(|kind| ledgers.faults_total(kind)).sum();
+    let totals = totals(counters);
+    let counted = |name| totals.get(name).copied().unwrap_or_default();
     let attempts = tasks.values().flat_map(Task::actions);
-    let repeated = attempts.map(|(.., of)| u64::from(of.state.attempt().saturating_sub(1))).sum();
+    let repeated =
+        attempts.map(|(.., progress)| u64::from(progress.state.attempt().saturating_sub(1))).sum();
     let mut counts = vec![
-        ("remote_calls", "remote calls", ledger.calls_total()),
+        ("remote_calls", "remote calls", ledgers.calls_total()),
         ("faults_injected", "faults injected", faults),
         ("calls_retried", "calls retried by agents", counted(metrics::CALLS_RETRIED)),
         ("attempts_repeated", "attempts repeated by the scheduler", repeated),
-        ("attempts_deferred", "attempts deferred by breakers", counted(metrics::ATTEMPTS_DEFERRED)),
+        (
+            "attempts_deferred",
+            "attempts deferred by circuit breakers",
+            counted(metrics::ATTEMPTS_DEFERRED),
+        ),
         (
             "duplicates_ignored",
-            "duplicates and latecomers ignored",
+            "duplicate and late replies ignored",
             counted(metrics::EVENTS_IGNORED),
         ),
-        ("calls_deduplicated", "repeats recognised by the services", ledger.deduplicated_total()),
-        ("alerts", "tasks alerted", heard.alerted.len() as u64),
+        (
+            "calls_deduplicated",
+            "repeated calls recognised by services",
+            ledgers.deduplicated_total(),
+        ),
+        ("alerts", "tasks alerted", progress.alerted.len() as u64),
     ];
     if args.chaos {
         counts.push(("instances_killed", "instances killed", chaos.killed()));
-        for (name, label) in
-            [("breaker_opened", "breakers opened"), ("breaker_closed", "breakers closed")]
-        {
-            let events = heard.events.get(name).map_or(0, BTreeSet::len);
+        for (name, label) in [
+            ("breaker_opened", "circuit breakers opened"),
+            ("breaker_closed", "circuit breakers closed"),
+        ] {
+            let events = progress.events.get(name).map_or(0, BTreeSet::len);
             counts.push((name, label, events as u64));
         }
     }
-    Ok(Report { scenario, submitted: args.tasks, audit, seconds, latency_ms, counts })
+    Ok(DemoReport { scenario, submitted: args.tasks, audit, seconds, latency_ms, counts })
 }
 
 async fn load_all(host: &Host, ids: &[String]) -> Result<BTreeMap<String, Task>> {
@@ -423,16 +442,16 @@ async fn load_all(host: &Host, ids: &[String]) -> Result<BTreeMap<String, Task>>
     Ok(tasks)
 }
 
-/// The last alerts may still be on their way when the last notice has come.
-async fn wait_for_alerts(client: &Client, wanted: impl Iterator<Item = String>) {
+/// Waits until the tasks in `wanted` are alerted, at most 20 s: alerts may arrive after the last notification.
+async fn wait_for_alerts(client: &DemoClient, wanted: impl Iterator<Item = String>) {
     let wanted: BTreeSet<_> = wanted.collect();
     let deadline = Instant::now() + Duration::from_secs(20);
-    while !wanted.is_subset(&client.heard.lock().alerted) && Instant::now() < deadline {
+    while !wanted.is_subset(&client.progress.lock().alerted) && Instant::now() < deadline {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
-/// Counters by name, over all labels.
+/// The sum of each counter over all labels, by name.
 fn totals(counters: &Snapshotter) -> HashMap<String, u64> {
     let mut totals = HashMap::new();
     for (key, _, _, value) in counters.snapshot().into_vec() {
@@ -443,10 +462,10 @@ fn totals(counters: &Snapshotter) -> HashMap<String, u64> {
     totals
 }
 
-impl Report {
+impl DemoReport {
     fn print(&self, as_json: bool) -> Result<()> {
         let text = if as_json { serde_json::to_string_pretty(&self.json())? } else { self.table() };
-        say!("{text}");
+        outln!("{text}");
         Ok(())
     }
 
@@ -481,10 +500,10 @@ impl Report {
         }
         table.add_row([format!("{tasks} per second"), format!("{:.0}", self.throughput())]);
         for (name, value) in &self.latency_ms {
-            table.add_row([format!("submitted to ended, {name}"), format!("{value:.0} ms")]);
+            table.add_row([format!("submission to end, {name}"), format!("{value:.0} ms")]);
         }
         let verdict = if self.audit.passed() {
-            format!("passed: {}", self.scenario.verdict())
+            format!("passed: {}", self.scenario.audit_summary())
         } else {
             "FAILED".to_owned()
         };

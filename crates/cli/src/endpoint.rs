@@ -1,4 +1,4 @@
-//! `--aws-endpoint`: an emulator of AWS that somebody else runs, instead of the embedded services.
+//! `--aws-endpoint`: use a running AWS emulator instead of the embedded services.
 
 use std::env;
 
@@ -6,25 +6,27 @@ use anyhow::Result;
 use clap::Args;
 use steward_emulator::embedded::{Endpoints, Service};
 
-/// Where AWS's services are, if not in this process.
+/// Endpoints of the AWS services, if they are not embedded in this process.
 #[derive(Debug, Args)]
 pub(crate) struct EndpointArgs {
-    /// Use an emulator that is running, such as LocalStack or moto, instead of the embedded services.
+    /// Use a running emulator, such as LocalStack or moto, instead of the embedded services.
     ///
-    /// `http://HOST:PORT` is for DynamoDB, SQS and EventBridge; AWS_ENDPOINT_URL_DYNAMODB, AWS_ENDPOINT_URL_SQS and
-    /// AWS_ENDPOINT_URL_EVENTBRIDGE override it for their service. `env` takes these three and AWS_ENDPOINT_URL alone,
-    /// and a service that none of them names is embedded. Without this option the variables are ignored: AWS_ENDPOINT_URL
-    /// is where the other commands find what this one serves. Tables, queues and the bus are created there if need be.
+    /// `http://HOST:PORT` applies to DynamoDB, SQS and EventBridge. AWS_ENDPOINT_URL_DYNAMODB, AWS_ENDPOINT_URL_SQS and
+    /// AWS_ENDPOINT_URL_EVENTBRIDGE override it for one service. `env` reads only these three variables and
+    /// AWS_ENDPOINT_URL; a service without a variable is embedded. Without this option all four variables are ignored,
+    /// because the other commands use AWS_ENDPOINT_URL to reach this command's own endpoint. Missing tables, queues and
+    /// the event bus are created.
     #[arg(long, value_name = "URL|env")]
     aws_endpoint: Option<String>,
-    /// The account at the emulator, twelve digits. Without it `local` uses the emulator's default account, and `demo` a
-    /// new one for each run. At LocalStack other commands use it with AWS_ACCESS_KEY_ID=ACCOUNT.
+    /// The AWS account to use in the emulator, twelve digits. By default, `local` uses the emulator's default account,
+    /// and `demo` uses a new account for each run. Other commands select the account in LocalStack with
+    /// AWS_ACCESS_KEY_ID=ACCOUNT.
     #[arg(long, value_name = "ACCOUNT", requires = "aws_endpoint")]
     aws_account: Option<String>,
 }
 
 impl EndpointArgs {
-    /// What the options say; nothing if all services are embedded.
+    /// The endpoints that the options select; `None` if all services are embedded.
     pub(crate) fn endpoints(&self) -> Result<Option<Endpoints>> {
         let Some(option) = &self.aws_endpoint else { return Ok(None) };
         let endpoints = Endpoints::from_option(option, |name| env::var(name).ok())?;
@@ -34,8 +36,9 @@ impl EndpointArgs {
         }
     }
 
-    /// The same, in an account of its own unless one was chosen: what an earlier run left is not seen.
-    pub(crate) fn endpoints_of_one_run(&self) -> Result<Option<Endpoints>> {
+    /// Like [`Self::endpoints`], but in a new account unless one was chosen, so that this run does not see the data of
+    /// earlier runs.
+    pub(crate) fn endpoints_for_one_run(&self) -> Result<Option<Endpoints>> {
         let endpoints = self.endpoints()?;
         Ok(if self.aws_account.is_some() {
             endpoints
@@ -45,10 +48,10 @@ impl EndpointArgs {
     }
 }
 
-/// The variables with which other commands find the services: those of a host that listens at `base`, and those
-/// that are elsewhere.
-pub(crate) fn variables(elsewhere: Option<&Endpoints>, base: &str) -> String {
-    let url = |service| elsewhere.and_then(|endpoints| endpoints.url(service));
+/// The environment variables with which other commands reach the services: the host that listens at `base`, and the
+/// external endpoints.
+pub(crate) fn variables(external: Option<&Endpoints>, base: &str) -> String {
+    let url = |service| external.and_then(|endpoints| endpoints.url(service));
     let [first, others @ ..] = Service::ALL.map(url);
     if let Some(url) = first.filter(|url| others == [Some(*url); 2]) {
         return format!("AWS_ENDPOINT_URL={url}");
@@ -63,9 +66,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_commands_are_told_where_each_service_is() {
+    fn variables_name_the_endpoint_of_each_service() {
         let (base, a, b) = ("http://host", "http://a", "http://b");
-        let told = |option: &str, dynamodb: Option<&str>| {
+        let with_option = |option: &str, dynamodb: Option<&str>| {
             let endpoints = Endpoints::from_option(option, |name| {
                 let own = (name == Service::DynamoDb.variable()).then_some(dynamodb).flatten();
                 own.map(str::to_owned)
@@ -73,13 +76,13 @@ mod tests {
             variables(Some(&endpoints.unwrap()), base)
         };
         assert_eq!(variables(None, base), "AWS_ENDPOINT_URL=http://host");
-        assert_eq!(told(a, None), "AWS_ENDPOINT_URL=http://a");
+        assert_eq!(with_option(a, None), "AWS_ENDPOINT_URL=http://a");
         assert_eq!(
-            told("env", Some(b)),
+            with_option("env", Some(b)),
             "AWS_ENDPOINT_URL=http://host AWS_ENDPOINT_URL_DYNAMODB=http://b"
         );
         assert_eq!(
-            told(a, Some(b)),
+            with_option(a, Some(b)),
             "AWS_ENDPOINT_URL=http://host AWS_ENDPOINT_URL_DYNAMODB=http://b \
              AWS_ENDPOINT_URL_SQS=http://a AWS_ENDPOINT_URL_EVENTBRIDGE=http://a"
         );

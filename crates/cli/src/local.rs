@@ -1,5 +1,4 @@
-//! `steward local`: the whole function set in this process, for the user's own workflows and
-//! services.
+//! `steward local`: runs all functions in this process, with the user's own workflows and services.
 
 use std::{io::Write, net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -16,20 +15,20 @@ use steward_emulator::{
 
 use crate::endpoint::{self, EndpointArgs};
 
-/// What to host, and where.
+/// Options of `steward local`.
 #[derive(Debug, Args)]
 pub(crate) struct LocalArgs {
-    /// A folder of definitions (YAML or JSON) to publish at the start.
+    /// A folder of workflow definitions (YAML or JSON) to publish at startup.
     #[arg(long, default_value = "workflows")]
     workflows: PathBuf,
-    /// An HTTP agent for a logical agent, as NAME=BASE_URL; repeatable.
+    /// The base URL of the service that an agent calls, as NAME=BASE_URL; repeatable.
     #[arg(long = "agent", value_name = "NAME=BASE_URL", value_parser = parse_agent)]
     agents: Vec<(AgentName, BaseUrl)>,
-    /// Where to keep tables and queues; without it, in memory. One process uses a folder at a time.
+    /// The folder for tables and queues; without it, they are in memory. Only one process can use a folder at a time.
     #[arg(long)]
     data: Option<PathBuf>,
-    /// Where to serve the AWS-compatible endpoint, `POST /tasks` and the console. Anyone who reaches it can do
-    /// anything: keep it on the loopback interface.
+    /// The address of the AWS-compatible endpoint, `POST /tasks` and the console. It has no access control: keep it
+    /// on the loopback interface.
     #[arg(long, default_value = "127.0.0.1:4566")]
     listen: SocketAddr,
     #[command(flatten)]
@@ -40,11 +39,11 @@ pub(crate) struct LocalArgs {
 }
 
 fn parse_agent(text: &str) -> Result<(AgentName, BaseUrl)> {
-    let (name, url) = text.split_once('=').context("not NAME=BASE_URL")?;
+    let (name, url) = text.split_once('=').context("expected NAME=BASE_URL")?;
     Ok((name.parse()?, url.parse()?))
 }
 
-/// Hosts until Ctrl-C.
+/// Runs the functions until Ctrl-C.
 pub(crate) async fn run(args: LocalArgs) -> Result<()> {
     let workflows = read_dir(&args.workflows)?;
     let published: Vec<_> = workflows
@@ -55,7 +54,7 @@ pub(crate) async fn run(args: LocalArgs) -> Result<()> {
     let external = args.aws.endpoints()?;
     ensure!(
         args.data.is_none() || !external.as_ref().is_some_and(Endpoints::are_all_elsewhere),
-        "--data has nothing to keep: --aws-endpoint names an emulator for tables and queues"
+        "--data has no effect: --aws-endpoint names another emulator for tables and queues"
     );
     let own = format!("http://{}", args.listen);
     let is_own = |endpoints: &Endpoints| {
@@ -63,7 +62,7 @@ pub(crate) async fn run(args: LocalArgs) -> Result<()> {
     };
     ensure!(
         !external.as_ref().is_some_and(is_own),
-        "--aws-endpoint is where this process itself would listen ({own}): give another --listen"
+        "--aws-endpoint is the address on which this process would listen ({own}): choose another --listen"
     );
     let host = Host::start(HostOptions {
         data: args.data.clone(),
@@ -78,11 +77,12 @@ pub(crate) async fn run(args: LocalArgs) -> Result<()> {
     let address =
         host.address.map_or_else(|| args.listen.to_string(), |address| address.to_string());
     let base = format!("http://{address}");
-    let kept = args.data.map_or_else(|| "in memory".to_owned(), |dir| dir.display().to_string());
+    let local_state =
+        args.data.map_or_else(|| "in memory".to_owned(), |dir| dir.display().to_string());
     let state = match &external {
-        None => kept,
+        None => local_state,
         Some(endpoints) if endpoints.are_all_elsewhere() => endpoints.to_string(),
-        Some(endpoints) => format!("{endpoints}, the rest {kept}"),
+        Some(endpoints) => format!("{endpoints}, other services: {local_state}"),
     };
     let variables = endpoint::variables(external.as_ref(), &base);
     let lines = [
@@ -97,9 +97,9 @@ pub(crate) async fn run(args: LocalArgs) -> Result<()> {
         format!("console      {base}{}", steward_console::ROOT),
         format!("alerts       queue {}", host.queue_url(resources::ALERTS_QUEUE)),
         format!("reply queues {}", host.config.reply_queues),
-        format!("look inside  {variables} steward list"),
+        format!("list tasks   {variables} steward list"),
     ];
-    // A host goes on when nobody reads what it says.
+    // The host keeps running when the reader has closed standard output.
     let _ = writeln!(std::io::stdout(), "{}", lines.join("\n"));
     tokio::signal::ctrl_c().await.context("wait for Ctrl-C")
 }

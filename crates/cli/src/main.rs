@@ -8,9 +8,9 @@ use steward_core::model::{command::Order, names::TaskId};
 use tracing_subscriber::EnvFilter;
 
 #[macro_use]
-mod say;
+mod stdout;
 
-mod assumed;
+mod assumptions;
 mod bench;
 mod callback;
 mod chaos;
@@ -30,11 +30,11 @@ mod table;
 mod tasks;
 mod workflows;
 
-/// The SDK allocates a lot; this takes a quarter off the whole of a step (docs/performance.md).
+/// The AWS SDK allocates a lot: this allocator cuts the CPU time of a step by a quarter (docs/performance.md).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Durable, multi-step business tasks on AWS Lambda: each one completes or is undone.
+/// Durable, multi-step business tasks on AWS Lambda: each task completes or is undone.
 #[derive(Debug, Parser)]
 #[command(name = "steward", version)]
 struct Cli {
@@ -44,63 +44,63 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run tasks through misbehaving services, everything embedded, and audit the result.
+    /// Run tasks against services with injected faults, all in this process, and audit the result.
     Demo(demo::DemoArgs),
-    /// Host your own workflows and services in this process, until Ctrl-C.
+    /// Run your workflows against your services, with AWS emulated in this process, until Ctrl-C.
     Local(local::LocalArgs),
-    /// Submit tasks from JSON files: an object, an array, or one object a line; `-` is stdin.
+    /// Submit tasks from JSON files: one object, an array, or one object per line; `-` reads standard input.
     Submit {
-        /// The files.
+        /// JSON files with submissions.
         #[arg(required = true)]
         files: Vec<PathBuf>,
         #[command(flatten)]
-        deployment: client::Deployment,
+        deployment: client::DeploymentArgs,
     },
-    /// Measure this machine's Steward: speed, CPU, memory, requests; everything embedded.
+    /// Benchmark Steward on this machine, with AWS emulated: throughput, latency, CPU, memory, AWS requests.
     Bench(bench::BenchArgs),
-    /// What a million tasks of a workflow cost if all goes well, on whose account, and what other
-    /// services would charge.
+    /// Estimate the cost of a million successful tasks of a workflow, by function and by step, and
+    /// compare it with other services.
     Cost(Box<cost::CostArgs>),
-    /// Show a task: where it stands, every attempt and command, and what comes next.
+    /// Show a task: its state, all attempts and commands, and what happens next.
     Show {
         /// The task's id.
         task: TaskId,
-        /// As one JSON object.
+        /// Print one JSON object.
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        deployment: client::Deployment,
+        deployment: client::DeploymentArgs,
     },
-    /// List tasks. Reads the whole table: for small deployments.
+    /// List tasks. Scans the whole table, so use it on small deployments.
     List(tasks::ListArgs),
-    /// Try a step that failed again, with its attempts renewed, or one that waits at once.
+    /// Retry a failed step with new attempts, or a waiting step immediately.
     Resubmit(operate::ResubmitArgs),
-    /// Go on without a step, or without its undo.
+    /// Continue the task without a step, or without its undo.
     Skip(operate::SkipArgs),
-    /// Take a step, or its undo, as done by hand.
+    /// Record that a step, or its undo, was done by hand.
     Complete(operate::CompleteArgs),
     /// Undo the whole task.
-    Undo(operate::Target),
-    /// Stop a task where it stands: nothing more is sent, nothing is undone.
-    Cancel(operate::Target),
-    /// Start nothing more of a task, until it is resumed.
-    Pause(operate::Target),
-    /// Go on after a pause.
-    Resume(operate::Target),
-    /// Answer a step that waits for someone, with the token that it handed out.
+    Undo(operate::TaskCommandArgs),
+    /// Stop a task: it sends no more requests, and nothing is undone.
+    Cancel(operate::TaskCommandArgs),
+    /// Pause a task: it starts no further steps until it is resumed.
+    Pause(operate::TaskCommandArgs),
+    /// Resume a paused task.
+    Resume(operate::TaskCommandArgs),
+    /// Complete, fail or extend a step that awaits a callback, with its callback token.
     #[command(subcommand)]
     Callback(callback::CallbackCommand),
-    /// Resubmit every task of a workflow that ended in Error. Reads the whole table.
+    /// Resubmit all tasks of a workflow that are in Error. Scans the whole table.
     RetryAll(retry_all::RetryAllArgs),
-    /// Serve the operator's console on this machine, of a deployment, or of its function behind IAM.
+    /// Serve the operator console on this machine, for a deployment or for its console function behind IAM.
     Console(Box<console_server::ConsoleArgs>),
-    /// List dead-letter queues, show what is in one, or send it back.
+    /// List dead-letter queues, show their messages, or redrive them.
     #[command(subcommand)]
     Dlq(dead_letters::DlqCommand),
-    /// How a deployment fares under a load: where a backlog forms, what binds, what to raise, what it
-    /// costs. On paper: nothing is sent.
+    /// Predict how a deployment handles a load: backlogs, the bottleneck, which limits to raise, cost.
+    /// A calculation only: no load is sent.
     Scale(Box<scale::ScaleArgs>),
-    /// Check or publish definitions.
+    /// Check, publish, compare, draw and forecast workflow definitions.
     #[command(subcommand)]
     Workflow(workflows::WorkflowCommand),
 }
@@ -119,16 +119,16 @@ async fn main() -> ExitCode {
 
 async fn run() -> Result<()> {
     let cli = Cli::parse();
-    // These commands run invented tasks, and most inject faults deliberately. Their tables show the outcome, so logs
-    // are off.
-    let runs_invented_tasks = matches!(
+    // These commands run simulated tasks, most of them with injected faults. Warnings about those
+    // faults would only distract from the printed results.
+    let is_simulated = matches!(
         cli.command,
         Command::Demo(_)
             | Command::Cost(_)
             | Command::Scale(_)
             | Command::Workflow(workflows::WorkflowCommand::Simulate(_))
     );
-    let level = if runs_invented_tasks { "off" } else { "warn" };
+    let level = if is_simulated { "off" } else { "warn" };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     match cli.command {
@@ -142,10 +142,10 @@ async fn run() -> Result<()> {
         Command::Resubmit(args) => operate::resubmit(args).await,
         Command::Skip(args) => operate::skip(args).await,
         Command::Complete(args) => operate::complete(args).await,
-        Command::Undo(target) => operate::command(target, Order::Undo).await,
-        Command::Cancel(target) => operate::command(target, Order::Cancel).await,
-        Command::Pause(target) => operate::command(target, Order::Pause).await,
-        Command::Resume(target) => operate::command(target, Order::Resume).await,
+        Command::Undo(args) => operate::command(args, Order::Undo).await,
+        Command::Cancel(args) => operate::command(args, Order::Cancel).await,
+        Command::Pause(args) => operate::command(args, Order::Pause).await,
+        Command::Resume(args) => operate::command(args, Order::Resume).await,
         Command::Callback(command) => callback::run(command).await,
         Command::RetryAll(args) => retry_all::run(args).await,
         Command::Console(args) => console_server::run(*args).await,

@@ -1,10 +1,9 @@
-//! `steward resubmit`, `skip`, `complete`, `undo`, `cancel`, `pause`, `resume`: a command goes to the
-//! scheduler's queue like any other message; its answer is what the scheduler puts on the task's
-//! record.
+//! `steward resubmit`, `skip`, `complete`, `undo`, `cancel`, `pause`, `resume`: sends a command to the
+//! scheduler queue, and waits until the scheduler has recorded its outcome in the task.
 //!
 //! ```text
 //! steward ── Command ──► scheduler queue ──► scheduler ──► task.commands
-//!    └──────────────── reads the task until it is there ───────┘
+//!    └──────── polls the task until the outcome is recorded ───┘
 //! ```
 
 use std::time::Duration;
@@ -24,88 +23,88 @@ use steward_core::model::{
 use steward_operator::view::TaskView;
 use steward_runtime::ports::{PortError, StateStore};
 
-use crate::client::Deployment;
+use crate::client::DeploymentArgs;
 
-/// The first and the longest pause between two looks at a task.
-const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+/// The first and the longest pause between two reads of the task.
+const POLL_PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// Who commands, and why: it goes on the task's record and into an event.
+/// Who sends the command, and why. Both are recorded in the task and published in an event.
 #[derive(Debug, Args)]
-pub(crate) struct Reason {
-    /// Why, for the record; 200 characters are kept.
+pub(crate) struct CommandReason {
+    /// The reason, for the audit record; it is shortened to 200 characters.
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     why: String,
-    /// Who asks, for the record.
+    /// Who sends the command, for the audit record.
     #[arg(long, env = "USER", value_parser = NonEmptyStringValueParser::new())]
     by: String,
 }
 
-/// A task, and how to command it.
+/// The arguments that all commands for a task have.
 #[derive(Debug, Args)]
-pub(crate) struct Target {
+pub(crate) struct TaskCommandArgs {
     /// The task's id.
     task: TaskId,
     #[command(flatten)]
-    reason: Reason,
-    /// How long to wait for the scheduler's answer.
+    reason: CommandReason,
+    /// How long to wait for the outcome.
     #[arg(long, default_value = "30s", value_parser = humantime::parse_duration)]
     wait: Duration,
-    /// Only send the command.
+    /// Send the command without waiting for its outcome.
     #[arg(long)]
     no_wait: bool,
     #[command(flatten)]
-    deployment: Deployment,
+    deployment: DeploymentArgs,
 }
 
-/// Which step to try again, and how.
+/// Options of `steward resubmit`.
 #[derive(Debug, Args)]
 pub(crate) struct ResubmitArgs {
     #[command(flatten)]
-    target: Target,
-    /// Which step; all that failed or wait if absent.
+    target: TaskCommandArgs,
+    /// The step to retry; all failed and waiting steps if absent.
     #[arg(long)]
     step: Option<Part>,
-    /// A JSON merge patch for the task's input, or @FILE with one; a field that is null is removed.
+    /// A JSON merge patch for the task's input, or @FILE with one; null removes a field.
     #[arg(long, value_name = "JSON|@FILE", value_parser = read_json)]
     input: Option<Value>,
-    /// You have seen that no earlier attempt took effect.
+    /// Confirms that no earlier attempt took effect.
     #[arg(long)]
     did_not_run: bool,
 }
 
-/// Which step to go on without.
+/// Options of `steward skip`.
 #[derive(Debug, Args)]
 pub(crate) struct SkipArgs {
     #[command(flatten)]
-    target: Target,
-    /// Which step; the only one that failed if absent.
+    target: TaskCommandArgs,
+    /// The step; may be absent if only one step failed.
     #[arg(long)]
     step: Option<Part>,
-    /// You have seen that no attempt took effect.
+    /// Confirms that no attempt took effect.
     #[arg(long)]
     did_not_run: bool,
 }
 
-/// Which step was done by hand.
+/// Options of `steward complete`.
 #[derive(Debug, Args)]
 pub(crate) struct CompleteArgs {
     #[command(flatten)]
-    target: Target,
-    /// Which step; the only one that failed if absent.
+    target: TaskCommandArgs,
+    /// The step; may be absent if only one step failed.
     #[arg(long)]
     step: Option<Part>,
-    /// What later steps read as its output, as JSON, or @FILE with it.
+    /// The output of the step, which later steps read, as JSON or @FILE.
     #[arg(long, value_name = "JSON|@FILE", value_parser = read_json, default_value = "null")]
     output: Value,
 }
 
-/// JSON, or that in a file if it starts with `@`.
+/// Parses JSON, or the JSON in a file if `text` is `@FILE`.
 pub(crate) fn read_json(text: &str) -> Result<Value> {
-    let read;
+    let contents;
     let text = match text.strip_prefix('@') {
         Some(file) => {
-            read = std::fs::read_to_string(file).with_context(|| file.to_owned())?;
-            &read
+            contents = std::fs::read_to_string(file).with_context(|| file.to_owned())?;
+            &contents
         }
         None => text,
     };
@@ -131,40 +130,42 @@ pub(crate) async fn complete(args: CompleteArgs) -> Result<()> {
     command(target, Order::Complete { step, output }).await
 }
 
-/// Commands a task, and says what became of it. A command that is refused, or not answered in time,
-/// is an error.
-pub(crate) async fn command(target: Target, order: Order) -> Result<()> {
-    let Target { task: id, reason, wait, no_wait, deployment } = target;
+/// Sends a command, and prints its outcome.
+///
+/// # Errors
+/// The command is refused, or has no outcome in time.
+pub(crate) async fn command(args: TaskCommandArgs, order: Order) -> Result<()> {
+    let TaskCommandArgs { task: id, reason, wait, no_wait, deployment } = args;
     let store = deployment.store().await;
     if store.load(&id).await?.is_none() {
-        bail!("there is no task `{id}`");
+        bail!("task `{id}` does not exist");
     }
     let (command_id, message) = reason.command(&id, &order)?;
-    let asked = format!("{id}: {}", order.describe(&[]));
+    let subject = format!("{id}: {}", order.describe(&[]));
     let refusals = deployment.scheduler().await?.send(&[message]).await?;
     if let Some(reason) = refusals.into_iter().flatten().next() {
-        bail!("{asked}: not sent, the queue refused it: {reason}");
+        bail!("{subject}: not sent, because SQS refused it: {reason}");
     }
     if no_wait {
-        say!("{asked}: sent, as command {command_id}");
+        outln!("{subject}: sent as command {command_id}");
         return Ok(());
     }
-    match answer(&store, &id, &command_id, wait).await? {
-        Answer::Done(task) => {
+    match await_outcome(&store, &id, &command_id, wait).await? {
+        CommandOutcome::Done(task) => {
             let TaskView { process_state, next, .. } = TaskView::of(&task);
-            say!("{asked}: done; {process_state}, next: {next}");
+            outln!("{subject}: done; {process_state}, next: {next}");
             Ok(())
         }
-        Answer::Refused { reason, .. } => bail!("{asked}: refused: {reason}"),
-        Answer::None => bail!(
-            "{asked}: no answer within {}; it may still be carried out, see `steward show {id}`",
+        CommandOutcome::Refused { reason, .. } => bail!("{subject}: refused: {reason}"),
+        CommandOutcome::Timeout => bail!(
+            "{subject}: no outcome within {}; the command may still be carried out, see `steward show {id}`",
             humantime::format_duration(wait)
         ),
     }
 }
 
-impl Reason {
-    /// A new command's id, and its message to the scheduler.
+impl CommandReason {
+    /// Creates a command: its new id, and the message to the scheduler.
     pub(crate) fn command(&self, task_id: &TaskId, order: &Order) -> Result<(CommandId, String)> {
         let command_id: CommandId = uuid::Uuid::new_v4().to_string().parse()?;
         let (by, why) = (self.by.clone(), self.why.clone());
@@ -176,57 +177,63 @@ impl Reason {
     }
 }
 
-/// What became of a command.
-pub(crate) enum Answer {
-    /// It was carried out; the task, then or a little later.
+/// The outcome of a command.
+pub(crate) enum CommandOutcome {
+    /// The command was carried out. The task is as read when the outcome was seen.
     Done(Box<Task>),
-    /// It was refused.
+    /// The command was refused.
     Refused {
         /// Why.
         reason: String,
-        /// The task, then or a little later.
+        /// The task, as read when the outcome was seen.
         task: Box<Task>,
     },
-    /// It was not decided in time.
-    None,
+    /// No outcome was recorded in time.
+    Timeout,
 }
 
-/// Why the answer is not there yet.
-enum NotYet {
-    Undecided,
-    Gone,
-    Unread(PortError),
+/// Why one read of the task found no outcome.
+enum NoOutcome {
+    /// The scheduler has not recorded one.
+    NotRecorded,
+    /// The task has expired.
+    TaskExpired,
+    /// The read failed.
+    ReadFailed(PortError),
 }
 
-/// Waits until a command is on the task's record.
-pub(crate) async fn answer(
+/// Waits until the task records the outcome of a command.
+pub(crate) async fn await_outcome(
     store: &DynamoStore,
     id: &TaskId,
     command: &CommandId,
     wait: Duration,
-) -> Result<Answer> {
-    let look = || async {
-        let task = store.load(id).await.map_err(NotYet::Unread)?.ok_or(NotYet::Gone)?;
+) -> Result<CommandOutcome> {
+    let read = || async {
+        let task =
+            store.load(id).await.map_err(NoOutcome::ReadFailed)?.ok_or(NoOutcome::TaskExpired)?;
         let record = task.commands.iter().find(|record| record.id == *command).cloned();
-        record.map(|record| (record, task)).ok_or(NotYet::Undecided)
+        record.map(|record| (record, task)).ok_or(NoOutcome::NotRecorded)
     };
-    let (first, longest) = LOOK_EVERY;
+    let (first, longest) = POLL_PAUSES;
     let pauses = ExponentialBuilder::default()
         .with_min_delay(first)
         .with_max_delay(longest)
         .without_max_times();
-    let may_come = |not_yet: &NotYet| match not_yet {
-        NotYet::Undecided => true,
-        NotYet::Gone => false,
-        NotYet::Unread(error) => error.retryable,
+    let may_follow = |reason: &NoOutcome| match reason {
+        NoOutcome::NotRecorded => true,
+        NoOutcome::TaskExpired => false,
+        NoOutcome::ReadFailed(error) => error.retryable,
     };
-    match tokio::time::timeout(wait, look.retry(pauses).when(may_come)).await {
-        Ok(Ok((CommandRecord { refused: None, .. }, task))) => Ok(Answer::Done(Box::new(task))),
-        Ok(Ok((CommandRecord { refused: Some(reason), .. }, task))) => {
-            Ok(Answer::Refused { reason, task: Box::new(task) })
+    match tokio::time::timeout(wait, read.retry(pauses).when(may_follow)).await {
+        Ok(Ok((CommandRecord { refused: None, .. }, task))) => {
+            Ok(CommandOutcome::Done(Box::new(task)))
         }
-        Ok(Err(NotYet::Gone)) => bail!("task `{id}` has expired"),
-        Ok(Err(NotYet::Unread(error))) => Err(error.into()),
-        Ok(Err(NotYet::Undecided)) | Err(_) => Ok(Answer::None),
+        Ok(Ok((CommandRecord { refused: Some(reason), .. }, task))) => {
+            Ok(CommandOutcome::Refused { reason, task: Box::new(task) })
+        }
+        Ok(Err(NoOutcome::TaskExpired)) => bail!("task `{id}` has expired"),
+        Ok(Err(NoOutcome::ReadFailed(error))) => Err(error.into()),
+        Ok(Err(NoOutcome::NotRecorded)) | Err(_) => Ok(CommandOutcome::Timeout),
     }
 }

@@ -1,4 +1,4 @@
-//! `steward dlq redrive`: sends dead letters back to the queues they came from.
+//! `steward dlq redrive`: sends dead letters back to their source queues.
 
 use anyhow::{Result, bail};
 use aws_sdk_sqs::Client;
@@ -13,29 +13,29 @@ use crate::{
     dead_letters::find,
 };
 
-/// Which messages to send back.
+/// Options of `steward dlq redrive`.
 #[derive(Debug, Args)]
 pub(crate) struct RedriveArgs {
     /// The dead-letter queue, by name or URL.
     queue: String,
-    /// Why, for the record; 200 characters are kept.
+    /// The reason, for the audit record; it is shortened to 200 characters.
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     why: String,
-    /// Who asks, for the record.
+    /// Who redrives, for the audit record.
     #[arg(long, env = "USER", value_parser = NonEmptyStringValueParser::new())]
     by: String,
-    /// How many messages at most.
+    /// The maximum number of messages.
     #[arg(long, default_value_t = 10_000)]
     max: usize,
-    /// Where to send them, by name or URL; without it, where each came from.
+    /// The queue to send them to, by name or URL; by default the source queue of each message.
     #[arg(long)]
     to: Option<String>,
-    /// The event bus, on which it is told.
+    /// The event bus on which the redrive is published.
     #[arg(long, env = "STEWARD_EVENT_BUS", default_value = resources::EVENT_BUS)]
     event_bus: String,
 }
 
-/// Sends messages back, and says how many. It is an error if any is kept.
+/// Sends messages back, and prints how many. Returns an error if any message stays.
 pub(crate) async fn run(client: &Client, args: RedriveArgs) -> Result<()> {
     let queue = find(client, &args.queue).await?;
     let to = match &args.to {
@@ -43,25 +43,25 @@ pub(crate) async fn run(client: &Client, args: RedriveArgs) -> Result<()> {
         None => None,
     };
     let style = ProgressStyle::with_template("{spinner} {pos} messages sent back, {elapsed} ")?;
-    // On a terminal only: a bar draws nothing elsewhere.
+    // The bar draws nothing if standard error is not a terminal.
     let bar = ProgressBar::new_spinner().with_style(style);
     let RedriveArgs { why, by, max, event_bus: bus, .. } = args;
-    let (bus, asked) = (event_bus(&bus).await, Redrive { max, to, by, why });
-    let goes_on = |seen: usize| {
+    let (bus, request) = (event_bus(&bus).await, Redrive { max, to, by, why });
+    let on_progress = |seen: usize| {
         bar.set_position(seen as u64);
         true
     };
-    let redriven = queue.redrive(&bus, Timestamp::now(), &asked, goes_on).await?;
+    let redriven = queue.redrive(&bus, Timestamp::now(), &request, on_progress).await?;
     bar.finish_and_clear();
     if redriven.sent.is_empty() && redriven.reasons.is_empty() {
-        say!("{}: no messages", queue.name());
+        outln!("{}: no messages", queue.name());
     }
     for (target, count) in &redriven.sent {
-        say!("{}: {count} sent back to {target}", queue.name());
+        outln!("{}: {count} sent back to {target}", queue.name());
     }
-    let wrong = redriven.wrong();
-    if !wrong.is_empty() {
-        bail!("{}: {}", queue.name(), wrong.join("; "));
+    let problems = redriven.wrong();
+    if !problems.is_empty() {
+        bail!("{}: {}", queue.name(), problems.join("; "));
     }
     Ok(())
 }

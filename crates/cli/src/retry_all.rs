@@ -1,4 +1,4 @@
-//! `steward retry-all`: resubmits every task of a workflow that ended in Error, after an outage say.
+//! `steward retry-all`: resubmits all tasks of a workflow that are in Error, for example after an outage.
 
 use std::{fmt, time::Duration};
 
@@ -16,117 +16,120 @@ use steward_core::model::{
 };
 
 use crate::{
-    client::{BATCH, Deployment, QueueSender},
-    operate::{Answer, Reason, answer},
+    client::{BATCH, DeploymentArgs, QueueSender},
+    operate::{CommandOutcome, CommandReason, await_outcome},
     table::table,
 };
 
-/// Batches of commands in hand at once, so that the scheduler is not flooded: fifty tasks.
-const BATCHES_AT_ONCE: usize = 5;
+/// Concurrent batches of commands. Five batches of ten tasks do not overload the scheduler.
+const CONCURRENT_BATCHES: usize = 5;
 
-/// Which tasks to resubmit.
+/// Options of `steward retry-all`.
 #[derive(Debug, Args)]
 pub(crate) struct RetryAllArgs {
     /// Only tasks of this workflow.
     #[arg(long)]
     workflow: WorkflowName,
-    /// Only tasks that ended since then: `2h` ago, or a time such as 2026-11-20T19:00:00Z.
+    /// Only tasks that ended after this: a time such as 2026-11-20T19:00:00Z, or a duration before now, such as `2h`.
     #[arg(long, value_name = "DURATION|TIME", value_parser = since)]
     since: Timestamp,
     /// Only tasks whose error contains this text.
     #[arg(long)]
     reason_contains: Option<String>,
-    /// How many at most.
+    /// The maximum number of tasks.
     #[arg(long, default_value_t = 10_000)]
     limit: usize,
-    /// Only show which tasks they are.
+    /// Only list the tasks that would be resubmitted.
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    reason: Reason,
-    /// How long to wait for the scheduler's answer, task by task.
+    reason: CommandReason,
+    /// How long to wait for the outcome of each task's command.
     #[arg(long, default_value = "30s", value_parser = humantime::parse_duration)]
     wait: Duration,
     #[command(flatten)]
-    deployment: Deployment,
+    deployment: DeploymentArgs,
 }
 
 fn since(text: &str) -> Result<Timestamp> {
     match humantime::parse_duration(text) {
         Ok(ago) => Ok(earlier(Timestamp::now(), ago)),
-        Err(_) => text.parse().context("neither a duration such as 2h nor a time"),
+        Err(_) => text
+            .parse()
+            .context("neither a duration such as 2h nor a time such as 2026-11-20T19:00:00Z"),
     }
 }
 
-/// What became of one task's command.
-enum Fate {
+/// The result of one task's command.
+enum ResubmitResult {
     Resubmitted(ProcessState),
     Refused(String, ProcessState),
-    Unanswered(String),
+    NoOutcome(String),
     NotSent(String),
 }
 
-impl fmt::Display for Fate {
+impl fmt::Display for ResubmitResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Resubmitted(_) => f.write_str("resubmitted"),
             Self::Refused(reason, _) => write!(f, "refused: {reason}"),
-            Self::Unanswered(reason) => write!(f, "no answer: {reason}"),
+            Self::NoOutcome(reason) => write!(f, "no outcome: {reason}"),
             Self::NotSent(reason) => write!(f, "not sent: {reason}"),
         }
     }
 }
 
-impl Fate {
-    /// The task's state after the command, where it is known.
+impl ResubmitResult {
+    /// The task's state after the command, or `-` if it is unknown.
     fn state(&self) -> String {
         match self {
             Self::Resubmitted(state) | Self::Refused(_, state) => state.to_string(),
-            Self::Unanswered(_) | Self::NotSent(_) => "-".to_owned(),
+            Self::NoOutcome(_) | Self::NotSent(_) => "-".to_owned(),
         }
     }
 }
 
-/// Resubmits them all, and prints what became of each. It is an error if one was refused, not sent
-/// or not answered.
+/// Resubmits the tasks, and prints a result for each. Returns an error if a command was refused, was not
+/// sent or has no outcome.
 pub(crate) async fn run(args: RetryAllArgs) -> Result<()> {
     let store = args.deployment.store().await;
     let tasks = in_error(&args, &store).await?;
     if tasks.len() == args.limit {
-        say!("only the first {} tasks found: there may be more", tasks.len());
+        outln!("only the first {} matching tasks; more may match", tasks.len());
     }
     if tasks.is_empty() {
-        say!("no such task in Error");
+        outln!("no matching task in Error");
         return Ok(());
     }
     if args.dry_run {
         return print_tasks(&tasks);
     }
     let queue = args.deployment.scheduler().await?;
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} tasks answered, {elapsed} ")?;
-    // On a terminal only: a bar draws nothing elsewhere.
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} tasks processed, {elapsed} ")?;
+    // The bar draws nothing if standard error is not a terminal.
     let bar = ProgressBar::new(tasks.len() as u64).with_style(style);
     let ids: Vec<_> = tasks.into_iter().map(|task| task.task_id).collect();
-    let fates: Vec<_> = stream::iter(ids.chunks(BATCH))
+    let results: Vec<_> = stream::iter(ids.chunks(BATCH))
         .map(|batch| retry(&args, &store, &queue, batch, &bar))
-        .buffered(BATCHES_AT_ONCE)
+        .buffered(CONCURRENT_BATCHES)
         .collect()
         .await;
     bar.finish_and_clear();
-    let fates: Vec<Fate> = fates.into_iter().flatten().collect();
+    let results: Vec<ResubmitResult> = results.into_iter().flatten().collect();
     let mut rows = table(&["task", "result", "state"]);
-    for (id, fate) in ids.iter().zip(&fates) {
-        rows.add_row([id.to_string(), fate.to_string(), fate.state()]);
+    for (id, result) in ids.iter().zip(&results) {
+        rows.add_row([id.to_string(), result.to_string(), result.state()]);
     }
-    let resubmitted = fates.iter().filter(|fate| matches!(fate, Fate::Resubmitted(_))).count();
-    say!("{rows}\nresubmitted: {resubmitted} of {}", fates.len());
-    if resubmitted < fates.len() {
-        bail!("not resubmitted: {} of {}", fates.len() - resubmitted, fates.len());
+    let resubmitted =
+        results.iter().filter(|result| matches!(result, ResubmitResult::Resubmitted(_))).count();
+    outln!("{rows}\nresubmitted: {resubmitted} of {}", results.len());
+    if resubmitted < results.len() {
+        bail!("not resubmitted: {} of {}", results.len() - resubmitted, results.len());
     }
     Ok(())
 }
 
-/// The tasks that are meant, in the order in which they ended. Reads the whole table.
+/// The matching tasks, in the order in which they ended. Scans the whole table.
 async fn in_error(args: &RetryAllArgs, store: &DynamoStore) -> Result<Vec<Task>> {
     let matches =
         |error: &str| args.reason_contains.as_ref().is_none_or(|wanted| error.contains(wanted));
@@ -148,18 +151,18 @@ fn print_tasks(tasks: &[Task]) -> Result<()> {
         let error = task.error.clone().unwrap_or_default();
         rows.add_row([task.task_id.to_string(), ended, error]);
     }
-    say!("{rows}\nwould be resubmitted: {}", tasks.len());
+    outln!("{rows}\nwould be resubmitted: {}", tasks.len());
     Ok(())
 }
 
-/// Sends a batch of commands, and waits for the answers.
+/// Sends a batch of commands, and waits for their outcomes.
 async fn retry(
     args: &RetryAllArgs,
     store: &DynamoStore,
     queue: &QueueSender,
     batch: &[TaskId],
     bar: &ProgressBar,
-) -> Vec<Fate> {
+) -> Vec<ResubmitResult> {
     let order = Order::Resubmit { step: None, input: None, did_not_run: false };
     let commands: Result<Vec<_>> = batch.iter().map(|id| args.reason.command(id, &order)).collect();
     let sent = async {
@@ -170,28 +173,35 @@ async fn retry(
         Ok(sent) => sent,
         Err(error) => {
             bar.inc(batch.len() as u64);
-            return batch.iter().map(|_| Fate::NotSent(format!("{error:#}"))).collect();
+            return batch.iter().map(|_| ResubmitResult::NotSent(format!("{error:#}"))).collect();
         }
     };
-    let fates =
+    let results =
         batch.iter().zip(commands).zip(refusals).map(|((id, command), refusal)| async move {
-            let fate = match refusal {
-                Some(reason) => Fate::NotSent(reason),
-                None => fate(store, id, &command, args.wait).await,
+            let result = match refusal {
+                Some(reason) => ResubmitResult::NotSent(reason),
+                None => result(store, id, &command, args.wait).await,
             };
             bar.inc(1);
-            fate
+            result
         });
-    join_all(fates).await
+    join_all(results).await
 }
 
-async fn fate(store: &DynamoStore, id: &TaskId, command: &CommandId, wait: Duration) -> Fate {
-    match answer(store, id, command, wait).await {
-        Ok(Answer::Done(task)) => Fate::Resubmitted(task.process_state),
-        Ok(Answer::Refused { reason, task }) => Fate::Refused(reason, task.process_state),
-        Ok(Answer::None) => {
-            Fate::Unanswered(format!("waited {}", humantime::format_duration(wait)))
+async fn result(
+    store: &DynamoStore,
+    id: &TaskId,
+    command: &CommandId,
+    wait: Duration,
+) -> ResubmitResult {
+    match await_outcome(store, id, command, wait).await {
+        Ok(CommandOutcome::Done(task)) => ResubmitResult::Resubmitted(task.process_state),
+        Ok(CommandOutcome::Refused { reason, task }) => {
+            ResubmitResult::Refused(reason, task.process_state)
         }
-        Err(error) => Fate::Unanswered(format!("{error:#}")),
+        Ok(CommandOutcome::Timeout) => {
+            ResubmitResult::NoOutcome(format!("waited {}", humantime::format_duration(wait)))
+        }
+        Err(error) => ResubmitResult::NoOutcome(format!("{error:#}")),
     }
 }

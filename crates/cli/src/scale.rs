@@ -1,4 +1,4 @@
-//! `steward scale`: how a deployment fares under a load that nobody has sent it yet.
+//! `steward scale`: predicts how a deployment handles a load, by calculation.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -13,98 +13,98 @@ use steward_forecast::{
     cost::{self, At, BATCH_MAX, Json, Said, Span},
 };
 
-use crate::{assumed::Input, table::table, workflows::forecast::time};
+use crate::{assumptions::JsonOrFile, table::table, workflows::forecast::time};
 
-/// Limits of which less than this is used are left out of the table.
-const SHOWN_FROM: f64 = 0.1;
+/// The table leaves out limits with a lower utilisation.
+const UTILISATION_SHOWN_MIN: f64 = 0.1;
 
-/// What comes, and what it comes to.
+/// Options of `steward scale`: a workflow, a load and a deployment.
 #[derive(Debug, Args)]
 pub(crate) struct ScaleArgs {
-    /// The definition; a saga of --steps steps if absent.
+    /// The workflow definition; a saga of --steps steps if absent.
     file: Option<PathBuf>,
-    /// Definitions of the workflows that its steps run; one that is not given is taken as a call.
+    /// The definition of a child workflow; a child workflow without one counts as a call. Repeatable.
     #[arg(long, value_name = "FILE", requires = "file")]
     with: Vec<PathBuf>,
-    /// Steps of the saga: one after the other, each by an agent of its own.
+    /// The number of sequential steps of the saga, each with its own agent.
     #[arg(long, default_value_t = 5, conflicts_with = "file", value_parser = clap::value_parser!(u32).range(1..=20))]
     steps: u32,
     #[command(flatten)]
     load: LoadArgs,
     #[command(flatten)]
-    deployment: DeploymentArgs,
-    /// How long a call takes on average.
+    deployment: CapacityArgs,
+    /// The average duration of a call.
     #[arg(long, default_value = "100ms", value_parser = humantime::parse_duration)]
     call: Duration,
-    /// How long a step's calls take on average, if not as long as the others.
+    /// The average duration of one step's calls, if it differs.
     #[arg(long, value_name = "STEP=DURATION")]
     slow: Vec<Said<Span>>,
-    /// What is submitted: a file, or JSON. Made up if absent.
+    /// The task's input, as a file or JSON. Generated from the schema if absent.
     #[arg(long, value_name = "FILE|JSON")]
-    input: Option<Input>,
-    /// What a step returns. Made up if absent.
+    input: Option<JsonOrFile>,
+    /// The output of a step. Generated if absent.
     #[arg(long, value_name = "STEP=JSON")]
     output: Vec<Said<Json>>,
-    /// How many messages share a request and an invocation.
+    /// How many messages share an SQS request and an invocation.
     #[arg(long, default_value_t = BATCH_MAX)]
     batch: u32,
-    /// What a message takes of the processor, at the functions' memory.
+    /// The CPU time that a function needs for a message, at its configured memory.
     #[arg(long, default_value = "3ms", value_parser = humantime::parse_duration)]
     compute: Duration,
-    /// As one JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Args)]
 struct LoadArgs {
-    /// Submissions a second.
+    /// Submissions per second.
     #[arg(long, default_value_t = 10_000.0)]
     rate: f64,
-    /// For how long.
+    /// How long the load lasts.
     #[arg(long = "for", default_value = "1m", value_parser = humantime::parse_duration)]
     lasts: Duration,
-    /// Submissions a second in the middle of it.
+    /// Submissions per second during a spike in the middle of the load.
     #[arg(long, requires = "spike_for")]
     spike: Option<f64>,
-    /// How long that lasts.
+    /// How long the spike lasts.
     #[arg(long, requires = "spike", value_parser = humantime::parse_duration)]
     spike_for: Option<Duration>,
 }
 
 #[derive(Debug, Args)]
-struct DeploymentArgs {
-    /// `Size` of the templates: small, medium or large.
+struct CapacityArgs {
+    /// The `Size` parameter of the templates: small, medium or large.
     #[arg(long, default_value = "medium")]
     size: Size,
-    /// Invocations of the submission function at once, in place of the size's.
+    /// Concurrent invocations of the submission function; by default as --size sets it.
     #[arg(long, value_name = "N")]
     submission_concurrency: Option<f64>,
-    /// Invocations of the scheduler at once, in place of the size's.
+    /// Concurrent invocations of the scheduler; by default as --size sets it.
     #[arg(long, value_name = "N")]
     scheduler_concurrency: Option<f64>,
-    /// Invocations of each agent at once, in place of the size's.
+    /// Concurrent invocations of each agent; by default as --size sets it.
     #[arg(long, value_name = "N")]
     agent_concurrency: Option<f64>,
-    /// Pollers of each queue from the start, in provisioned mode.
+    /// Provisioned event pollers of each queue.
     #[arg(long, value_name = "N")]
     pollers: Option<f64>,
-    /// `Shards` of the template.
+    /// The `Shards` parameter of the template.
     #[arg(long, default_value_t = steward_forecast::capacity::SHARDS)]
     shards: u32,
-    /// Write units a second that each table and the index are warm for.
+    /// Warm throughput of each table and the index, in write units per second.
     #[arg(long, value_name = "N")]
     warm_writes: Option<f64>,
-    /// Read units a second that each table and the index are warm for.
+    /// Warm throughput of each table and the index, in read units per second.
     #[arg(long, value_name = "N")]
     warm_reads: Option<f64>,
-    /// The index has borne this load before: each shard has a partition to itself.
+    /// The index has already handled this load, so that each shard has its own partition.
     #[arg(long)]
     rehearsed: bool,
-    /// The account's quota of concurrent executions.
+    /// The account's quota of concurrent Lambda executions.
     #[arg(long, value_name = "N")]
     account_concurrency: Option<f64>,
-    /// The quota of read and of write units a second of a table, and of an index.
+    /// The quota of read units, and of write units, per second of a table or an index.
     #[arg(long, value_name = "N")]
     table_quota: Option<f64>,
 }
@@ -112,10 +112,10 @@ struct DeploymentArgs {
 pub(crate) async fn run(args: ScaleArgs) -> Result<()> {
     let json = args.json;
     let settings = settings(args)?;
-    // The forecast within has runtimes of its own, which cannot be started within this one.
+    // The forecast creates its own tokio runtimes, which is not possible inside this one.
     let report = tokio::task::spawn_blocking(move || scale(&settings)).await??;
     match json {
-        true => say!("{}", serde_json::to_string_pretty(&report)?),
+        true => outln!("{}", serde_json::to_string_pretty(&report)?),
         false => show(&report),
     }
     Ok(())
@@ -127,12 +127,12 @@ fn settings(args: ScaleArgs) -> Result<Settings> {
         None => saga(args.steps)?,
     };
     let with = args.with.iter().map(|file| read_file(file)).collect::<Result<_, _>>()?;
-    let every = Said { at: At::All, value: Span(args.call) };
+    let every_step = Said { at: At::All, value: Span(args.call) };
     let forecast = cost::Settings {
         with,
         runs: RUNS,
         batch: args.batch,
-        slow: std::iter::once(every).chain(args.slow).collect(),
+        slow: std::iter::once(every_step).chain(args.slow).collect(),
         input: args.input.map(|input| input.0),
         output: args.output,
         ..cost::Settings::new(workflow)
@@ -143,12 +143,12 @@ fn settings(args: ScaleArgs) -> Result<Settings> {
         spike_lasts_s: spike_for.unwrap_or_default().as_secs_f64(),
         ..Load::steady(rate, lasts.as_secs_f64())
     };
-    let (deployment, limits) = args.deployment.given()?;
+    let (deployment, limits) = args.deployment.deployment_and_limits()?;
     Ok(Settings { forecast, load, deployment, limits, compute_s: args.compute.as_secs_f64() })
 }
 
-impl DeploymentArgs {
-    fn given(&self) -> Result<(Deployment, Limits), ScaleError> {
+impl CapacityArgs {
+    fn deployment_and_limits(&self) -> Result<(Deployment, Limits), ScaleError> {
         let mut limits = Limits::load().map_err(ScaleError::Limits)?;
         if let Some(quota) = self.account_concurrency {
             limits.account_concurrency.value = quota;
@@ -173,7 +173,7 @@ impl DeploymentArgs {
     }
 }
 
-/// So many steps, one after the other, each of which calls and can be undone.
+/// A workflow of sequential steps, each with a request and an undo.
 fn saga(steps: u32) -> Result<Workflow> {
     let step = |number: u32| {
         let mut step = serde_json::json!({
@@ -193,23 +193,23 @@ fn saga(steps: u32) -> Result<Workflow> {
 
 fn show(report: &Report) {
     let Report { workflow, version, load, deployment, .. } = report;
-    say!("{workflow} version {version}, size {}: {}", deployment.size, load_text(load));
-    say!("{}", stages(report));
-    say!("{}", limits(report));
-    verdict(report).iter().for_each(|line| say!("{line}"));
+    outln!("{workflow} version {version}, size {}: {}", deployment.size, load_text(load));
+    outln!("{}", stages(report));
+    outln!("{}", limits(report));
+    verdict(report).iter().for_each(|line| outln!("{line}"));
     if !report.raises.is_empty() {
-        say!("{}", raises(report));
+        outln!("{}", raises(report));
     }
     let options = report.raises.iter().flat_map(|raise| &raise.options);
     let options = largest(options.map(String::as_str));
     if !options.is_empty() {
-        say!("try: steward scale … {}", options.join(" "));
+        outln!("next, run: steward scale … {}", options.join(" "));
     }
-    say!("assumed:");
-    report.assumes.iter().for_each(|assumed| say!("- {assumed}"));
+    outln!("assumptions:");
+    report.assumes.iter().for_each(|assumption| outln!("- {assumption}"));
 }
 
-/// Of options that are there several times, the largest.
+/// Merges options that occur several times, such as `--shards 8`: keeps the largest value of each.
 fn largest<'r>(options: impl Iterator<Item = &'r str>) -> Vec<String> {
     let mut largest = std::collections::BTreeMap::<&str, f64>::new();
     for (name, value) in options.filter_map(|option| option.split_once(' ')) {
@@ -223,7 +223,7 @@ fn largest<'r>(options: impl Iterator<Item = &'r str>) -> Vec<String> {
 fn load_text(load: &Load) -> String {
     let seconds = |s: f64| time((s * 1_000.0) as u64);
     let steady =
-        format!("{} submissions a second for {}", number(load.rate), seconds(load.lasts_s));
+        format!("{} submissions per second for {}", number(load.rate), seconds(load.lasts_s));
     match load.spike_lasts_s > 0.0 {
         true => {
             format!("{steady}, {} for {}", number(load.spike), seconds(load.spike_lasts_s))
@@ -237,19 +237,19 @@ fn stages(report: &Report) -> comfy_table::Table {
         "stage",
         "messages/s",
         "invocation",
-        "at once: needed",
-        "set",
-        "used",
-        "pollers there after",
+        "concurrency needed",
+        "configured",
+        "utilisation",
+        "pollers ready after",
         "longest queue",
         "oldest message",
-        "behind",
-        "waits for",
+        "backlog from–until",
+        "limited by",
     ]);
     let seconds = |s: f64| time((s * 1_000.0).round() as u64);
     for stage in &report.stages {
         let StageRow { needed, set, utilisation, .. } = stage;
-        let behind =
+        let backlog =
             stage.behind_s.map(|(from, until)| format!("{}–{}", seconds(from), seconds(until)));
         table.add_row([
             stage.stage.clone(),
@@ -261,7 +261,7 @@ fn stages(report: &Report) -> comfy_table::Table {
             stage.pollers_after_s.map_or("never".to_owned(), seconds),
             number(stage.longest),
             seconds(stage.oldest_s),
-            behind.unwrap_or_default(),
+            backlog.unwrap_or_default(),
             stage.held_by.clone().unwrap_or_default(),
         ]);
     }
@@ -269,8 +269,8 @@ fn stages(report: &Report) -> comfy_table::Table {
 }
 
 fn limits(report: &Report) -> comfy_table::Table {
-    let mut table = table(&["limit", "needed", "available", "used", "bears submissions/s"]);
-    for row in report.limits.iter().filter(|row| row.utilisation >= SHOWN_FROM) {
+    let mut table = table(&["limit", "needed", "available", "utilisation", "max submissions/s"]);
+    for row in report.limits.iter().filter(|row| row.utilisation >= UTILISATION_SHOWN_MIN) {
         table.add_row([
             row.bound.to_string(),
             number(row.needed),
@@ -283,7 +283,7 @@ fn limits(report: &Report) -> comfy_table::Table {
 }
 
 fn raises(report: &Report) -> comfy_table::Table {
-    let mut table = table(&["raise", "from", "to", "where"]);
+    let mut table = table(&["limit to raise", "from", "to", "setting"]);
     for raise in &report.raises {
         table.add_row([raise.what.clone(), number(raise.from), number(raise.to), raise.at.clone()]);
     }
@@ -296,31 +296,31 @@ fn verdict(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
     lines.push(match &report.binds {
         Some((bound, share)) => format!(
-            "binds: {bound} ({} of all waiting); in the long run {} submissions a second are borne",
+            "bottleneck: {bound} ({} of all waiting time); sustainable rate: {} submissions per second",
             percent(*share),
             number(report.bears)
         ),
         None => format!(
-            "no queue is behind by more than a second; in the long run {} submissions a second are borne",
+            "no queue has a backlog of more than a second; sustainable rate: {} submissions per second",
             number(report.bears)
         ),
     });
-    let by_arithmetic = seconds(report.drained_after_by_arithmetic_s);
+    let calculated = seconds(report.drained_after_by_arithmetic_s);
     lines.push(match report.drained_after_s {
         Some(after) => format!(
-            "all {} tasks done {} after the last submission (by arithmetic {by_arithmetic})",
+            "all {} tasks end within {} after the last submission (from the bottleneck alone: {calculated})",
             number(report.submitted),
             seconds(after)
         ),
         None => format!(
-            "{} of {} tasks not done four hours after the last submission",
+            "{} of {} tasks have not ended four hours after the last submission",
             number(report.left),
             number(report.submitted)
         ),
     });
     let ms = |ms: f64| time(ms.round() as u64);
     lines.push(format!(
-        "from submitted to ended: {} if nothing waits; p50 {}, p99 {}, longest {}",
+        "time from submission to end: {} without load; p50 {}, p99 {}, longest {}",
         ms(latency.unloaded_ms),
         ms(latency.p50_ms),
         ms(latency.p99_ms),
@@ -328,28 +328,28 @@ fn verdict(report: &Report) -> Vec<String> {
     ));
     if let Some(from) = late.from_s {
         lines.push(format!(
-            "TOO LATE: {} of answers come after their step's complete-by, from {} on: they are ignored and the steps are done again, which is not in these figures",
-            percent(late.share),
-            seconds(from)
+            "WARNING: from {} on, {} of the replies arrive after their step's complete-by; they are ignored and the steps are retried, which these figures do not include",
+            seconds(from),
+            percent(late.share)
         ));
     }
-    if let Some(let_in) = report.let_in {
+    if let Some(concurrency) = report.let_in {
         lines.push(format!(
-            "or let in no more than is borne: --submission-concurrency {let_in:.0}; what waits then waits before it is a task, where no complete-by runs"
+            "or cap intake at the sustainable rate: --submission-concurrency {concurrency:.0}; submissions then wait in the queue, before their complete-by starts"
         ));
     }
     let spike = match cost.an_hour_of_spike > cost.an_hour {
-        true => format!(", ${:.0} in the spike", cost.an_hour_of_spike),
+        true => format!(" (${:.0} during the spike)", cost.an_hour_of_spike),
         false => String::new(),
     };
     lines.push(format!(
-        "costs ${:.2} a million tasks, ${:.0} an hour{spike}; this load ${:.2}",
+        "cost: ${:.2} per million tasks, ${:.0} per hour{spike}; ${:.2} for this load",
         cost.per_million.total, cost.an_hour, cost.of_this_load
     ));
     lines
 }
 
-/// Up to three figures after the point, and groups of three before it.
+/// One decimal below 10, otherwise an integer with a comma between groups of three digits.
 fn number(value: f64) -> String {
     if value < 10.0 && value.fract() != 0.0 {
         return format!("{value:.1}");
@@ -374,20 +374,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_grouped() {
-        let said: Vec<_> = [0.4, 7.0, 123.4, 1_234.5, 1_234_567.0].map(number).into();
-        assert_eq!(said, ["0.4", "7", "123", "1,234", "1,234,567"]);
+    fn numbers_have_thousands_separators() {
+        let formatted: Vec<_> = [0.4, 7.0, 123.4, 1_234.5, 1_234_567.0].map(number).into();
+        assert_eq!(formatted, ["0.4", "7", "123", "1,234", "1,234,567"]);
     }
 
     #[test]
-    fn the_saga_can_run() {
+    fn the_generated_saga_is_valid() {
         let workflow = saga(5).unwrap();
         assert_eq!(workflow.steps.len(), 5);
         assert!(workflow.steps.values().skip(1).all(|step| step.after.len() == 1));
     }
 
     #[test]
-    fn of_several_the_largest_is_tried() {
+    fn the_largest_value_of_each_option_is_kept() {
         let options = ["--warm-writes 5", "--shards 8", "--warm-writes 70"];
         assert_eq!(largest(options.into_iter()), ["--shards 8", "--warm-writes 70"]);
     }

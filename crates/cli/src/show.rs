@@ -1,4 +1,4 @@
-//! `steward show`: where a task stands, everything that happened to it, and what comes next.
+//! `steward show`: a task's state, its timeline, and what happens next.
 
 use anyhow::{Context, Result};
 use serde_json::json;
@@ -7,12 +7,12 @@ use steward_operator::timeline::{Line, timeline};
 use steward_operator::view::TaskView;
 use steward_runtime::ports::StateStore;
 
-use crate::{client::Deployment, table::table};
+use crate::{client::DeploymentArgs, table::table};
 
 /// Prints a task and its timeline.
-pub(crate) async fn show(id: &TaskId, as_json: bool, deployment: &Deployment) -> Result<()> {
+pub(crate) async fn show(id: &TaskId, as_json: bool, deployment: &DeploymentArgs) -> Result<()> {
     let store = deployment.store().await;
-    let task = store.load(id).await?.with_context(|| format!("there is no task `{id}`"))?;
+    let task = store.load(id).await?.with_context(|| format!("task `{id}` does not exist"))?;
     let documents = store.all_documents(&task.owner()).await?;
     let view = TaskView::of(&task).with_reasons(&task, &documents);
     let lines = timeline(&task, &documents);
@@ -21,15 +21,15 @@ pub(crate) async fn show(id: &TaskId, as_json: bool, deployment: &Deployment) ->
         if let Some(fields) = shown.as_object_mut() {
             fields.insert("timeline".to_owned(), json!(lines));
         }
-        say!("{}", serde_json::to_string_pretty(&shown)?);
+        outln!("{}", serde_json::to_string_pretty(&shown)?);
         return Ok(());
     }
-    say!("{}", header(&view));
-    let mut table = table(&["at", "step", "attempt", "what", "why", "verdict"]);
+    outln!("{}", header(&view));
+    let mut table = table(&["time", "step", "attempt", "event", "reason", "verdict"]);
     for line in lines {
         table.add_row(cells(line));
     }
-    say!("{table}\nnext: {}", view.next);
+    outln!("{table}\nnext: {}", view.next);
     Ok(())
 }
 
@@ -38,7 +38,7 @@ fn header(view: &TaskView) -> String {
     let TaskView { task_id, process_state, workflow, version, .. } = view;
     let mut lines = vec![format!("{task_id}: {process_state} ({workflow} version {version})")];
     lines.extend(view.error.iter().map(|error| format!("error: {error}")));
-    lines.extend(view.undo_reason.iter().map(|reason| format!("undone because: {reason}")));
+    lines.extend(view.undo_reason.iter().map(|reason| format!("reason for undo: {reason}")));
     lines.extend(view.paused_at.iter().map(|at| format!("paused since {at}")));
     lines.push(format!(
         "complete by {}, revision {}, failures {}",
@@ -55,7 +55,7 @@ fn header(view: &TaskView) -> String {
     lines.join("\n")
 }
 
-/// A line of the timeline as a row of the table.
+/// The table row for a line of the timeline.
 fn cells(line: Line) -> [String; 6] {
     let (attempt, what) = (line.attempt(), line.said());
     let step = line.step.map(|step| step.to_string()).unwrap_or_default();

@@ -1,8 +1,8 @@
-//! Tables as this command prints them.
+//! The style of the tables that the command prints.
 
 use comfy_table::{ContentArrangement, Table, presets};
 
-/// An empty table, with a header or without.
+/// An empty table. An empty `header` means no header row.
 pub(crate) fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_FULL_CONDENSED);

@@ -12,12 +12,15 @@ use steward_core::{
 use steward_operator::view::TaskView;
 
 use crate::{
-    client::{BATCH, Deployment},
+    client::{BATCH, DeploymentArgs},
     table::table,
 };
 
-/// Sends the submissions in `files` to the submissions queue, after checking all of them.
-pub(crate) async fn submit(files: &[std::path::PathBuf], deployment: &Deployment) -> Result<()> {
+/// Checks all submissions in `files`, and then sends them to the submissions queue.
+pub(crate) async fn submit(
+    files: &[std::path::PathBuf],
+    deployment: &DeploymentArgs,
+) -> Result<()> {
     let mut submissions = Vec::new();
     for file in files {
         for (n, value) in read_values(file)?.into_iter().enumerate() {
@@ -31,16 +34,16 @@ pub(crate) async fn submit(files: &[std::path::PathBuf], deployment: &Deployment
     for batch in submissions.chunks(BATCH) {
         let texts: Vec<_> = batch.iter().map(|(_, text)| text.clone()).collect();
         if let Some(reason) = queue.send(&texts).await?.into_iter().flatten().next() {
-            bail!("the queue refused a submission: {reason}");
+            bail!("SQS refused a submission: {reason}");
         }
         for (task_id, _) in batch {
-            say!("{task_id}: sent");
+            outln!("{task_id}: sent");
         }
     }
     Ok(())
 }
 
-/// The JSON values of a file: an object, an array of objects, or one object a line.
+/// Reads the JSON values of a file: an object, an array of objects, or one object per line.
 fn read_values(file: &Path) -> Result<Vec<Value>> {
     let name = || file.display().to_string();
     let mut text = String::new();
@@ -61,32 +64,33 @@ fn read_values(file: &Path) -> Result<Vec<Value>> {
         }
     }
     if values.is_empty() {
-        bail!("{}: no submission in it", name());
+        bail!("{}: the file contains no submission", name());
     }
     Ok(values)
 }
 
-/// Which tasks to list.
+/// Options of `steward list`.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
     /// Only tasks in this state.
     #[arg(long)]
-    state: Option<State>,
+    state: Option<StateFilter>,
     /// Only tasks of this workflow.
     #[arg(long)]
     workflow: Option<String>,
-    /// How many at most. If there are more, it is not determined which.
+    /// The maximum number of tasks. If more match, which of them are listed is undefined.
     #[arg(long, default_value_t = 100)]
     limit: usize,
-    /// As a JSON array.
+    /// Print a JSON array.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    deployment: Deployment,
+    deployment: DeploymentArgs,
 }
 
+/// The states that `--state` accepts.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum State {
+enum StateFilter {
     Pending,
     Processing,
     Processed,
@@ -95,7 +99,7 @@ enum State {
     Error,
 }
 
-impl State {
+impl StateFilter {
     fn process_state(self) -> ProcessState {
         match self {
             Self::Pending => ProcessState::Pending,
@@ -109,20 +113,20 @@ impl State {
 }
 
 /// Prints tasks, newest first.
-#[expect(clippy::print_stderr, reason = "standard output is the list's alone")]
+#[expect(clippy::print_stderr, reason = "standard output only has the list")]
 pub(crate) async fn list(args: ListArgs) -> Result<()> {
-    let wanted = |task: &Task| {
+    let matches = |task: &Task| {
         args.state.is_none_or(|state| state.process_state() == task.process_state)
             && args.workflow.as_ref().is_none_or(|name| name == task.workflow.as_str())
     };
-    let mut tasks = args.deployment.store().await.scan_tasks(args.limit, wanted).await?;
+    let mut tasks = args.deployment.store().await.scan_tasks(args.limit, matches).await?;
     if tasks.len() == args.limit {
-        eprintln!("there may be more than {0} such tasks, and newer ones: --limit", args.limit);
+        eprintln!("more than {0} tasks may match, also newer ones: raise --limit", args.limit);
     }
     tasks.sort_by_key(|task| std::cmp::Reverse(task.submitted_at));
     let views: Vec<_> = tasks.iter().map(TaskView::of).collect();
     if args.json {
-        say!("{}", serde_json::to_string_pretty(&views)?);
+        outln!("{}", serde_json::to_string_pretty(&views)?);
         return Ok(());
     }
     let mut table = table(&["task", "workflow", "state", "submitted", "failures", "error"]);
@@ -136,6 +140,6 @@ pub(crate) async fn list(args: ListArgs) -> Result<()> {
             view.error.unwrap_or_default(),
         ]);
     }
-    say!("{table}");
+    outln!("{table}");
     Ok(())
 }

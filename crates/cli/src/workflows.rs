@@ -1,4 +1,4 @@
-//! `steward workflow`: check, publish, compare and draw definitions.
+//! `steward workflow`: checks, publishes, lists, compares, draws and forecasts workflow definitions.
 
 use std::{io::IsTerminal, path::PathBuf};
 
@@ -6,9 +6,9 @@ use anyhow::{Result, bail};
 use clap::Subcommand;
 use miette::{GraphicalReportHandler, LabeledSpan, MietteDiagnostic, NamedSource, Report};
 use steward_core::{definition::workflow::json_schema, model::names::WorkflowName};
-use steward_definition_file::{DefinitionError, Found, read_file};
+use steward_definition_file::{DefinitionError, LocatedProblem, read_file};
 
-use crate::client::Deployment;
+use crate::client::DeploymentArgs;
 
 mod diff;
 pub(crate) mod forecast;
@@ -16,52 +16,52 @@ mod graph;
 mod publish;
 mod stored;
 
-/// What to do with definitions.
+/// Subcommands of `steward workflow`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum WorkflowCommand {
-    /// Say everything that is wrong with definition files.
+    /// Check definition files, and print all errors and warnings.
     Check {
-        /// The files.
+        /// Definition files.
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Print the JSON Schema of definitions, for editors.
+    /// Print the JSON Schema of definitions, for use in editors.
     Schema,
     /// Check definition files and publish them. A published version never changes.
     Publish {
-        /// The files.
+        /// Definition files.
         #[arg(required = true)]
         files: Vec<PathBuf>,
         #[command(flatten)]
-        deployment: Deployment,
+        deployment: DeploymentArgs,
     },
-    /// Run tasks on a virtual clock, with the odds that you give: how they end, and what they cost.
+    /// Forecast outcomes, durations and cost: runs tasks on a virtual clock, with failure rates that you give.
     Simulate(Box<forecast::ForecastArgs>),
-    /// End the publication of a version: no new task takes it. Refused while tasks of it are not at
-    /// rest. Reads the whole table of tasks.
+    /// Unpublish a version, so that no new task uses it. Refused unless all its tasks are Processed or Undone.
+    /// Scans the whole tasks table.
     Unpublish {
-        /// The workflow.
+        /// The name of the workflow.
         name: WorkflowName,
-        /// The version.
+        /// The version to unpublish.
         version: u32,
         #[command(flatten)]
-        deployment: Deployment,
+        deployment: DeploymentArgs,
     },
-    /// List the workflows that are published: their versions and triggers.
+    /// List workflows with their versions and triggers.
     List(stored::ListArgs),
-    /// Show a definition as it is stored.
+    /// Print a stored definition.
     Show(stored::ShowArgs),
-    /// Say what changed between two definitions, and what of it needs a look before publishing. The
-    /// exit code is 0 if nothing does.
+    /// Compare two definitions, and flag changes that are risky to publish. The exit code is 0 if no change is
+    /// flagged.
     Diff(diff::DiffArgs),
-    /// Draw a definition, as a Mermaid flowchart or as SVG.
+    /// Draw a definition as a Mermaid flowchart or as SVG.
     Graph(graph::GraphArgs),
 }
 
 pub(crate) async fn run(command: WorkflowCommand) -> Result<()> {
     match command {
         WorkflowCommand::Check { files } => check(&files)?,
-        WorkflowCommand::Schema => say!("{}", serde_json::to_string_pretty(&json_schema())?),
+        WorkflowCommand::Schema => outln!("{}", serde_json::to_string_pretty(&json_schema())?),
         WorkflowCommand::Publish { files, deployment } => {
             publish::publish(&files, &deployment).await?;
         }
@@ -79,25 +79,25 @@ pub(crate) async fn run(command: WorkflowCommand) -> Result<()> {
 
 #[expect(clippy::print_stderr, reason = "a command's output")]
 fn check(files: &[PathBuf]) -> Result<()> {
-    // As https://no-color.org has it: said, and not empty.
-    let no_color = std::env::var_os("NO_COLOR").is_some_and(|said| !said.is_empty());
+    // https://no-color.org: the variable counts if it is set and not empty.
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let is_fancy = std::io::stderr().is_terminal() && !no_color;
-    let mut bad = 0;
+    let mut invalid = 0;
     for file in files {
         match read_file(file) {
             Ok(workflow) => {
                 let (name, version, steps) =
                     (&workflow.name, workflow.version, workflow.steps.len());
-                say!("{}: {name} version {version}, {steps} steps: ok", file.display());
+                outln!("{}: {name} version {version}, {steps} steps: ok", file.display());
                 for warning in workflow.lint() {
                     eprintln!("{}: {warning}", file.display());
                 }
             }
             Err(error) => {
-                bad += 1;
+                invalid += 1;
                 match error {
-                    DefinitionError::Invalid { path, text, found } if is_fancy => {
-                        eprint!("{}", drawn(&path.display().to_string(), &text, found));
+                    DefinitionError::Invalid { path, text, problems } if is_fancy => {
+                        eprint!("{}", drawn(&path.display().to_string(), &text, problems));
                     }
                     error @ (DefinitionError::Unreadable { .. }
                     | DefinitionError::TooLarge { .. }
@@ -108,15 +108,15 @@ fn check(files: &[PathBuf]) -> Result<()> {
             }
         }
     }
-    if bad > 0 {
-        bail!("{bad} of {} files cannot be published", files.len());
+    if invalid > 0 {
+        bail!("{invalid} of {} files cannot be published", files.len());
     }
     Ok(())
 }
 
-/// Each mistake with its lines of the file.
-fn drawn(path: &str, text: &str, found: Vec<Found>) -> String {
-    // As long as it was, and nothing in it that a terminal would obey.
+/// Draws each problem with the lines of the file that it is about.
+fn drawn(path: &str, text: &str, problems: Vec<LocatedProblem>) -> String {
+    // Replaces control characters, which a terminal would execute. The byte offsets stay the same.
     let printable: String = text
         .chars()
         .flat_map(|c| match c.is_control() && c != '\n' && c != '\t' {
@@ -127,7 +127,7 @@ fn drawn(path: &str, text: &str, found: Vec<Found>) -> String {
     let source = NamedSource::new(path, printable);
     let handler = GraphicalReportHandler::new();
     let mut drawn = String::new();
-    for Found { problem, place } in found {
+    for LocatedProblem { problem, location } in problems {
         let mut diagnostic = MietteDiagnostic::new(match problem.at.as_str() {
             "" => problem.message,
             at => format!("{at}: {}", problem.message),
@@ -135,13 +135,13 @@ fn drawn(path: &str, text: &str, found: Vec<Found>) -> String {
         if let Some(hint) = problem.hint {
             diagnostic = diagnostic.with_help(hint);
         }
-        if let Some(place) = place {
-            let end = place.bytes.end.min(text.len());
-            let span = place.bytes.start.min(end)..end;
+        if let Some(location) = location {
+            let end = location.bytes.end.min(text.len());
+            let span = location.bytes.start.min(end)..end;
             diagnostic = diagnostic.with_label(LabeledSpan::underline(span));
         }
         let report = Report::new(diagnostic).with_source_code(source.clone());
-        // Writing to a text does not fail.
+        // Writing to a `String` does not fail.
         let _ = handler.render_report(&mut drawn, report.as_ref());
     }
     drawn
@@ -154,14 +154,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mistake_is_drawn_in_its_lines_with_its_hint_and_obeyed_by_no_terminal() {
+    fn a_problem_is_drawn_with_its_line_and_hint_and_without_control_characters() {
         let text = "name: \u{fc}bung\nversion: 1\nsteps: {}\nstesp: 1 # \u{fc}\n";
-        let Err(DefinitionError::Invalid { found, .. }) =
+        let Err(DefinitionError::Invalid { problems, .. }) =
             steward_definition_file::parse(Path::new("x.yaml"), text)
         else {
-            panic!("it is read");
+            panic!("the definition is accepted");
         };
-        let drawn = drawn("x.yaml", &text.replace("# \u{fc}", "# \u{1b}["), found);
+        let drawn = drawn("x.yaml", &text.replace("# \u{fc}", "# \u{1b}["), problems);
         for part in ["unknown key `stesp`", "did you mean `steps`?", "x.yaml:4:1", "stesp: 1 # ?["]
         {
             assert!(drawn.contains(part), "{drawn}");

@@ -1,4 +1,4 @@
-//! `steward cost`: a million tasks of a workflow that ships, priced.
+//! `steward cost` with an example workflow.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,17 +21,20 @@ fn cost(more: &[&str]) -> (bool, String, String) {
     (run.status.success(), text(run.stdout), text(run.stderr))
 }
 
-/// The cells of the line whose first cell is `of`.
-fn row<'o>(out: &'o str, of: &str) -> Vec<&'o str> {
+/// The cells of the row whose first cell is `first`.
+fn row<'o>(out: &'o str, first: &str) -> Vec<&'o str> {
     let cells = |line: &'o str| line.split(['│', '┆']).map(str::trim).collect::<Vec<_>>();
-    out.lines().map(cells).find(|cells| cells.get(1) == Some(&of)).unwrap()
+    out.lines().map(cells).find(|cells| cells.get(1) == Some(&first)).unwrap()
 }
 
 #[test]
-fn an_order_is_priced_by_function_by_step_and_elsewhere() {
+fn the_cost_of_an_order_is_shown_by_function_by_step_and_for_other_services() {
     let (done, out, _) = cost(&[]);
     assert!(done, "{out}");
-    assert!(out.starts_with("order version 2: 20 tasks counted, 10 messages a batch\n"), "{out}");
+    assert!(
+        out.starts_with("order version 2: 20 simulated tasks, 10 messages per batch\n"),
+        "{out}"
+    );
     assert_eq!(row(&out, "submission")[2..6], ["5.00", "0.00", "0.30", "0.10"]);
     assert_eq!(row(&out, "the task")[2..6], ["8.00", "2.00", "0.50", "0.20"]);
     assert_eq!(row(&out, "reserve")[2..6], ["2.00", "2.00", "0.60", "0.20"]);
@@ -39,7 +42,7 @@ fn an_order_is_priced_by_function_by_step_and_elsewhere() {
 }
 
 #[test]
-fn without_batches_it_costs_more_and_is_the_same_object_as_a_forecast() {
+fn without_batches_there_are_more_requests_and_the_json_is_the_report_of_a_forecast() {
     let (done, out, _) = cost(&["--batch", "1", "--json"]);
     assert!(done, "{out}");
     let report: Value = serde_json::from_str(&out).unwrap();
@@ -50,7 +53,7 @@ fn without_batches_it_costs_more_and_is_the_same_object_as_a_forecast() {
 }
 
 #[test]
-fn odds_are_for_the_forecast() {
+fn failure_rates_are_only_accepted_by_the_forecast() {
     let (done, _, error) = cost(&["--fail", "charge=5%"]);
     assert!(!done && error.contains("unexpected argument '--fail'"), "{error}");
 }

@@ -1,5 +1,5 @@
-//! `steward local --data DIR` is killed in the middle of hundreds of orders and started again: every accepted
-//! order ends, and none is charged twice. The real binary, the real signal.
+//! `steward local --data DIR` is killed while it runs hundreds of orders, and started again: every accepted order ends,
+//! and none is charged twice. The tests kill the real binary with SIGKILL.
 
 #![allow(
     clippy::unwrap_used,
@@ -28,10 +28,10 @@ use steward_emulator::resources::SUBMISSIONS_QUEUE;
 
 const ORDERS: usize = 500;
 
-/// Orders that are sent to the queue.
+/// Orders that the second test sends to the queue.
 const SENT: usize = 300;
 
-/// Messages in one request, by SQS's limit.
+/// The number of messages in one SQS request, which is SQS's limit.
 const BATCH: usize = 10;
 
 /// A running `steward local`; dropping it kills it.
@@ -67,12 +67,12 @@ impl Steward {
         Client::from_conf(config.build())
     }
 
-    fn queue(&self, name: &str) -> String {
+    fn queue_url(&self, name: &str) -> String {
         format!("{}/000000000000/{name}", self.address)
     }
 }
 
-/// `steward local`, to be started.
+/// The command line of `steward local`.
 fn local(data: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_steward"));
     command.args(["local", "--listen", "127.0.0.1:0", "--supervise-every", "500ms"]);
@@ -102,40 +102,43 @@ fn submission(n: usize) -> String {
 
 async fn submit(client: &reqwest::Client, steward: &Steward, n: usize) {
     let url = format!("{}/tasks", steward.address);
-    let answer = client.post(url).body(submission(n)).send().await.unwrap();
-    assert_eq!(answer.status(), 202);
+    let response = client.post(url).body(submission(n)).send().await.unwrap();
+    assert_eq!(response.status(), 202);
 }
 
 async fn state(client: &reqwest::Client, steward: &Steward, n: usize) -> String {
     let url = format!("{}/tasks/{}", steward.address, order(n));
-    let answer = client.get(url).send().await.unwrap().bytes().await.unwrap();
-    let task: Value = serde_json::from_slice(&answer).unwrap();
+    let body = client.get(url).send().await.unwrap().bytes().await.unwrap();
+    let task: Value = serde_json::from_slice(&body).unwrap();
     task["process_state"].as_str().unwrap_or_default().to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_in_the_middle_of_five_hundred_orders_it_loses_none_and_charges_none_twice() {
+async fn a_kill_during_five_hundred_orders_loses_none_and_charges_none_twice() {
     let services =
         MockServices::start(&Service::ORDER, FaultPlan { latency_ms: 50, ..FaultPlan::none(1) })
             .await
             .unwrap();
     let data = tempfile::tempdir().unwrap();
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
-    let shipped = || services.ledger().pages(Service::Shipping).count();
+    let shipped = || services.ledger().subjects(Service::Shipping).count();
 
     let first = Steward::start(data.path(), &services);
     stream::iter(0..ORDERS).for_each_concurrent(16, |n| submit(&client, &first, n)).await;
-    until("some orders are shipped", || shipped() >= 10).await;
+    wait_until("some orders are shipped", || shipped() >= 10).await;
     drop(first);
     let at_kill = shipped();
-    assert!(at_kill < ORDERS, "all had been shipped before the kill: nothing is proven");
+    assert!(
+        at_kill < ORDERS,
+        "all orders were shipped before the kill, so the test proves nothing"
+    );
 
     let second = Steward::start(data.path(), &services);
     all_processed_once(&client, &second, &services, ORDERS).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_with_hundreds_of_submissions_in_its_queue_it_loses_no_message() {
+async fn a_kill_with_hundreds_of_queued_submissions_loses_no_message() {
     let services =
         MockServices::start(&Service::ORDER, FaultPlan { latency_ms: 50, ..FaultPlan::none(1) })
             .await
@@ -148,32 +151,31 @@ async fn killed_with_hundreds_of_submissions_in_its_queue_it_loses_no_message() 
     let dead = make_a_dead_letter(&sqs).await;
     stream::iter(0..SENT / BATCH).for_each_concurrent(8, |n| send_batch(&sqs, &first, n)).await;
     drop(first);
-    let at_kill = services.ledger().pages(Service::Shipping).count();
-    assert!(at_kill < SENT, "all had been shipped before the kill: nothing is proven");
+    let at_kill = services.ledger().subjects(Service::Shipping).count();
+    assert!(at_kill < SENT, "all orders were shipped before the kill, so the test proves nothing");
 
     let second = Steward::start(data.path(), &services);
     all_processed_once(&client, &second, &services, SENT).await;
-    let letters = second.sqs().receive_message().queue_url(second.queue(&dead)).send().await;
-    assert_eq!(letters.unwrap().messages()[0].body(), Some("given up"));
+    let letters = second.sqs().receive_message().queue_url(second.queue_url(&dead)).send().await;
+    assert_eq!(letters.unwrap().messages()[0].body(), Some("failed"));
 }
 
-/// Sends ten orders. The last of them is delayed, so that the process has surely not received it when it is
-/// killed.
+/// Sends ten orders. The last one is delayed, so that the process cannot have received it before the kill.
 async fn send_batch(sqs: &Client, steward: &Steward, n: usize) {
-    let entries = (0..BATCH).map(|place| {
+    let entries = (0..BATCH).map(|index| {
         SendMessageBatchRequestEntry::builder()
-            .id(place.to_string())
-            .message_body(submission(n * BATCH + place))
-            .delay_seconds(if place + 1 == BATCH { 5 } else { 0 })
+            .id(index.to_string())
+            .message_body(submission(n * BATCH + index))
+            .delay_seconds(if index + 1 == BATCH { 5 } else { 0 })
             .build()
             .unwrap()
     });
-    let send = sqs.send_message_batch().queue_url(steward.queue(SUBMISSIONS_QUEUE));
+    let send = sqs.send_message_batch().queue_url(steward.queue_url(SUBMISSIONS_QUEUE));
     let sent = send.set_entries(Some(entries.collect())).send().await.unwrap();
     assert_eq!(sent.successful().len(), BATCH);
 }
 
-/// Receives a message until its queue gives it up; returns the name of the queue where it is then.
+/// Creates a dead letter by receiving a message too often. Returns the name of the dead-letter queue.
 async fn make_a_dead_letter(sqs: &Client) -> String {
     let dead = "client-dead-letters";
     sqs.create_queue().queue_name(dead).send().await.unwrap();
@@ -184,7 +186,7 @@ async fn make_a_dead_letter(sqs: &Client) -> String {
     let created = sqs.create_queue().queue_name("client-work");
     let created = created.attributes(QueueAttributeName::RedrivePolicy, policy.to_string());
     let url = created.send().await.unwrap().queue_url.unwrap();
-    sqs.send_message().queue_url(&url).message_body("given up").send().await.unwrap();
+    sqs.send_message().queue_url(&url).message_body("failed").send().await.unwrap();
     let receive = || sqs.receive_message().queue_url(&url).visibility_timeout(0).send();
     assert_eq!(receive().await.unwrap().messages().len(), 1);
     assert!(receive().await.unwrap().messages().is_empty());
@@ -207,9 +209,9 @@ async fn a_second_process_on_the_same_data_directory_is_refused() {
     }
     let second = second.wait_with_output().unwrap();
     assert!(!second.status.success());
-    let said = String::from_utf8(second.stderr).unwrap();
+    let stderr = String::from_utf8(second.stderr).unwrap();
     let expected = format!("is in use by process {}: stop it, or use another", first.process.id());
-    assert!(said.contains(&expected), "{said}");
+    assert!(stderr.contains(&expected), "{stderr}");
 }
 
 async fn all_processed_once(
@@ -225,18 +227,18 @@ async fn all_processed_once(
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
-    let ledger = services.ledger();
+    let ledgers = services.ledger();
     for n in 0..orders {
         for service in Service::ORDER {
-            assert_eq!(ledger.effects(service, &order(n)), 1, "{service} of {}", order(n));
+            assert_eq!(ledgers.effects(service, &order(n)), 1, "{service} of {}", order(n));
         }
     }
 }
 
-async fn until(what: &str, condition: impl Fn() -> bool) {
+async fn wait_until(description: &str, condition: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !condition() {
-        assert!(Instant::now() < deadline, "waited too long until {what}");
+        assert!(Instant::now() < deadline, "timeout while waiting until {description}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Whoever reads what a command says may stop before its end.
+//! Standard output that is closed early, or cannot be written.
 
 use std::{
     fs::File,
@@ -12,7 +12,7 @@ fn steward() -> Command {
 }
 
 #[test]
-fn a_reader_who_has_heard_enough_ends_the_command_quietly() {
+fn a_closed_pipe_ends_the_command_with_success_and_no_message() {
     let mut child = steward().stdout(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
@@ -21,11 +21,11 @@ fn a_reader_who_has_heard_enough_ends_the_command_quietly() {
 }
 
 #[test]
-fn what_cannot_be_said_is_a_failure() {
-    // Every write to it fails as on a full disk.
+fn a_failed_write_to_standard_output_is_an_error() {
+    // Every write to this device fails as on a full disk.
     let full = File::options().write(true).open("/dev/full").unwrap();
     let output = steward().stdout(full).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.starts_with("error: standard output: "), "{said}");
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.starts_with("error: standard output: "), "{error}");
 }

@@ -1,11 +1,11 @@
-//! Definition files: YAML or JSON in, a workflow that can run out, or every reason why not, each with
-//! its line and column.
+//! Reads workflow definitions from YAML or JSON files. The result is a valid workflow, or all problems of the
+//! file with their lines and columns.
 //!
 //! | layer | finds |
 //! | --- | --- |
-//! | YAML | what is not YAML, keys that are there twice: the first mistake only |
-//! | `structure` | unknown and missing keys, wrong types, names, numbers, durations |
-//! | [`Workflow::problems`] | expressions, and what does not fit together |
+//! | YAML | syntax errors and duplicate keys: the first one only |
+//! | `structure` | unknown and missing keys; invalid types, names, numbers and durations |
+//! | [`Workflow::problems`] | invalid expressions, and settings that contradict each other |
 
 use std::{
     borrow::Cow,
@@ -22,12 +22,12 @@ use steward_core::{
     limits,
 };
 
-use outline::Outline;
+use source_map::SourceMap;
 
-mod outline;
+mod source_map;
 mod structure;
 
-/// Why a definition file is of no use.
+/// Why a definition file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DefinitionError {
     /// The file cannot be read.
@@ -35,52 +35,52 @@ pub enum DefinitionError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// It is too large to be published.
+    /// The file is too large to be published.
     #[error("{}: {bytes} bytes; the limit is {max}", path.display(), max = limits::DEFINITION_BYTES_MAX)]
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// Its size.
+        /// The size of the file in bytes.
         bytes: usize,
     },
-    /// It is not a definition that can run.
-    #[error("{}", Lines { path, found })]
+    /// The file is not a valid definition.
+    #[error("{}", ProblemLines { path, problems })]
     Invalid {
         /// The file.
         path: PathBuf,
-        /// What is in it.
+        /// The content of the file.
         text: String,
-        /// All that is wrong, in the order of the lines.
-        found: Vec<Found>,
+        /// All problems, in the order of their lines.
+        problems: Vec<LocatedProblem>,
     },
 }
 
-/// Something wrong with a definition file.
+/// A problem of a definition file, with its location.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
-    /// What.
+pub struct LocatedProblem {
+    /// The problem.
     pub problem: Problem,
-    /// Where, unless it is about the file as a whole.
-    pub place: Option<Place>,
+    /// The location; `None` if the YAML parser gives none.
+    pub location: Option<SourceLocation>,
 }
 
-/// A place in a file.
+/// A location in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    /// The line, counted from 1.
+pub struct SourceLocation {
+    /// The line, starting from 1.
     pub line: u64,
-    /// The column, in characters, counted from 1.
+    /// The column in characters, starting from 1.
     pub column: u64,
-    /// The bytes of the text that are meant.
+    /// The byte range of the key or value.
     pub bytes: Range<usize>,
 }
 
-impl Place {
-    fn of(location: Location) -> Option<Self> {
+impl SourceLocation {
+    fn new(location: Location) -> Option<Self> {
         if location == Location::UNKNOWN {
             return None;
         }
@@ -92,18 +92,18 @@ impl Place {
     }
 }
 
-/// As terminals and editors know to follow it: `file:line:column`.
-struct Lines<'a> {
+/// Formats problems as `file:line:column: problem`, which terminals and editors can open.
+struct ProblemLines<'a> {
     path: &'a Path,
-    found: &'a [Found],
+    problems: &'a [LocatedProblem],
 }
 
-impl fmt::Display for Lines<'_> {
+impl fmt::Display for ProblemLines<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (n, Found { problem, place }) in self.found.iter().enumerate() {
+        for (n, LocatedProblem { problem, location }) in self.problems.iter().enumerate() {
             let newline = if n == 0 { "" } else { "\n" };
             write!(f, "{newline}{}", self.path.display())?;
-            if let Some(Place { line, column, .. }) = place {
+            if let Some(SourceLocation { line, column, .. }) = location {
                 write!(f, ":{line}:{column}")?;
             }
             write!(f, ": {problem}")?;
@@ -115,7 +115,7 @@ impl fmt::Display for Lines<'_> {
 /// Reads one definition file.
 ///
 /// # Errors
-/// Every reason why it is of no use.
+/// The file cannot be read, is too large or is not a valid definition. The error has all problems.
 pub fn read_file(path: &Path) -> Result<Workflow, DefinitionError> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| DefinitionError::Unreadable { path: path.to_owned(), source })?;
@@ -125,7 +125,7 @@ pub fn read_file(path: &Path) -> Result<Workflow, DefinitionError> {
 /// Reads all `.yaml`, `.yml` and `.json` files of a folder, in the order of their names.
 ///
 /// # Errors
-/// The first file that is of no use.
+/// As [`read_file`], for the first file that fails.
 pub fn read_dir(dir: &Path) -> Result<Vec<Workflow>, DefinitionError> {
     let unreadable = |source| DefinitionError::Unreadable { path: dir.to_owned(), source };
     let mut paths = Vec::new();
@@ -140,90 +140,90 @@ pub fn read_dir(dir: &Path) -> Result<Vec<Workflow>, DefinitionError> {
     paths.iter().map(|path| read_file(path)).collect()
 }
 
-/// Reads a definition from `text`, which came from `path`.
+/// Reads a definition from `text`. Errors name `path` as its file.
 ///
 /// # Errors
-/// Every reason why it is of no use.
+/// `text` is too large or is not a valid definition. The error has all problems.
 pub fn parse(path: &Path, text: &str) -> Result<Workflow, DefinitionError> {
     let path = path.to_owned();
     if text.len() > limits::DEFINITION_BYTES_MAX {
         return Err(DefinitionError::TooLarge { path, bytes: text.len() });
     }
-    check(text).map_err(|mut found| {
-        let key = |found: &Found| {
-            let place = found.place.as_ref();
-            (place.map(|place| (place.line, place.column)), found.problem.clone())
+    check(text).map_err(|mut problems| {
+        let key = |located: &LocatedProblem| {
+            let location = located.location.as_ref();
+            (location.map(|at| (at.line, at.column)), located.problem.clone())
         };
-        for Found { problem, .. } in &mut found {
-            // An expression is quoted as it stands: no terminal shall obey it.
+        for LocatedProblem { problem, .. } in &mut problems {
+            // Messages quote the file: a terminal must not execute its control characters.
             problem.message = printable(&problem.message);
         }
-        found.sort_by_key(key);
-        found.dedup();
-        DefinitionError::Invalid { path, text: text.to_owned(), found }
+        problems.sort_by_key(key);
+        problems.dedup();
+        DefinitionError::Invalid { path, text: text.to_owned(), problems }
     })
 }
 
-fn check(text: &str) -> Result<Workflow, Vec<Found>> {
-    let mut definition: Value = read(text).map_err(|error| vec![not_yaml(&error)])?;
-    let mut outline: Outline = read(text).map_err(|error| vec![not_yaml(&error)])?;
-    let structure = structure::check(&mut definition, &mut outline);
-    let placed = |problem: Problem| Found { place: outline.place(&problem.at), problem };
-    let read = Workflow::read(definition).map_err(|problem| vec![problem]);
-    let problems = match &read {
+fn check(text: &str) -> Result<Workflow, Vec<LocatedProblem>> {
+    let mut definition: Value = read(text).map_err(|error| vec![syntax_problem(&error)])?;
+    let mut source_map: SourceMap = read(text).map_err(|error| vec![syntax_problem(&error)])?;
+    let structure = structure::check(&mut definition, &mut source_map);
+    let locate =
+        |problem: Problem| LocatedProblem { location: source_map.location(&problem.at), problem };
+    let workflow = Workflow::read(definition).map_err(|problem| vec![problem]);
+    let problems = match &workflow {
         Ok(workflow) => workflow.problems(),
-        // What could be mended has been told; the rest may be but a consequence.
-        Err(problems) if structure.found.is_empty() => problems.iter().map(plain).collect(),
+        Err(problems) if structure.problems.is_empty() => problems.iter().map(reworded).collect(),
+        // The structural problems are reported; these may only be their consequences.
         Err(_) => Vec::new(),
     };
-    let problems = problems.into_iter().filter(|problem| !structure.explains(problem));
-    let mut found: Vec<_> = problems.map(placed).collect();
-    found.extend(structure.found);
-    if let Ok(workflow) = &read
-        && found.is_empty()
+    let problems = problems.into_iter().filter(|problem| !structure.is_consequence(problem));
+    let mut problems: Vec<_> = problems.map(locate).collect();
+    problems.extend(structure.problems);
+    if let Ok(workflow) = &workflow
+        && problems.is_empty()
     {
         let findings = workflow.lint().into_iter();
         let errors = findings.filter(|finding| finding.severity == Severity::Error);
-        found.extend(errors.map(|finding| placed(finding.problem)));
+        problems.extend(errors.map(|finding| locate(finding.problem)));
     }
-    match read {
-        Ok(workflow) if found.is_empty() => Ok(workflow),
-        Ok(_) | Err(_) => Err(found),
+    match workflow {
+        Ok(workflow) if problems.is_empty() => Ok(workflow),
+        Ok(_) | Err(_) => Err(problems),
     }
 }
 
-/// JSON Schema takes `1.0` for a whole number, the types do not.
-fn plain(problem: &Problem) -> Problem {
+/// Rewords serde's message for `1.0` in place of an integer: JSON Schema accepts it, but the types do not.
+fn reworded(problem: &Problem) -> Problem {
     match problem.message.starts_with("invalid type: floating point") {
-        true => {
-            Problem { message: "must be a whole number, without `.0`".into(), ..problem.clone() }
-        }
+        true => Problem { message: "must be an integer, without `.0`".into(), ..problem.clone() },
         false => problem.clone(),
     }
 }
 
-/// `text` with its control characters written out.
+/// `text` with its control characters escaped.
 fn printable(text: &str) -> String {
-    let shown = |c: char| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() };
-    text.chars().map(shown).collect()
+    let escaped =
+        |c: char| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() };
+    text.chars().map(escaped).collect()
 }
 
-/// JSON is YAML, so one parser reads both.
+/// Parses YAML or JSON: JSON is a subset of YAML, so one parser is enough.
 fn read<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
-    // YAML 1.1 takes the country code `NO` for false; 1.2 knows better.
+    // YAML 1.1 reads the country code `NO` as false; YAML 1.2 reads it as a string.
     serde_saphyr::from_str_with_options(text, serde_saphyr::options! { strict_booleans: true })
 }
 
-fn not_yaml(error: &Error) -> Found {
-    let message = error.without_snippet().render_with_formatter(&Messages);
+fn syntax_problem(error: &Error) -> LocatedProblem {
+    let message = error.without_snippet().render_with_formatter(&PlainMessages);
     let problem = Problem { at: String::new(), message, hint: None };
-    Found { problem, place: error.location().and_then(Place::of) }
+    LocatedProblem { problem, location: error.location().and_then(SourceLocation::new) }
 }
 
-/// The library's messages in the words of YAML's users, without the place.
-struct Messages;
+/// The parser's messages, without the location.
+struct PlainMessages;
 
-impl MessageFormatter for Messages {
+impl MessageFormatter for PlainMessages {
     fn localizer(&self) -> &dyn Localizer {
         self
     }
@@ -232,14 +232,14 @@ impl MessageFormatter for Messages {
         #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign, non-exhaustive enum")]
         match error {
             Error::DuplicateMappingKey { key: Some(key), .. } => {
-                format!("key `{key}` is there twice").into()
+                format!("duplicate key `{key}`").into()
             }
             _ => UserMessageFormatter.format_message(error),
         }
     }
 }
 
-impl Localizer for Messages {
+impl Localizer for PlainMessages {
     fn attach_location<'a>(&self, message: Cow<'a, str>, _: Location) -> Cow<'a, str> {
         message
     }

@@ -1,4 +1,4 @@
-//! What a definition file must not be, with the whole text of each error.
+//! Tests of invalid definition files, with the full text of each error.
 
 use super::*;
 
@@ -27,21 +27,21 @@ steps:
         amount: ${ input.amount }
 ";
 
-/// What is said of [`DEFINITION`] once `from` has become `to` in it.
-fn told(from: &str, to: &str) -> String {
+/// The errors in [`DEFINITION`] after `from` is replaced by `to`.
+fn errors_after_edit(from: &str, to: &str) -> String {
     assert!(DEFINITION.contains(from), "{from}");
-    told_of(&DEFINITION.replacen(from, to, 1))
+    errors_in(&DEFINITION.replacen(from, to, 1))
 }
 
-/// What is said of `text`, each line without the file's name.
-fn told_of(text: &str) -> String {
+/// The errors in `text`, one per line, without the file name; empty if `text` is valid.
+fn errors_in(text: &str) -> String {
     match parse(Path::new("x.yaml"), text) {
         Ok(_) => String::new(),
         Err(error) => error.to_string().replace("x.yaml:", ""),
     }
 }
 
-/// A text whose first line break is there for the eye only.
+/// `lines` without the leading line break, which only makes the literal readable.
 fn text(lines: &'static str) -> &'static str {
     lines.strip_prefix('\n').unwrap()
 }

@@ -1,13 +1,12 @@
-//! The remote services of the workflows that ship, to be asked by hand, by `steward local` or by a
-//! deployed stack.
+//! Serves the mock services of the example workflows, for manual calls, for `steward local` or for a deployed stack.
 //!
 //! ```console
 //! $ cargo run -p steward-demo --example services
 //! $ cargo run -p steward-demo --example services -- --seed 42 --listen 127.0.0.1:9000
 //! ```
 //!
-//! They are well behaved without a seed; with one they misbehave as in `steward demo`. An account
-//! whose id starts with `suspended` is suspended. What they did is in their ledgers.
+//! Without a seed the services are healthy; with a seed they inject faults as in `steward demo`. Accounts whose ids start
+//! with `suspended` are suspended. The ledgers show all calls and side effects.
 
 use std::net::SocketAddr;
 
@@ -15,13 +14,13 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use steward_demo::services::{FaultPlan, MockServices, Service};
 
-/// Serves the services of orders and of drone deliveries until Ctrl-C.
+/// Serves the mock services of orders and drone deliveries until Ctrl-C.
 #[derive(Debug, Parser)]
 struct Args {
-    /// Where to serve them.
+    /// The address to serve.
     #[arg(long, default_value = "127.0.0.1:9000")]
     listen: SocketAddr,
-    /// Misbehave, and decide by this which call meets which fault.
+    /// Inject faults; the seed decides which calls get which faults.
     #[arg(long)]
     seed: Option<u64>,
 }
@@ -34,11 +33,11 @@ async fn main() -> Result<()> {
     let services = MockServices::start_at(args.listen, &Service::ALL, plan);
     let services = services.await.with_context(|| format!("serve at {}", args.listen))?;
     let urls = Service::ALL.map(|service| (service, services.base_url(service)));
-    println!("serving, until Ctrl-C; for `steward local`:");
+    println!("serving until Ctrl-C; options for `steward local`:");
     for (service, url) in &urls {
         println!("  --agent {service}={url}");
     }
-    println!("what they did:");
+    println!("ledgers:");
     for (_, url) in &urls {
         println!("  curl {url}/ledger");
     }

@@ -1,15 +1,15 @@
-//! The audit: how each task ended, as the state store has it, against its side effects, as the remote
-//! services' own ledgers have them.
+//! The audit: compares how each task ended, according to the state store, with its side effects, according to the
+//! services' ledgers.
 //!
-//! | a task that ended | is as it should be if |
+//! | final state | requirement |
 //! | --- | --- |
-//! | Processed | each effect was had exactly once, and none is undone |
-//! | Undone | no effect is left |
-//! | Processed or Undone | no call was in progress at a service, or began there, after the reported end |
-//! | Error | it was alerted, and no effect was had twice |
+//! | Processed | each expected side effect happened exactly once, and none was undone |
+//! | Undone | no side effect is active |
+//! | Processed or Undone | no call was in progress, or began, after the end of the task |
+//! | Error | an alert was published, and no side effect happened twice |
 //!
-//! Times are compared only with each other: the services and the scheduler run on one machine, and read
-//! one clock. A call that a service answers from memory, refuses or fails is not in progress: it has no effect.
+//! The audit compares times of the services with times of the scheduler. Both run on one machine with one clock. Calls
+//! that a service refuses, fails or answers from memory have no side effect, and do not count as in progress.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,123 +17,123 @@ use steward_core::model::task::{ProcessState, Task};
 
 use crate::{
     scenario::Scenario,
-    services::{Call, Ledger},
+    services::{CallRecord, ServiceLedgers},
 };
 
-/// What the audit found.
+/// The audit of a run.
 pub struct Audit {
     scenario: &'static dyn Scenario,
-    /// Tasks by final state.
+    /// The number of tasks by state.
     pub by_state: BTreeMap<ProcessState, u64>,
-    /// Everything that should not be. Empty: passed.
+    /// All violated requirements. The audit has passed if this is empty.
     pub findings: Vec<String>,
 }
 
 impl Audit {
-    /// An audit that has looked at nothing yet.
+    /// An audit without checks.
     #[must_use]
     pub fn of(scenario: &'static dyn Scenario) -> Self {
         Self { scenario, by_state: BTreeMap::new(), findings: Vec::new() }
     }
 
-    /// Whether nothing was found.
+    /// Whether no requirement is violated.
     #[must_use]
     pub fn passed(&self) -> bool {
         self.findings.is_empty()
     }
 
-    /// Holds one task against the ledgers. `alerted` are the tasks for which an alert was seen.
+    /// Checks one task. `task` is `None` if the state store does not have it; `alerted` are the tasks with an alert.
     pub fn check(
         &mut self,
         number: usize,
         task: Option<&Task>,
-        ledger: &Ledger,
+        ledgers: &ServiceLedgers,
         alerted: &BTreeSet<String>,
     ) {
         let id = self.scenario.task_id(number);
         let Some(task) = task else {
-            self.findings.push(format!("{id}: submitted, and not recorded"));
+            self.findings.push(format!("{id}: submitted, but not recorded"));
             return;
         };
-        let ended = task.process_state;
-        *self.by_state.entry(ended).or_default() += 1;
-        match ended {
+        let end = task.process_state;
+        *self.by_state.entry(end).or_default() += 1;
+        match end {
             ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => {
-                self.findings.push(format!("{id}: still {ended}"));
+                self.findings.push(format!("{id}: still {end}"));
                 return;
             }
             ProcessState::Error if !alerted.contains(&id) => {
-                self.findings.push(format!("{id}: Error, and no alert"));
+                self.findings.push(format!("{id}: Error without an alert"));
             }
             ProcessState::Processed | ProcessState::Undone | ProcessState::Error => {}
         }
-        self.check_effects(number, ended, ledger);
-        self.check_calls(number, task, ledger);
-        let objections = self.scenario.objections(number, ended, ledger);
-        self.findings.extend(objections.into_iter().map(|what| format!("{id}: {what}")));
+        self.check_effects(number, end, ledgers);
+        self.check_calls(number, task, ledgers);
+        let findings = self.scenario.findings(number, end, ledgers);
+        self.findings.extend(findings.into_iter().map(|finding| format!("{id}: {finding}")));
     }
 
-    /// Each effect there once, and standing, if it was to be; nothing standing of what is undone; and
-    /// nothing ever twice.
-    fn check_effects(&mut self, number: usize, ended: ProcessState, ledger: &Ledger) {
+    /// Checks the number of side effects, and how many of them are active.
+    fn check_effects(&mut self, number: usize, end: ProcessState, ledgers: &ServiceLedgers) {
         let id = self.scenario.task_id(number);
         for &service in self.scenario.services() {
-            let page = self.scenario.page(service, number);
-            let (count, standing) =
-                (ledger.effects(service, &page), ledger.standing(service, &page));
-            let wanted = self.scenario.wanted(service, number);
-            let is_right = match ended {
-                ProcessState::Processed => (count, standing) == (wanted, wanted),
-                ProcessState::Undone => count <= 1 && standing == 0,
+            let subject = self.scenario.subject(service, number);
+            let (count, active) =
+                (ledgers.effects(service, &subject), ledgers.active_effects(service, &subject));
+            let expected = self.scenario.expected_effects(service, number);
+            let is_correct = match end {
+                ProcessState::Processed => (count, active) == (expected, expected),
+                ProcessState::Undone => count <= 1 && active == 0,
                 ProcessState::Error
                 | ProcessState::Pending
                 | ProcessState::Processing
                 | ProcessState::Undoing => count <= 1,
             };
-            if !is_right {
+            if !is_correct {
                 self.findings.push(format!(
-                    "{id}: {ended}, with {count} effects in {service}, {standing} of them standing"
+                    "{id}: {end} with {count} side effects in {service}, {active} of them active"
                 ));
             }
         }
     }
 
-    /// No call in progress when the end was reported: what it does later would be nobody's.
-    fn check_calls(&mut self, number: usize, task: &Task, ledger: &Ledger) {
+    /// Checks that no call was in progress when the task ended: nothing would undo its side effect.
+    fn check_calls(&mut self, number: usize, task: &Task, ledgers: &ServiceLedgers) {
         let id = self.scenario.task_id(number);
-        let ended = task.process_state;
+        let end = task.process_state;
         let Some(ended_at) = task.ended_at else {
-            self.findings.push(format!("{id}: {ended}, and without the time of its end"));
+            self.findings.push(format!("{id}: {end} without an end time"));
             return;
         };
-        match ended {
+        match end {
             ProcessState::Processed | ProcessState::Undone => {}
-            // What is left of it is listed in its alert.
+            // The alert lists the steps that are not undone.
             ProcessState::Error
             | ProcessState::Pending
             | ProcessState::Processing
             | ProcessState::Undoing => return,
         }
         for &service in self.scenario.services() {
-            let page = ledger.page(service, &self.scenario.page(service, number));
-            for call in page.into_iter().flat_map(|page| page.calls_after(ended_at)) {
-                let Call { key, began_at, ended_at: call_ended } = call;
+            let record = ledgers.record(service, &self.scenario.subject(service, number));
+            for call in record.into_iter().flat_map(|record| record.calls_after(ended_at)) {
+                let CallRecord { key, began_at, ended_at: call_ended } = call;
                 let until = call_ended.map_or_else(|| "now".to_owned(), |at| at.to_string());
                 self.findings.push(format!(
-                    "{id}: {ended} at {ended_at}, with a call in progress in {service}: {key}, \
+                    "{id}: {end} at {ended_at} with a call in progress in {service}: {key}, \
                      from {began_at} until {until}"
                 ));
             }
         }
     }
 
-    /// Holds the ledgers against the tasks: no service may know one that was never submitted.
-    pub fn check_foreign(&mut self, submitted: usize, ledger: &Ledger) {
+    /// Checks that the ledgers have no subjects other than those of the submitted tasks.
+    pub fn check_unknown_subjects(&mut self, submitted: usize, ledgers: &ServiceLedgers) {
         for &service in self.scenario.services() {
-            let known: BTreeSet<_> =
-                (0..submitted).map(|number| self.scenario.page(service, number)).collect();
-            for page in ledger.pages(service).filter(|page| !known.contains(*page)) {
-                self.findings.push(format!("{page}: known to {service}, never submitted"));
+            let expected: BTreeSet<_> =
+                (0..submitted).map(|number| self.scenario.subject(service, number)).collect();
+            for subject in ledgers.subjects(service).filter(|name| !expected.contains(*name)) {
+                self.findings
+                    .push(format!("{subject}: {service} was called, but no task was submitted"));
             }
         }
     }

@@ -1,5 +1,5 @@
-//! What the example workflows run against: [`services`] are remote services that misbehave on purpose, [`scenario`]
-//! lists the workflows that ship, and [`audit`] compares the state store with the services' own ledgers.
+//! What the demo and the end-to-end tests run against: [`services`] are mock remote services with injected faults,
+//! [`scenario`] describes the example workflows, and [`audit`] compares the state store with the services' ledgers.
 
 pub mod audit;
 pub mod scenario;

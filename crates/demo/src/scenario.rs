@@ -1,6 +1,5 @@
-//! What differs from workflow to workflow that ships, when it is shown or tested: what is asked for, which
-//! services run, and what their books must say in the end. The rest of a demo and of its audit knows no
-//! business.
+//! The example workflows as scenarios: the input of their tasks, the services that they call, and the side effects that
+//! the services' ledgers must have in the end. The rest of the demo and of its audit does not depend on the workflow.
 
 use std::path::Path;
 
@@ -8,31 +7,31 @@ use anyhow::Result;
 use serde_json::Value;
 use steward_core::{definition::workflow::Workflow, model::task::ProcessState};
 
-use crate::services::{Ledger, Service};
+use crate::services::{Service, ServiceLedgers};
 
 mod drone_delivery;
 mod order;
 
-/// The workflows that ship, and can be shown.
+/// The example workflows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shipped {
     /// Reserve the items, charge the customer, ship the parcel.
     Order,
-    /// Check the account, take the package in, send a drone for it.
+    /// Check the account, register the package, send a drone or a third-party carrier.
     DroneDelivery,
 }
 
 impl Shipped {
-    /// All of them.
+    /// All example workflows.
     pub const ALL: [Self; 2] = [Self::Order, Self::DroneDelivery];
 
-    /// The one of this name, if it is one.
+    /// The example workflow with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|shipped| shipped.scenario().name() == name)
+        Self::ALL.into_iter().find(|workflow| workflow.scenario().name() == name)
     }
 
-    /// All that a demo has to know of it.
+    /// The scenario of the workflow.
     #[must_use]
     pub fn scenario(self) -> &'static dyn Scenario {
         match self {
@@ -42,37 +41,37 @@ impl Shipped {
     }
 }
 
-/// A workflow, as it is shown. Tasks are numbered from 0, and all about one follows from its number.
+/// An example workflow with its test data. Tasks are numbered from 0, and all data of a task follows from its number.
 pub trait Scenario: Send + Sync {
     /// The name of the workflow.
     fn name(&self) -> &'static str;
 
-    /// The text of its definition.
+    /// The text of the definition file.
     fn definition(&self) -> &'static str;
 
-    /// What one task is, and several: `order`, `orders`.
+    /// The noun for a task, in singular and plural: `order`, `orders`.
     fn nouns(&self) -> (&'static str, &'static str);
 
-    /// The services that its steps call, each the agent of the same name.
+    /// The services that its steps call. The agent of each service has the same name.
     fn services(&self) -> &'static [Service];
 
-    /// The service that chaos takes down: that of a step in the middle.
-    fn goes_down(&self) -> Service;
+    /// The service that `--chaos` takes down. A step in the middle of the workflow calls it.
+    fn outage_service(&self) -> Service;
 
-    /// What the client submits with the task.
+    /// The input of the task.
     fn input(&self, number: usize) -> Value;
 
-    /// How many effects of the service stand for a Processed task.
-    fn wanted(&self, service: Service, number: usize) -> usize;
+    /// The number of active side effects of the service for a Processed task.
+    fn expected_effects(&self, service: Service, number: usize) -> usize;
 
-    /// The page of the service's book that is about the task.
-    fn page(&self, service: Service, number: usize) -> String;
+    /// The subject under which the service's ledger records the task.
+    fn subject(&self, service: Service, number: usize) -> String;
 
-    /// What the services' books have against this end of the task, beyond the number of effects.
-    fn objections(&self, number: usize, ended: ProcessState, ledger: &Ledger) -> Vec<String>;
+    /// Further audit findings about the task, beyond the number of side effects. `end` is its final state.
+    fn findings(&self, number: usize, end: ProcessState, ledgers: &ServiceLedgers) -> Vec<String>;
 
-    /// What it means that the audit has passed.
-    fn verdict(&self) -> &'static str;
+    /// What a passed audit proves, in one sentence for the report.
+    fn audit_summary(&self) -> &'static str;
 
     /// The id of the task.
     fn task_id(&self, number: usize) -> String {
@@ -80,10 +79,10 @@ pub trait Scenario: Send + Sync {
         format!("{noun}-{number:06}")
     }
 
-    /// The definition, read.
+    /// The parsed definition.
     ///
     /// # Errors
-    /// It is no definition.
+    /// The definition is invalid.
     fn workflow(&self) -> Result<Workflow> {
         let path = format!("workflows/{}.yaml", self.name());
         Ok(steward_definition_file::parse(Path::new(&path), self.definition())?)

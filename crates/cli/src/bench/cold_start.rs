@@ -1,5 +1,5 @@
-//! A function's cold start: from the start of its process until it asks Lambda's runtime API for its first
-//! event, and the memory that it has by then. Of what `infra/build` made, on this machine.
+//! The cold start of a function: the time from the start of its process until it requests its first event from Lambda's
+//! runtime API, and its memory at that time. It measures the binaries that `infra/build` built, on this machine.
 
 use std::{
     path::{Path, PathBuf},
@@ -14,18 +14,18 @@ use serde::{Deserialize, Serialize};
 use tokio::{net::TcpListener, process::Command, sync::Notify, task::JoinSet, time::timeout};
 
 use super::{
-    Figures,
-    load::{latencies, micros, ms},
+    Measurements,
+    client::{latencies, micros, ms},
     peak_mib,
 };
 
 /// Where `infra/build` puts the functions.
 pub(super) const BUILT: &str = "target/deploy/functions";
 
-/// How long a start may take.
-const START_MAX: Duration = Duration::from_secs(30);
+/// The longest start before the case fails.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a function is told; nothing that it names is there, or asked.
+/// The environment of the functions. The names in it do not exist; no function uses them before its first event.
 const ENVIRONMENT: [(&str, &str); 16] = [
     ("AWS_REGION", "us-east-1"),
     ("AWS_ACCESS_KEY_ID", "none"),
@@ -47,58 +47,58 @@ const ENVIRONMENT: [(&str, &str); 16] = [
 
 /// One case.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct ColdStart {
+pub(super) struct ColdStartBench {
     /// The function's folder, with its `bootstrap`.
     function: PathBuf,
     starts: usize,
 }
 
-impl ColdStart {
+impl ColdStartBench {
     pub(super) fn name(&self) -> String {
         let name = self.function.file_name().unwrap_or_default().to_string_lossy();
         format!("cold start of {name}, {} times", self.starts)
     }
 }
 
-/// The functions that are built in `folder`, by name.
+/// A case for each built function in `folder`, ordered by name.
 ///
 /// # Errors
-/// There are none.
-pub(super) fn built(folder: &Path) -> Result<Vec<ColdStart>> {
+/// The folder has no functions.
+pub(super) fn built(folder: &Path) -> Result<Vec<ColdStartBench>> {
     let none = || format!("no functions in {}: infra/build builds them", folder.display());
     let entries = folder.read_dir().with_context(none)?;
     let mut folders: Vec<_> =
         entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
     folders.sort();
     ensure!(!folders.is_empty(), none());
-    Ok(folders.into_iter().map(|function| ColdStart { function, starts: 20 }).collect())
+    Ok(folders.into_iter().map(|function| ColdStartBench { function, starts: 20 }).collect())
 }
 
 /// Runs one case.
-pub(super) async fn run(case: &ColdStart) -> Result<Figures> {
+pub(super) async fn run(case: &ColdStartBench) -> Result<Measurements> {
     let bootstrap = case.function.join("bootstrap");
     let size = bootstrap.metadata().with_context(|| bootstrap.display().to_string())?.len();
-    let (mut starts, mut figures) = (latencies()?, Figures::new());
+    let (mut starts, mut measurements) = (latencies()?, Measurements::new());
     for _ in 0..case.starts {
-        let (took, peak) = start(&bootstrap).await?;
-        starts.saturating_record(took);
-        figures.extend(peak.map(|peak| ("memory MiB".to_owned(), peak)));
+        let (start_us, peak) = start(&bootstrap).await?;
+        starts.saturating_record(start_us);
+        measurements.extend(peak.map(|peak| ("memory MiB".to_owned(), peak)));
     }
-    figures.insert("start ms, p50".to_owned(), ms(&starts, 0.5));
-    figures.insert("start ms, longest".to_owned(), ms(&starts, 1.0));
-    figures.insert("size MB".to_owned(), size as f64 / 1e6);
-    Ok(figures)
+    measurements.insert("start ms, p50".to_owned(), ms(&starts, 0.5));
+    measurements.insert("start ms, longest".to_owned(), ms(&starts, 1.0));
+    measurements.insert("size MB".to_owned(), size as f64 / 1e6);
+    Ok(measurements)
 }
 
-/// Microseconds until the first event is asked for, and the memory by then.
+/// Starts a function once. Returns the microseconds until it requests its first event, and its peak memory in MiB.
 async fn start(bootstrap: &Path) -> Result<(u64, Option<f64>)> {
-    let asked = Arc::new(Notify::new());
+    let requested = Arc::new(Notify::new());
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?.to_string();
-    let asking = asked.clone();
-    // Lambda's runtime API, which never has an event.
+    let on_request = requested.clone();
+    // A runtime API that never returns an event.
     let api = Router::new().fallback(move || {
-        asking.notify_one();
+        on_request.notify_one();
         std::future::pending::<&'static str>()
     });
     let mut serving = JoinSet::new();
@@ -106,17 +106,17 @@ async fn start(bootstrap: &Path) -> Result<(u64, Option<f64>)> {
     let mut command = Command::new(bootstrap);
     command.env_clear().envs(ENVIRONMENT).env("AWS_LAMBDA_RUNTIME_API", address);
     command.stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut process = command.spawn().with_context(|| bootstrap.display().to_string())?;
     let name = bootstrap.display();
     tokio::select! {
-        asked = timeout(START_MAX, asked.notified()) => {
-            asked.with_context(|| format!("{name} does not ask for an event"))?;
+        request = timeout(START_TIMEOUT, requested.notified()) => {
+            request.with_context(|| format!("{name} did not request an event within {START_TIMEOUT:?}"))?;
         }
-        ended = process.wait() => bail!("{name} ended: {}", ended?),
+        status = process.wait() => bail!("{name} exited: {}", status?),
     }
-    let took = micros(begun);
+    let start_us = micros(started);
     let peak = process.id().and_then(|id| peak_mib(&id.to_string()));
     process.kill().await?;
-    Ok((took, peak))
+    Ok((start_us, peak))
 }

@@ -1,4 +1,4 @@
-//! The console with many tasks in the store: how long each page takes, over HTTP, one request after the other.
+//! The latency of the console's pages over HTTP with many tasks in the store, one request after the other.
 
 use std::{path::PathBuf, time::Instant};
 
@@ -18,37 +18,37 @@ use steward_runtime::ports::{Created, Ports, Put, StateStore};
 use tokio::task::JoinSet;
 
 use super::{
-    Figures,
-    load::{latencies, micros, ms},
+    Measurements,
+    client::{latencies, micros, ms},
 };
 
-/// Tasks written at once while the store is filled.
+/// Concurrent writes while the store is filled.
 const FILLING: usize = 64;
 
 /// One case.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Console {
-    /// Tasks in the store: most are done, some were undone, some are in Error, some are under way.
+pub(super) struct ConsoleBench {
+    /// Tasks in the store: most are Processed, some are Undone, in Error or Processing.
     stored: usize,
-    /// How often each page is asked for.
+    /// How often each page is requested.
     requests: usize,
-    /// Where the state is kept.
+    /// The folder of the state.
     pub(super) data: Option<PathBuf>,
 }
 
-impl Default for Console {
+impl Default for ConsoleBench {
     fn default() -> Self {
         Self { stored: 100_000, requests: 200, data: None }
     }
 }
 
-impl Console {
+impl ConsoleBench {
     pub(super) fn name(&self) -> String {
         format!("the console's pages, {} tasks stored", self.stored)
     }
 }
 
-/// The pages, each with what one would look for on it. The task is in Error.
+/// The pages with typical filters. `task` is in Error.
 fn pages(task: &str) -> [(&'static str, String); 9] {
     [
         ("overview", String::new()),
@@ -64,7 +64,7 @@ fn pages(task: &str) -> [(&'static str, String); 9] {
 }
 
 /// Runs one case.
-pub(super) async fn run(console: &Console) -> Result<Figures> {
+pub(super) async fn run(console: &ConsoleBench) -> Result<Measurements> {
     let order = Shipped::Order.scenario();
     let host = Host::start(HostOptions {
         data: console.data.clone(),
@@ -76,36 +76,38 @@ pub(super) async fn run(console: &Console) -> Result<Figures> {
     fill(&host, order, console.stored).await?;
     let address = host.address.context("the host does not listen")?;
     let client = Client::new();
-    let mut figures = Figures::new();
-    let in_error = (0..console.stored).find(|n| Kind::of(*n) == Kind::Error).unwrap_or_default();
+    let mut measurements = Measurements::new();
+    let in_error = (0..console.stored)
+        .find(|n| StoredTaskState::of(*n) == StoredTaskState::Error)
+        .unwrap_or_default();
     for (name, page) in pages(&order.task_id(in_error)) {
         let url = format!("http://{address}{}{page}", steward_console::ROOT);
         let mut latencies = latencies()?;
         for _ in 0..console.requests {
-            let begun = Instant::now();
-            let answer = client.get(&url).send().await?;
-            let status = answer.status();
-            let size = answer.bytes().await?.len();
-            latencies.saturating_record(micros(begun));
+            let started = Instant::now();
+            let response = client.get(&url).send().await?;
+            let status = response.status();
+            let size = response.bytes().await?.len();
+            latencies.saturating_record(micros(started));
             ensure!(status.is_success() && size > 1_000, "{page}: {status}, {size} bytes");
         }
         for (quantile, value) in [("p50", 0.5), ("p99", 0.99)] {
-            figures.insert(format!("{name}, {quantile} ms"), ms(&latencies, value));
+            measurements.insert(format!("{name}, {quantile} ms"), ms(&latencies, value));
         }
     }
-    Ok(figures)
+    Ok(measurements)
 }
 
-/// How a task that is stored stands.
+/// The state of a stored task.
 #[derive(PartialEq, Eq)]
-enum Kind {
+enum StoredTaskState {
     Processed,
     Undone,
     Error,
     Processing,
 }
 
-impl Kind {
+impl StoredTaskState {
     fn of(n: usize) -> Self {
         match n % 100 {
             7 | 57 => Self::Error,
@@ -116,7 +118,7 @@ impl Kind {
     }
 }
 
-/// Stores tasks as the functions would have, each with its documents, over the day that was.
+/// Stores tasks with their documents, as the functions would have over the last day.
 async fn fill(host: &Host, order: &'static dyn Scenario, count: usize) -> Result<()> {
     let now = Timestamp::now();
     let mut filling = JoinSet::new();
@@ -133,14 +135,15 @@ async fn fill(host: &Host, order: &'static dyn Scenario, count: usize) -> Result
                 json!({ "task_id": task.task_id, "workflow": "order", "input": order.input(n) });
             let submitted = document(DocumentKey::Submission, submitted_at, submission);
             let created = ports.store().create(&task, &submitted).await?;
-            ensure!(created == Created::Created, "{} is there already", task.task_id);
+            ensure!(created == Created::Created, "{} already exists", task.task_id);
             for (at, step) in ["reserve", "charge", "ship"].into_iter().enumerate() {
-                let of = Attempt { step: step.parse()?, action: Action::Do, number: 1 };
+                let attempt = Attempt { step: step.parse()?, action: Action::Do, number: 1 };
                 let body = json!({ "id": format!("{step}-{n}"), "status": "ok" });
                 let at = submitted_at + SignedDuration::from_millis(50 * (i64::try_from(at)? + 1));
-                let (kept, output) = (task.kept(), document(DocumentKey::Output(of), at, body));
+                let (kept, output) =
+                    (task.kept(), document(DocumentKey::Output(attempt), at, body));
                 let put = ports.store().put_document(&task.owner(), kept, &output).await?;
-                ensure!(put == Put::Stored, "{} has been written", output.key);
+                ensure!(put == Put::Stored, "{} already exists", output.key);
             }
             Ok::<_, anyhow::Error>(())
         });
@@ -158,29 +161,33 @@ fn document(key: DocumentKey, at: Timestamp, body: Value) -> Document {
 fn task(order: &dyn Scenario, n: usize, submitted_at: Timestamp) -> Result<Task> {
     let millis = submitted_at.as_millisecond();
     let done = json!({ "s": "c", "a": 1 });
-    let kind = Kind::of(n);
-    let (state, ship) = match kind {
-        Kind::Processed => ("Processed", done.clone()),
-        Kind::Undone => ("Undone", json!({ "s": "f", "a": 1, "x": { "s": "c", "a": 1 } })),
-        Kind::Error => ("Error", json!({ "s": "f", "a": 5, "f": 5 })),
-        Kind::Processing => ("Processing", json!({ "s": "r", "a": 1, "b": millis + 172_800_000 })),
+    let stored = StoredTaskState::of(n);
+    let (state, ship) = match stored {
+        StoredTaskState::Processed => ("Processed", done.clone()),
+        StoredTaskState::Undone => {
+            ("Undone", json!({ "s": "f", "a": 1, "x": { "s": "c", "a": 1 } }))
+        }
+        StoredTaskState::Error => ("Error", json!({ "s": "f", "a": 5, "f": 5 })),
+        StoredTaskState::Processing => {
+            ("Processing", json!({ "s": "r", "a": 1, "b": millis + 172_800_000 }))
+        }
     };
     let task = json!({
         "task_id": order.task_id(n), "workflow": "order", "version": 2, "process_state": state,
         "revision": 5, "complete_by": millis + 172_800_000, "submitted_at": millis,
         "steps": { "reserve": done, "charge": done, "ship": ship },
     });
-    let ended_after_ms = match kind {
-        Kind::Processing => None,
-        Kind::Error => Some(400),
-        Kind::Processed | Kind::Undone => Some(200),
+    let ended_after_ms = match stored {
+        StoredTaskState::Processing => None,
+        StoredTaskState::Error => Some(400),
+        StoredTaskState::Processed | StoredTaskState::Undone => Some(200),
     };
     let mut task: Task = serde_json::from_value(task)?;
     task.ended_at = ended_after_ms.map(|after| submitted_at + SignedDuration::from_millis(after));
-    if kind == Kind::Processing {
+    if stored == StoredTaskState::Processing {
         task.due = Some(task.complete_by);
     }
-    if kind == Kind::Error {
+    if stored == StoredTaskState::Error {
         task.error = Some("step ship: 503 Service Unavailable".to_owned());
     }
     Ok(task)

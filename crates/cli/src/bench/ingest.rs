@@ -1,6 +1,6 @@
-//! Ingestion: submissions over the queue at a steady rate, with a spike. The client does not wait for
-//! answers before it goes on, and a latency counts from when the submission was due, so that a system
-//! that stalls is seen to stall. The tasks then wait for a day: what they do is another benchmark.
+//! Ingestion: submissions over the queue at a steady rate, with a spike. The client does not wait for responses before
+//! it sends more, and a latency counts from the scheduled time of the submission, so that stalls are not hidden
+//! (coordinated omission). The tasks only wait for a day, because other benchmarks measure their execution.
 
 use std::{
     path::PathBuf,
@@ -19,31 +19,31 @@ use steward_emulator::{
 use tokio::{task::JoinSet, time::sleep_until};
 
 use super::{
-    Figures,
-    load::{Latencies, input, latencies, micros, ms},
-    thread::{named, on_a_thread},
+    Measurements,
+    client::{Latencies, input, latencies, micros, ms},
+    measured_thread::{named, spawn_measured},
 };
 
-/// Submissions in one request, as many as SQS takes.
+/// The number of submissions in one SQS request, which is SQS's limit.
 const BATCH: u32 = 10;
 
-/// How often the backlog is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How often the backlog is measured.
+const POLL_EVERY: Duration = Duration::from_millis(200);
 
 /// One case.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Ingest {
-    /// Submissions a second.
+pub(super) struct IngestBench {
+    /// Submissions per second.
     rate: u32,
-    /// For so many seconds.
+    /// The duration in seconds.
     seconds: u32,
-    /// In their middle, for so many seconds, five times as many.
+    /// The duration of the spike in seconds: five times the rate, in the middle.
     spike_seconds: u32,
-    /// Where the state is kept.
+    /// The folder of the state.
     pub(super) data: Option<PathBuf>,
 }
 
-impl Ingest {
+impl IngestBench {
     pub(super) const fn short() -> Self {
         Self { rate: 1_000, seconds: 10, spike_seconds: 2, data: None }
     }
@@ -60,7 +60,7 @@ impl Ingest {
         )
     }
 
-    /// The rate at so many seconds from the beginning.
+    /// The rate in this second of the run.
     fn rate_at(&self, second: u32) -> u32 {
         let spike = (self.seconds - self.spike_seconds) / 2;
         let is_spike = (spike..spike + self.spike_seconds).contains(&second);
@@ -73,7 +73,7 @@ impl Ingest {
 }
 
 /// Runs one case.
-pub(super) async fn run(ingest: &Ingest) -> Result<Figures> {
+pub(super) async fn run(ingest: &IngestBench) -> Result<Measurements> {
     let workflow = json!({
         "name": "ingest", "version": 1, "complete_within": "2d",
         "steps": { "later": { "wait": "1d" } },
@@ -87,23 +87,23 @@ pub(super) async fn run(ingest: &Ingest) -> Result<Figures> {
     .await?;
     let (sqs, queue) = (host.sqs(), host.queue_url(resources::SUBMISSIONS_QUEUE));
     let load = ingest.clone();
-    let begun = Instant::now();
-    let (_, mut done) = on_a_thread(named("client"), submit(load, sqs, queue))?;
+    let started = Instant::now();
+    let (_, mut done) = spawn_measured(named("client"), submit(load, sqs, queue))?;
     let mut backlog_max = 0;
     let accepted = loop {
         tokio::select! {
             done = &mut done => break done.context("the client's thread")??,
-            () = tokio::time::sleep(LOOK_EVERY) => backlog_max = backlog_max.max(backlog(&host).await?),
+            () = tokio::time::sleep(POLL_EVERY) => backlog_max = backlog_max.max(backlog(&host).await?),
         }
     };
-    let submitted = begun.elapsed();
+    let submitted = started.elapsed();
     while backlog(&host).await? > 0 {
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_EVERY).await;
     }
-    let drained = begun.elapsed();
+    let drained = started.elapsed();
     let recorded = recorded(&host).await?;
     ensure!(recorded == ingest.submissions(), "{recorded} tasks of {}", ingest.submissions());
-    Ok(Figures::from([
+    Ok(Measurements::from([
         ("accept p50 ms".to_owned(), ms(&accepted, 0.5)),
         ("accept p99 ms".to_owned(), ms(&accepted, 0.99)),
         ("submissions/s".to_owned(), recorded as f64 / submitted.as_secs_f64()),
@@ -113,24 +113,24 @@ pub(super) async fn run(ingest: &Ingest) -> Result<Figures> {
     ]))
 }
 
-/// Submits as it is due, whether what was sent before is accepted or not.
-async fn submit(ingest: Ingest, sqs: aws_sdk_sqs::Client, queue: String) -> Result<Latencies> {
-    let (begun, accepted) = (Instant::now(), Arc::new(Mutex::new(latencies()?)));
+/// Sends the submissions on schedule, without waiting for earlier responses.
+async fn submit(ingest: IngestBench, sqs: aws_sdk_sqs::Client, queue: String) -> Result<Latencies> {
+    let (started, accepted) = (Instant::now(), Arc::new(Mutex::new(latencies()?)));
     let mut sending = JoinSet::new();
     let mut next = 0;
     for second in 0..ingest.seconds {
         let batches = ingest.rate_at(second) / BATCH;
         for batch in 0..batches {
-            let part = Duration::from_secs(1) * batch / batches;
-            let due = begun + Duration::from_secs(second.into()) + part;
+            let offset = Duration::from_secs(1) * batch / batches;
+            let due = started + Duration::from_secs(second.into()) + offset;
             sleep_until(due.into()).await;
             let request =
                 sqs.send_message_batch().queue_url(&queue).set_entries(Some(entries(next)?));
             next += BATCH as usize;
             let accepted = accepted.clone();
             sending.spawn(async move {
-                let answer = request.send().await?;
-                ensure!(answer.failed().is_empty(), "the queue refused a submission");
+                let response = request.send().await?;
+                ensure!(response.failed().is_empty(), "SQS refused a submission");
                 let mut accepted = accepted.lock().unwrap_or_else(PoisonError::into_inner);
                 accepted.saturating_record(micros(due));
                 Ok(())
@@ -160,7 +160,7 @@ fn entries(from: usize) -> Result<Vec<SendMessageBatchRequestEntry>> {
     entries.collect()
 }
 
-/// Messages that are still to be done, of submissions and of the scheduler.
+/// The number of messages in the submissions queue and the scheduler queue.
 async fn backlog(host: &Host) -> Result<u64> {
     let counts = [
         QueueAttributeName::ApproximateNumberOfMessages,
@@ -169,15 +169,15 @@ async fn backlog(host: &Host) -> Result<u64> {
     let mut sum = 0;
     for queue in [resources::SUBMISSIONS_QUEUE, resources::SCHEDULER_QUEUE] {
         let request = host.sqs().get_queue_attributes().queue_url(host.queue_url(queue));
-        let answer = request.set_attribute_names(Some(counts.to_vec())).send().await?;
+        let response = request.set_attribute_names(Some(counts.to_vec())).send().await?;
         let counts =
-            answer.attributes().into_iter().flatten().map(|(_, count)| count.parse::<u64>());
+            response.attributes().into_iter().flatten().map(|(_, count)| count.parse::<u64>());
         sum += counts.sum::<Result<u64, _>>()?;
     }
     Ok(sum)
 }
 
-/// Tasks in the store that wait, as each of them should.
+/// The number of tasks in the store whose wait has begun.
 async fn recorded(host: &Host) -> Result<u64> {
     let client = aws_sdk_dynamodb::Client::new(&host.aws.sdk_config());
     let mut pages = client

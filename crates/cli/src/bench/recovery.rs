@@ -1,5 +1,5 @@
-//! Recovery: an agent dies with a call in hand. How long until the step is called again? Nobody tells
-//! anybody: the supervisor finds the attempt past its complete-by.
+//! Recovery: an agent is killed during a call. Measures the time until the step is called again. Nothing reports the
+//! crash: the supervisor finds that the attempt is past its complete-by.
 
 use std::{
     sync::{
@@ -17,28 +17,28 @@ use steward_emulator::host::{Host, HostOptions};
 use tokio::{net::TcpListener, sync::Notify, task::JoinSet};
 
 use super::{
-    Figures,
-    load::{Client, latencies, micros, ms},
+    Measurements,
+    client::{BenchClient, latencies, micros, ms},
 };
 
 /// One case.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Recovery {
-    /// How often an agent dies.
+pub(super) struct RecoveryBench {
+    /// How often an agent is killed.
     deaths: usize,
     /// How long an attempt may take, in seconds.
     complete_within_s: u64,
-    /// How often the supervisor looks, in milliseconds. On AWS it is a minute at least.
+    /// How often the supervisor runs, in milliseconds. On AWS it runs every minute.
     supervise_every_ms: u64,
 }
 
-impl Default for Recovery {
+impl Default for RecoveryBench {
     fn default() -> Self {
         Self { deaths: 10, complete_within_s: 2, supervise_every_ms: 500 }
     }
 }
 
-impl Recovery {
+impl RecoveryBench {
     pub(super) fn name(&self) -> String {
         let Self { deaths, complete_within_s, supervise_every_ms } = self;
         format!(
@@ -47,18 +47,18 @@ impl Recovery {
     }
 }
 
-/// A service that keeps its first caller waiting for ever, and answers the next.
+/// A service that never answers odd calls, and answers even calls at once.
 #[derive(Clone, Default)]
-struct Service {
+struct HangingService {
     calls: Arc<AtomicU64>,
     called: Arc<Notify>,
 }
 
-impl Service {
-    async fn answer(self) -> &'static str {
-        let is_first = self.calls.fetch_add(1, Ordering::SeqCst).is_multiple_of(2);
+impl HangingService {
+    async fn respond(self) -> &'static str {
+        let is_odd = self.calls.fetch_add(1, Ordering::SeqCst).is_multiple_of(2);
         self.called.notify_one();
-        if is_first {
+        if is_odd {
             std::future::pending::<()>().await;
         }
         "{}"
@@ -66,40 +66,40 @@ impl Service {
 }
 
 /// Runs one case.
-pub(super) async fn run(recovery: &Recovery) -> Result<Figures> {
-    let service = Service::default();
-    let answering = service.clone();
+pub(super) async fn run(recovery: &RecoveryBench) -> Result<Measurements> {
+    let service = HangingService::default();
+    let handler = service.clone();
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
-    let router = Router::new().route("/call", post(async move || answering.clone().answer().await));
+    let router = Router::new().route("/call", post(async move || handler.clone().respond().await));
     let mut serving = JoinSet::new();
     serving.spawn(async move { axum::serve(listener, router).await });
     let host = start_host(recovery, &format!("http://{address}")).await?;
     let agent = host.instances().position(|role| role == "agent").context("no agent")?;
-    let client = Client::new(&host, "recovery", 1).await?;
+    let client = BenchClient::new(&host, "recovery", 1).await?;
     let mut listeners = JoinSet::new();
     client.listen(&mut listeners);
-    let mut again = latencies()?;
+    let mut delays = latencies()?;
     for n in 0..recovery.deaths {
         let name = format!("task-{n}");
-        let dying = async {
+        let kill = async {
             service.called.notified().await;
             host.kill(agent);
             let killed = Instant::now();
             service.called.notified().await;
             micros(killed)
         };
-        let (ended, waited) = tokio::join!(client.run(&name, 1), dying);
+        let (ended, delay) = tokio::join!(client.run(&name, 1), kill);
         ended?;
-        again.saturating_record(waited);
+        delays.saturating_record(delay);
     }
-    Ok(Figures::from([
-        ("called again after ms, p50".to_owned(), ms(&again, 0.5)),
-        ("called again after ms, longest".to_owned(), ms(&again, 1.0)),
+    Ok(Measurements::from([
+        ("called again after ms, p50".to_owned(), ms(&delays, 0.5)),
+        ("called again after ms, longest".to_owned(), ms(&delays, 1.0)),
     ]))
 }
 
-async fn start_host(recovery: &Recovery, base_url: &str) -> Result<Host> {
+async fn start_host(recovery: &RecoveryBench, base_url: &str) -> Result<Host> {
     let workflow = json!({
         "name": "recovery", "version": 1, "complete_within": "10m",
         "steps": { "call": {

@@ -1,5 +1,5 @@
-//! The order saga: steps one after the other, each one POST to a service nearby, with about 500 bytes of
-//! input and 200 of each reply. Tasks come in over `POST /tasks` of the host.
+//! The order saga: sequential steps, each with one POST to a local service. The input has about 500 bytes and each
+//! response 200 bytes. Tasks are submitted with `POST /tasks` of the host.
 
 use std::{
     collections::BTreeMap,
@@ -18,38 +18,38 @@ use steward_emulator::{
 use tokio::{sync::oneshot, task::JoinSet};
 
 use super::{
-    Figures,
-    load::{Client, Latencies, input, ms},
-    mock::Mock,
+    Measurements,
+    client::{BenchClient, Latencies, input, ms},
+    measured_thread::{named, spawn_measured},
     peak_mib,
-    thread::{named, on_a_thread},
+    service::BenchService,
 };
 
 /// Steps of the order saga.
 const STEPS: u32 = 5;
 
-/// Tasks before the first that counts: connections are opened, the definition is read.
+/// Tasks before the measurement: they open the connections and load the definition.
 const WARM_UP: usize = 64;
 
-/// Writes under way while the store is filled.
+/// Concurrent writes while the store is filled.
 const FILLING: usize = 64;
 
 /// One case.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Saga {
+pub(super) struct SagaBench {
     tasks: usize,
     steps: u32,
     in_flight: usize,
-    /// How long the service takes for each answer, in milliseconds.
+    /// The latency of the service, in milliseconds.
     service_ms: u64,
-    /// Tasks that are in the store before, at rest.
+    /// Ended tasks in the store before the run.
     stored: usize,
     pub(super) on_file: bool,
-    /// Where the file is.
+    /// The folder of the state.
     pub(super) data: Option<PathBuf>,
 }
 
-impl Saga {
+impl SagaBench {
     const fn new(tasks: usize, in_flight: usize) -> Self {
         let (steps, service_ms, stored) = (STEPS, 0, 0);
         Self { tasks, steps, in_flight, service_ms, stored, on_file: true, data: None }
@@ -57,103 +57,105 @@ impl Saga {
 
     pub(super) fn name(&self) -> String {
         let Self { tasks, steps, in_flight, service_ms, stored, on_file, .. } = self;
-        let place = if *on_file { "on file" } else { "in memory" };
+        let storage = if *on_file { "on file" } else { "in memory" };
         format!(
-            "{tasks} tasks of {steps} steps, {in_flight} in flight, service {service_ms} ms, {place}, {stored} stored"
+            "{tasks} tasks of {steps} steps, {in_flight} in flight, service {service_ms} ms, {storage}, {stored} stored"
         )
     }
 }
 
-/// The saga as it is compared with other engines.
-pub(super) fn grid(tasks: usize) -> Vec<Saga> {
+/// The cases for the comparison with other engines.
+pub(super) fn grid(tasks: usize) -> Vec<SagaBench> {
     let mut cases = Vec::new();
     for on_file in [true, false] {
         for service_ms in [0, 20] {
             for in_flight in [16, 128, 1_024] {
-                cases.push(Saga { service_ms, on_file, ..Saga::new(tasks, in_flight) });
+                cases.push(SagaBench { service_ms, on_file, ..SagaBench::new(tasks, in_flight) });
             }
         }
     }
     cases
 }
 
-/// More steps, and more tasks in the store: what a step takes should not change.
-pub(super) fn growth(stored_max: usize) -> Vec<Saga> {
+/// Cases with more steps and with more tasks in the store. The cost of a step should stay the same.
+pub(super) fn growth(stored_max: usize) -> Vec<SagaBench> {
     let steps = [1, 5, 20, 100];
-    let longer = steps.map(|steps| Saga { steps, ..Saga::new(10_000 / steps as usize, 128) });
+    let more_steps =
+        steps.map(|steps| SagaBench { steps, ..SagaBench::new(10_000 / steps as usize, 128) });
     let stored = [1_000, 100_000, 1_000_000].into_iter().filter(|stored| *stored <= stored_max);
-    let fuller = stored.map(|stored| Saga { stored, ..Saga::new(2_000, 128) });
-    longer.into_iter().chain(fuller).collect()
+    let more_stored = stored.map(|stored| SagaBench { stored, ..SagaBench::new(2_000, 128) });
+    more_steps.into_iter().chain(more_stored).collect()
 }
 
 /// Runs one case.
-pub(super) async fn run(saga: &Saga) -> Result<Figures> {
-    let mock = Mock::start(Duration::from_millis(saga.service_ms)).await?;
+pub(super) async fn run(saga: &SagaBench) -> Result<Measurements> {
+    let service = BenchService::start(Duration::from_millis(saga.service_ms)).await?;
     let host = Host::start(HostOptions {
         data: saga.data.clone(),
         listen: Some(([127, 0, 0, 1], 0).into()),
         workflows: vec![workflow(saga.steps)?],
-        agents: vec![("partner".parse()?, format!("http://{}", mock.address).parse()?)],
+        agents: vec![("partner".parse()?, format!("http://{}", service.address).parse()?)],
         supervise_every: Some(Duration::from_secs(5)),
         ..HostOptions::default()
     })
     .await?;
     fill(&host, saga.stored).await?;
-    let client = Client::new(&host, "saga", saga.in_flight).await?;
+    let client = BenchClient::new(&host, "saga", saga.in_flight).await?;
     let (measured, is_measured) = oneshot::channel();
-    let (go, may_go) = oneshot::channel();
+    let (start_accounting, accounting_started) = oneshot::channel();
     let (tasks, aws) = (saga.tasks, host.aws.clone());
-    let (client, done) = on_a_thread(named("client"), async move {
+    let (client, done) = spawn_measured(named("client"), async move {
         let mut listeners = JoinSet::new();
         client.listen(&mut listeners);
         client.run("warm-up", WARM_UP).await?;
-        let (begun, all, asked) = (Instant::now(), cpu::process(), aws.requests());
+        let (started, cpu_before, requests_before) =
+            (Instant::now(), cpu::process(), aws.requests());
         let latencies = client.run("saga", tasks).await?;
-        let (time, all) = (begun.elapsed(), cpu::process() - all);
-        let asked = aws
+        let (time, cpu_time) = (started.elapsed(), cpu::process() - cpu_before);
+        let requests = aws
             .requests()
             .into_iter()
-            .map(|(name, now)| (name, now - asked.get(name).unwrap_or(&0)));
-        let asked: BTreeMap<_, _> = asked.collect();
+            .map(|(name, now)| (name, now - requests_before.get(name).unwrap_or(&0)));
+        let requests: BTreeMap<_, _> = requests.collect();
         let _ = measured.send(());
-        may_go.await?;
+        accounting_started.await?;
         client.run("accounted", tasks).await?;
-        Ok((time, all, latencies, asked))
+        Ok((time, cpu_time, latencies, requests))
     })?;
     is_measured.await.context("the run failed")?;
-    let used = || {
-        let mut used: BTreeMap<_, _> = cpu::read();
-        used.extend([("service", mock.thread.cpu()), ("client", client.cpu())]);
-        let known: Duration = used.values().sum();
-        used.insert("runtime and HTTP", cpu::process().saturating_sub(known));
-        used
+    let cpu_by_account = || {
+        let mut accounts: BTreeMap<_, _> = cpu::read();
+        accounts.extend([("service", service.thread.cpu()), ("client", client.cpu())]);
+        let known: Duration = accounts.values().sum();
+        accounts.insert("runtime and HTTP", cpu::process().saturating_sub(known));
+        accounts
     };
-    // Accounting takes some of the time that it measures, so what is measured first is not accounted.
-    let before = used();
+    // CPU accounting has a cost, so the throughput is measured before it starts.
+    let before = cpu_by_account();
     cpu::start();
-    let _ = go.send(());
-    let (time, all, latencies, asked) = done.await.context("the client's thread")??;
-    let after = used();
-    let mut figures = speeds(saga, time, &latencies);
+    let _ = start_accounting.send(());
+    let (time, cpu_time, latencies, requests) = done.await.context("the client's thread")??;
+    let after = cpu_by_account();
+    let mut measurements = throughput(saga, time, &latencies);
     let steps = saga.tasks as f64 * f64::from(saga.steps);
-    let each = |time: Duration| time.as_secs_f64() * 1e6 / steps;
-    figures.insert("CPU µs/step".to_owned(), each(all));
-    figures.extend(
-        asked.into_iter().map(|(service, requests)| {
-            (format!("requests/step, {service}"), requests as f64 / steps)
-        }),
+    let per_step = |time: Duration| time.as_secs_f64() * 1e6 / steps;
+    measurements.insert("CPU µs/step".to_owned(), per_step(cpu_time));
+    measurements.extend(
+        requests
+            .into_iter()
+            .map(|(service, count)| (format!("requests/step, {service}"), count as f64 / steps)),
     );
-    figures.extend(after.into_iter().map(|(account, after)| {
+    measurements.extend(after.into_iter().map(|(account, after)| {
         let spent = after.saturating_sub(before.get(account).copied().unwrap_or_default());
-        (format!("CPU µs/step, {account}"), each(spent))
+        (format!("CPU µs/step, {account}"), per_step(spent))
     }));
-    figures.extend(peak_mib("self").map(|peak| ("peak MiB".to_owned(), peak)));
-    Ok(figures)
+    measurements.extend(peak_mib("self").map(|peak| ("peak MiB".to_owned(), peak)));
+    Ok(measurements)
 }
 
-fn speeds(saga: &Saga, time: Duration, latencies: &Latencies) -> Figures {
+fn throughput(saga: &SagaBench, time: Duration, latencies: &Latencies) -> Measurements {
     let rate = saga.tasks as f64 / time.as_secs_f64();
-    Figures::from([
+    Measurements::from([
         ("tasks/s".to_owned(), rate),
         ("steps/s".to_owned(), rate * f64::from(saga.steps)),
         ("p50 ms".to_owned(), ms(latencies, 0.5)),
@@ -182,7 +184,7 @@ fn workflow(steps: u32) -> Result<Workflow> {
     Ok(serde_json::from_value(workflow)?)
 }
 
-/// Puts tasks at rest into the store: items as those of ended tasks, with what was submitted.
+/// Fills the store with ended tasks and their submission documents.
 async fn fill(host: &Host, count: usize) -> Result<()> {
     let client = aws_sdk_dynamodb::Client::new(&host.aws.sdk_config());
     let mut filling = JoinSet::new();
@@ -195,7 +197,7 @@ async fn fill(host: &Host, count: usize) -> Result<()> {
             [host.config.tasks_table.clone(), host.config.documents_table.clone()],
         );
         filling.spawn(async move {
-            for (table, item) in tables.into_iter().zip(at_rest(n)) {
+            for (table, item) in tables.into_iter().zip(ended_task(n)) {
                 let item = item.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
                 client.put_item().table_name(table).set_item(Some(item)).send().await?;
             }
@@ -208,11 +210,12 @@ async fn fill(host: &Host, count: usize) -> Result<()> {
     Ok(())
 }
 
-fn at_rest(n: usize) -> [Vec<(&'static str, aws_sdk_dynamodb::types::AttributeValue)>; 2] {
+/// The items of an ended task: the task and its submission document.
+fn ended_task(n: usize) -> [Vec<(&'static str, aws_sdk_dynamodb::types::AttributeValue)>; 2] {
     use aws_sdk_dynamodb::types::AttributeValue as Attribute;
     let text = |value: String| Attribute::S(value);
     let number = |value: i64| Attribute::N(value.to_string());
-    // Ids that spread as a client's would.
+    // Random-looking ids, as clients generate them.
     let id = text(format!("stored-{:016x}", (n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
     let steps = (1..=STEPS).map(|step| (format!("step_{step}"), text("completed".to_owned())));
     let task = vec![

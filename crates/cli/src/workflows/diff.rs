@@ -1,4 +1,4 @@
-//! `steward workflow diff`: what changed between two definitions, and whether it is safe.
+//! `steward workflow diff`: compares two definitions, and flags risky changes.
 
 use std::path::Path;
 
@@ -10,23 +10,23 @@ use steward_definition_file::read_file;
 use steward_operator::changes::{Change, changes};
 
 use super::stored;
-use crate::{client::Deployment, table::table};
+use crate::{client::DeploymentArgs, table::table};
 
-/// What to compare.
+/// Options of `steward workflow diff`.
 #[derive(Debug, Args)]
 pub(crate) struct DiffArgs {
-    /// A file; or a published workflow, as NAME for its newest version or NAME@VERSION.
+    /// The old definition: a file, or a published workflow as NAME (its newest version) or NAME@VERSION.
     old: String,
-    /// The same, of what takes its place.
+    /// The new definition, in the same form.
     new: String,
-    /// As a JSON array.
+    /// Print a JSON array.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    deployment: Deployment,
+    deployment: DeploymentArgs,
 }
 
-/// Prints the changes. It is an error if one needs a look.
+/// Prints the changes. Returns an error if any of them is risky.
 pub(super) async fn run(args: DiffArgs) -> Result<()> {
     let old = read(&args.old, &args.deployment).await?;
     let new = read(&args.new, &args.deployment).await?;
@@ -35,38 +35,41 @@ pub(super) async fn run(args: DiffArgs) -> Result<()> {
         let each = changes.iter().map(|Change { at, what, safe, why }| {
             json!({ "at": at, "what": what, "safe": safe, "why": why })
         });
-        say!("{}", serde_json::to_string_pretty(&each.collect::<Vec<_>>())?);
+        outln!("{}", serde_json::to_string_pretty(&each.collect::<Vec<_>>())?);
     } else if changes.is_empty() {
-        say!("nothing changed");
+        outln!("no changes");
     } else {
         print(&changes);
-        say!("tasks that run stay with the version that they began with; all this is for new ones");
+        outln!(
+            "the changes apply to new tasks only: running tasks keep the version with which they started"
+        );
     }
     match changes.iter().filter(|change| !change.safe).count() {
         0 => Ok(()),
-        1 => bail!("1 change needs a look"),
-        count => bail!("{count} changes need a look"),
+        1 => bail!("1 risky change"),
+        count => bail!("{count} risky changes"),
     }
 }
 
 fn print(changes: &[Change]) {
-    let mut rows = table(&["", "key", "what", "why"]);
+    let mut rows = table(&["", "key", "change", "reason"]);
     for Change { at, what, safe, why } in changes {
-        rows.add_row([if *safe { "safe" } else { "look" }, at, what, why]);
+        rows.add_row([if *safe { "safe" } else { "risky" }, at, what, why]);
     }
-    say!("{rows}");
+    outln!("{rows}");
 }
 
-/// A definition from a file or a deployment.
-async fn read(given: &str, deployment: &Deployment) -> Result<Workflow> {
-    let path = Path::new(given);
-    let name = given.split_once('@').map_or(given, |(name, _)| name);
+/// Reads a definition from a file or from a deployment.
+async fn read(source: &str, deployment: &DeploymentArgs) -> Result<Workflow> {
+    let path = Path::new(source);
+    let name = source.split_once('@').map_or(source, |(name, _)| name);
     let is_name = name.parse::<steward_core::model::names::WorkflowName>();
     match is_name {
         Ok(name) if !path.exists() => {
-            let version = given.split_once('@').map(|(_, version)| version.parse());
-            let version =
-                version.transpose().with_context(|| format!("the version of `{given}`"))?;
+            let version = source.split_once('@').map(|(_, version)| version.parse());
+            let version = version
+                .transpose()
+                .with_context(|| format!("`{source}`: the version is not a number"))?;
             Ok(stored::find(deployment, &name, version).await?.workflow)
         }
         Ok(_) | Err(_) => Ok(read_file(path)?),

@@ -1,5 +1,5 @@
-//! `steward workflow simulate`: what will become of a workflow's tasks, and what they will cost, before
-//! it is deployed.
+//! `steward workflow simulate`: forecasts how a workflow's tasks end, how long they take and what they cost,
+//! before the workflow is deployed.
 
 use std::time::Duration;
 
@@ -8,36 +8,36 @@ use clap::Args;
 use steward_forecast::cost::{RUNS, Report, Said, Settings, Share, Span};
 
 use crate::{
-    assumed::{Assumed, forecast},
+    assumptions::{AssumptionArgs, forecast},
     cost::show_price,
     table::table,
 };
 
-/// What to assume of a workflow's world. STEP is a step's name, WORKFLOW.STEP for one of another
-/// workflow, or `*` for all.
+/// Options of `steward workflow simulate`. STEP is a step's name, WORKFLOW.STEP for a step of another
+/// workflow, or `*` for all steps.
 #[derive(Debug, Args)]
 pub(crate) struct ForecastArgs {
     #[command(flatten)]
-    assumed: Assumed,
+    assumptions: AssumptionArgs,
     /// How many tasks to run.
     #[arg(long, default_value_t = RUNS)]
     runs: u32,
-    /// How many attempts at a step fail for good.
+    /// The share of attempts at a step that fail permanently.
     #[arg(long, value_name = "STEP=SHARE")]
     fail: Vec<Said<Share>>,
-    /// How many of a step's calls fail, and may succeed when they are made again.
+    /// The share of a step's calls that fail temporarily, so that a retry may succeed.
     #[arg(long, value_name = "STEP=SHARE")]
     flaky: Vec<Said<Share>>,
-    /// How many attempts nobody answers.
+    /// The share of attempts that get no reply.
     #[arg(long, value_name = "STEP=SHARE")]
     silent: Vec<Said<Share>>,
-    /// How many attempts at undoing a step fail for good.
+    /// The share of attempts to undo a step that fail permanently.
     #[arg(long, value_name = "STEP=SHARE")]
     fail_undo: Vec<Said<Share>>,
-    /// For how long, from the submission on, a step's service refuses every call.
+    /// How long a step's service is down, from the task's submission on.
     #[arg(long, value_name = "STEP=DURATION")]
     down: Vec<Said<Span>>,
-    /// As one JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }
@@ -46,7 +46,7 @@ pub(crate) async fn run(args: ForecastArgs) -> Result<()> {
     let json = args.json;
     let report = forecast(settings(args)?).await?;
     match json {
-        true => say!("{}", serde_json::to_string_pretty(&report)?),
+        true => outln!("{}", serde_json::to_string_pretty(&report)?),
         false => show(&report),
     }
     Ok(())
@@ -59,19 +59,19 @@ fn settings(args: ForecastArgs) -> Result<Settings> {
         silent: args.silent,
         fail_undo: args.fail_undo,
         down: args.down,
-        ..args.assumed.settings(args.runs)?
+        ..args.assumptions.settings(args.runs)?
     })
 }
 
 fn show(report: &Report) {
     let Report { workflow, version, runs, seed, .. } = report;
-    say!("{workflow} version {version}: {runs} tasks, seed {seed}");
-    say!("{}", outcomes(report));
+    outln!("{workflow} version {version}: {runs} tasks, seed {seed}");
+    outln!("{}", outcomes(report));
     for reason in &report.reasons {
-        say!("{} tasks: {}", reason.tasks, reason.reason);
+        outln!("{} tasks: {}", reason.tasks, reason.reason);
     }
-    say!("{}", steps(report));
-    say!("alerts {}, tasks that need an operator {}", report.alerts, report.need_operator);
+    outln!("{}", steps(report));
+    outln!("alerts: {}; tasks that need an operator: {}", report.alerts, report.need_operator);
     show_price(report);
 }
 
@@ -91,7 +91,7 @@ fn outcomes(report: &Report) -> comfy_table::Table {
     table
 }
 
-/// Three figures are enough: `140ms`, `6.48s`, `2m 3s`, `1h 5m`.
+/// Formats a duration with about three digits: `140ms`, `6.48s`, `2m 3s`, `1h 5m`.
 pub(crate) fn time(millis: u64) -> String {
     match millis {
         0..1_000 => format!("{millis}ms"),
@@ -140,8 +140,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_have_three_figures() {
-        let said: Vec<_> = [7, 6_480, 123_000, 3_900_000].map(time).into();
-        assert_eq!(said, ["7ms", "6.48s", "2m 3s", "1h 5m"]);
+    fn durations_are_short() {
+        let formatted: Vec<_> = [7, 6_480, 123_000, 3_900_000].map(time).into();
+        assert_eq!(formatted, ["7ms", "6.48s", "2m 3s", "1h 5m"]);
     }
 }

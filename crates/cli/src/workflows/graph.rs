@@ -1,4 +1,4 @@
-//! `steward workflow graph`: a definition as a picture.
+//! `steward workflow graph`: draws a definition.
 
 use std::path::PathBuf;
 
@@ -7,28 +7,28 @@ use clap::{Args, ValueEnum};
 use steward_definition_file::read_file;
 use steward_operator::graph;
 
-/// What to draw, and how.
+/// Options of `steward workflow graph`.
 #[derive(Debug, Args)]
 pub(crate) struct GraphArgs {
     /// The definition file.
     file: PathBuf,
-    /// How.
+    /// The format.
     #[arg(long, value_enum, default_value_t = Format::Mermaid)]
     format: Format,
-    /// Where to write it; to the standard output unless said.
+    /// The file to write; standard output by default.
     #[arg(long, short)]
     output: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Format {
-    /// Text that GitHub, GitLab and many editors draw.
+    /// A Mermaid flowchart, which GitHub, GitLab and many editors render.
     Mermaid,
-    /// A picture of its own.
+    /// An SVG image.
     Svg,
 }
 
-/// Draws a definition that can run.
+/// Draws a valid definition.
 pub(super) fn run(args: &GraphArgs) -> Result<()> {
     let workflow = read_file(&args.file)?;
     let text = match args.format {
@@ -37,7 +37,7 @@ pub(super) fn run(args: &GraphArgs) -> Result<()> {
     };
     match &args.output {
         Some(path) => std::fs::write(path, text).with_context(|| path.display().to_string())?,
-        None => say!("{}", text.trim_end()),
+        None => outln!("{}", text.trim_end()),
     }
     Ok(())
 }

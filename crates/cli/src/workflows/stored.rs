@@ -1,4 +1,4 @@
-//! `steward workflow list` and `show`: what is published.
+//! `steward workflow list` and `show`: the stored definitions.
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -6,43 +6,43 @@ use serde_json::json;
 use steward_aws::definitions::Stored;
 use steward_core::{definition::workflow::Workflow, model::names::WorkflowName};
 
-use crate::{client::Deployment, table::table};
+use crate::{client::DeploymentArgs, table::table};
 
-/// Where to look, and how to say it.
+/// Options of `steward workflow list`.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// As a JSON array.
+    /// Print a JSON array.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    deployment: Deployment,
+    deployment: DeploymentArgs,
 }
 
-/// Which definition to show, and how.
+/// Options of `steward workflow show`.
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
-    /// The workflow.
+    /// The name of the workflow.
     name: WorkflowName,
-    /// Which version; the newest that is published unless said.
+    /// The version; the newest published version by default.
     #[arg(long = "version", value_name = "N")]
     of_version: Option<u32>,
-    /// As JSON; YAML unless said.
+    /// Print JSON instead of YAML.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    deployment: Deployment,
+    deployment: DeploymentArgs,
 }
 
 /// One workflow of the list.
-struct Row<'a> {
+struct WorkflowRow<'a> {
     name: &'a WorkflowName,
     published: Vec<u32>,
     unpublished: Vec<u32>,
-    /// The newest that is published.
+    /// The newest published version.
     newest: Option<&'a Workflow>,
 }
 
-impl<'a> Row<'a> {
+impl<'a> WorkflowRow<'a> {
     fn of(versions: &'a [Stored]) -> Option<Self> {
         let numbers = |is_published| {
             let wanted = versions.iter().filter(move |stored| stored.is_published == is_published);
@@ -58,10 +58,10 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Prints the workflows, by name.
+/// Prints the workflows, ordered by name.
 pub(super) async fn list(args: ListArgs) -> Result<()> {
     let all = args.deployment.definitions().await.all().await?;
-    let rows = all.chunk_by(|a, b| a.workflow.name == b.workflow.name).filter_map(Row::of);
+    let rows = all.chunk_by(|a, b| a.workflow.name == b.workflow.name).filter_map(WorkflowRow::of);
     if args.json {
         let rows = rows.map(|row| {
             let newest = row.newest.map(|workflow| workflow.version);
@@ -71,7 +71,7 @@ pub(super) async fn list(args: ListArgs) -> Result<()> {
                 "unpublished": row.unpublished, "trigger": trigger,
             })
         });
-        say!("{}", serde_json::to_string_pretty(&rows.collect::<Vec<_>>())?);
+        outln!("{}", serde_json::to_string_pretty(&rows.collect::<Vec<_>>())?);
         return Ok(());
     }
     let mut table = table(&["workflow", "newest", "published", "unpublished", "trigger"]);
@@ -85,7 +85,7 @@ pub(super) async fn list(args: ListArgs) -> Result<()> {
             trigger.map_or_else(String::new, |on| format!("{}: {}", on.source, on.detail_type)),
         ]);
     }
-    say!("{table}");
+    outln!("{table}");
     Ok(())
 }
 
@@ -98,18 +98,18 @@ pub(super) async fn show(args: ShowArgs) -> Result<()> {
     let stored = find(&args.deployment, &args.name, args.of_version).await?;
     let Stored { workflow, is_published } = &stored;
     if args.json {
-        say!("{}", serde_json::to_string_pretty(workflow)?);
+        outln!("{}", serde_json::to_string_pretty(workflow)?);
         return Ok(());
     }
     let state = if *is_published { "published" } else { "unpublished" };
     let yaml = serde_saphyr::to_string(workflow).context("write as YAML")?;
-    say!("# {} version {}, {state}\n{}", workflow.name, workflow.version, yaml.trim_end());
+    outln!("# {} version {}, {state}\n{}", workflow.name, workflow.version, yaml.trim_end());
     Ok(())
 }
 
-/// A version that is stored: the one named; or the newest that is published, or that was.
+/// Finds the given version; without one, the newest published version, or else the newest version.
 pub(super) async fn find(
-    deployment: &Deployment,
+    deployment: &DeploymentArgs,
     name: &WorkflowName,
     version: Option<u32>,
 ) -> Result<Stored> {
@@ -117,15 +117,15 @@ pub(super) async fn find(
     if versions.is_empty() {
         bail!("there is no workflow `{name}`");
     }
-    let wanted = |stored: &&Stored| match version {
+    let matches = |stored: &&Stored| match version {
         Some(version) => stored.workflow.version == version,
         None => stored.is_published,
     };
     let unpublished = || version.is_none().then(|| versions.last()).flatten();
-    let found = versions.iter().rfind(wanted).or_else(unpublished);
+    let found = versions.iter().rfind(matches).or_else(unpublished);
     let known: Vec<_> = versions.iter().map(|stored| stored.workflow.version).collect();
     found.cloned().with_context(|| {
         let version = version.unwrap_or_default();
-        format!("workflow `{name}` has no version {version}; there are {}", joined(&known))
+        format!("workflow `{name}` has no version {version}; stored versions: {}", joined(&known))
     })
 }

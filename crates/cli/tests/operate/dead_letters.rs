@@ -1,4 +1,4 @@
-//! Dead letters: listed, shown, sent back, and never lost on the way.
+//! `steward dlq`: dead letters are listed, shown and sent back, and none is lost.
 
 use aws_sdk_sqs::{
     Client,
@@ -8,17 +8,17 @@ use serde_json::json;
 use steward_aws::queues::SCHEDULER;
 use steward_emulator::resources::{ALERTS_QUEUE, create_queue};
 
-use crate::world::World;
+use crate::harness::OperatorHarness;
 
-/// Sends a message, with a trace.
+/// Sends a message with a trace header.
 async fn send(sqs: &Client, url: &str, body: &str) {
     let trace = MessageAttributeValue::builder().data_type("String").string_value("00-trace-01");
     let request = sqs.send_message().queue_url(url).message_body(body);
     request.message_attributes("traceparent", trace.build().unwrap()).send().await.unwrap();
 }
 
-/// Receives until a queue gives up on what is in it.
-async fn until_dead(sqs: &Client, url: &str) {
+/// Receives messages until the queue has moved them to its dead-letter queue.
+async fn receive_until_dead(sqs: &Client, url: &str) {
     loop {
         let request = sqs.receive_message().queue_url(url).visibility_timeout(0);
         if request.send().await.unwrap().messages().is_empty() {
@@ -27,7 +27,7 @@ async fn until_dead(sqs: &Client, url: &str) {
     }
 }
 
-/// The bodies and traces of what is in a queue; it stays there.
+/// The bodies and traces of the messages in a queue. The messages stay in the queue.
 async fn contents(sqs: &Client, url: &str) -> Vec<(String, String)> {
     let request = sqs.receive_message().queue_url(url).max_number_of_messages(10);
     let answer = request.visibility_timeout(0).message_attribute_names("All").send().await.unwrap();
@@ -48,82 +48,91 @@ fn row<'a>(table: &'a str, first: &str) -> Vec<&'a str> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_letter_is_listed_shown_without_its_body_and_sent_back_with_its_attributes() {
-    let world = World::start().await;
-    let sqs = world.host.sqs();
+    let harness = OperatorHarness::start().await;
+    let sqs = harness.host.sqs();
     let (queue, dead) = ("steward-agent-other", "steward-agent-other-dead-letters");
-    let url = create_queue(&world.host.aws.sdk_config(), queue, Some(SCHEDULER)).await.unwrap();
+    let url = create_queue(&harness.host.aws.sdk_config(), queue, Some(SCHEDULER)).await.unwrap();
     send(&sqs, &url, "no JSON at all").await;
-    until_dead(&sqs, &url).await;
+    receive_until_dead(&sqs, &url).await;
 
-    let listed = world.steward(&["dlq", "list"]).await;
+    let listed = harness.steward(&["dlq", "list"]).await;
     listed.has(&[dead, "steward-scheduler-dead-letters", "steward-submissions-dead-letters"]);
     assert_eq!(row(&listed.out, dead), [dead, "1", "0", queue]);
 
-    let shown = world.steward(&["dlq", "show", dead]).await;
-    shown.has(&["from            steward-agent-other", "00-trace-01", "14 bytes", "1 shown"]);
-    assert!(!shown.out.contains("no JSON at all"), "a payload was shown unasked");
-    let shown = world.steward(&["dlq", "show", dead, "--body"]).await;
+    let shown = harness.steward(&["dlq", "show", dead]).await;
+    shown.has(&[
+        "source queue    steward-agent-other",
+        "00-trace-01",
+        "14 bytes",
+        "1 messages shown",
+    ]);
+    assert!(!shown.out.contains("no JSON at all"), "a payload was shown without --body");
+    let shown = harness.steward(&["dlq", "show", dead, "--body"]).await;
     shown.has(&["no JSON at all"]);
 
-    let said = world.steward(&["dlq", "redrive", dead, "--why", "mended"]).await;
-    said.has(&["1 sent back to", queue]);
+    let output = harness.steward(&["dlq", "redrive", dead, "--why", "repaired"]).await;
+    output.has(&["1 sent back to", queue]);
     let message = ("no JSON at all".to_owned(), "00-trace-01".to_owned());
     assert_eq!(contents(&sqs, &url).await, [message]);
-    // Not even in someone's hand.
-    assert_eq!(row(&world.steward(&["dlq", "list"]).await.out, dead), [dead, "0", "0", queue]);
-    world.steward(&["dlq", "redrive", dead, "--why", "mended"]).await.has(&["no messages"]);
-    for told in told(&world, 2).await {
-        assert_eq!(told["detail-type"], "Operator Redrive");
-        let said = json!({ "queue": dead, "messages_max": 10_000, "by": "anna", "why": "mended" });
-        assert_eq!(told["detail"]["data"], said);
+    // The message is not in flight either.
+    assert_eq!(row(&harness.steward(&["dlq", "list"]).await.out, dead), [dead, "0", "0", queue]);
+    harness.steward(&["dlq", "redrive", dead, "--why", "repaired"]).await.has(&["no messages"]);
+    for event in published_events(&harness, 2).await {
+        assert_eq!(event["detail-type"], "Operator Redrive");
+        let data =
+            json!({ "queue": dead, "messages_max": 10_000, "by": "anna", "why": "repaired" });
+        assert_eq!(event["detail"]["data"], data);
     }
 }
 
-/// The first events that were told.
-async fn told(world: &World, count: usize) -> Vec<serde_json::Value> {
-    let (sqs, url) = (world.host.sqs(), world.host.queue_url(ALERTS_QUEUE));
-    let mut told = Vec::new();
-    while told.len() < count {
+/// The first published events.
+async fn published_events(harness: &OperatorHarness, count: usize) -> Vec<serde_json::Value> {
+    let (sqs, url) = (harness.host.sqs(), harness.host.queue_url(ALERTS_QUEUE));
+    let mut events = Vec::new();
+    while events.len() < count {
         let request = sqs.receive_message().queue_url(&url).wait_time_seconds(5);
         let messages = request.send().await.unwrap().messages.unwrap_or_default();
-        assert!(!messages.is_empty(), "only {told:?} was told");
+        assert!(!messages.is_empty(), "only {events:?} were published");
         let bodies = messages.iter().map(|message| message.body().unwrap());
-        told.extend(bodies.map(|body| serde_json::from_str::<serde_json::Value>(body).unwrap()));
+        events.extend(bodies.map(|body| serde_json::from_str::<serde_json::Value>(body).unwrap()));
     }
-    told
+    events
 }
 
-/// Makes a queue whose dead letters go to another.
-async fn source(world: &World, name: &str, dead: &str) -> String {
+/// Creates a queue with the dead-letter queue `dead`.
+async fn create_source_queue(harness: &OperatorHarness, name: &str, dead: &str) -> String {
     let arn = format!("arn:aws:sqs:us-east-1:000000000000:{dead}");
     let policy = json!({ "deadLetterTargetArn": arn, "maxReceiveCount": 1 }).to_string();
-    let request = world.host.sqs().create_queue().queue_name(name);
+    let request = harness.host.sqs().create_queue().queue_name(name);
     let answer = request.attributes(QueueAttributeName::RedrivePolicy, policy).send().await;
     answer.unwrap().queue_url.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn under_any_name_a_dead_letter_queue_is_found_and_each_message_goes_back_to_its_source() {
-    let world = World::start().await;
-    let sqs = world.host.sqs();
-    // As CloudFormation names them.
+async fn a_dead_letter_queue_with_any_name_is_found_and_each_message_returns_to_its_source() {
+    let harness = OperatorHarness::start().await;
+    let sqs = harness.host.sqs();
+    // Names as CloudFormation generates them.
     let dead = "shop-DeadLetters-1X2Y3Z";
     let dead_url = sqs.create_queue().queue_name(dead).send().await.unwrap().queue_url.unwrap();
-    let first = source(&world, "shop-First-4A5B6C", dead).await;
-    let second = source(&world, "shop-Second-7D8E9F", dead).await;
+    let first = create_source_queue(&harness, "shop-First-4A5B6C", dead).await;
+    let second = create_source_queue(&harness, "shop-Second-7D8E9F", dead).await;
     for (url, body) in [(&first, "one"), (&second, "two")] {
         send(&sqs, url, body).await;
-        until_dead(&sqs, url).await;
+        receive_until_dead(&sqs, url).await;
     }
-    let listed = world.steward(&["dlq", "list", "--prefix", "shop"]).await;
+    let listed = harness.steward(&["dlq", "list", "--prefix", "shop"]).await;
     listed.has(&["shop-First-4A5B6C", "shop-Second-7D8E9F"]);
     assert_eq!(row(&listed.out, dead)[..3], [dead, "2", "0"]);
-    assert!(row(&listed.out, "shop-First-4A5B6C").is_empty(), "a source is no dead-letter queue");
+    assert!(
+        row(&listed.out, "shop-First-4A5B6C").is_empty(),
+        "a source queue is not a dead-letter queue"
+    );
 
-    // Sent here by hand: nothing tells where it belongs.
+    // A message that was sent to the dead-letter queue directly has no source queue.
     send(&sqs, &dead_url, "three").await;
-    let said = world.steward(&["dlq", "redrive", dead, "--why", "mended"]).await;
-    said.fails(&["1 kept: several queues send their dead letters here: say to which it goes"]);
+    let output = harness.steward(&["dlq", "redrive", dead, "--why", "repaired"]).await;
+    output.fails(&["1 kept: several queues send their dead letters here: say to which it goes"]);
     let trace = || "00-trace-01".to_owned();
     assert_eq!(contents(&sqs, &first).await, [("one".to_owned(), trace())]);
     assert_eq!(contents(&sqs, &second).await, [("two".to_owned(), trace())]);
@@ -131,78 +140,79 @@ async fn under_any_name_a_dead_letter_queue_is_found_and_each_message_goes_back_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dead_command_that_is_sent_back_is_carried_out() {
-    let world = World::start().await;
-    world.submit("order", "order-1", "/ship").await;
-    world.until_state("order-1", "Error").await;
+async fn a_command_in_a_dead_letter_queue_is_carried_out_after_a_redrive() {
+    let harness = OperatorHarness::start().await;
+    harness.submit("order", "order-1", "/ship").await;
+    harness.until_state("order-1", "Error").await;
     let dead = "steward-scheduler-dead-letters";
     let command = json!({
         "type": "command", "command_id": "c-1", "task_id": "order-1", "by": "anna",
         "why": "collected in the shop", "order": { "command": "skip" },
     });
-    send(&world.host.sqs(), &world.host.queue_url(dead), &command.to_string()).await;
-    let said = world.steward(&["dlq", "redrive", dead, "--why", "mended"]).await;
-    said.has(&["1 sent back to steward-scheduler"]);
-    world.until_state("order-1", "Processed").await;
+    send(&harness.host.sqs(), &harness.host.queue_url(dead), &command.to_string()).await;
+    let output = harness.steward(&["dlq", "redrive", dead, "--why", "repaired"]).await;
+    output.has(&["1 sent back to steward-scheduler"]);
+    harness.until_state("order-1", "Processed").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_sent_back_is_kept() {
-    let world = World::start().await;
-    let sqs = world.host.sqs();
+async fn a_message_that_cannot_be_sent_back_stays() {
+    let harness = OperatorHarness::start().await;
+    let sqs = harness.host.sqs();
     let (queue, dead) = ("steward-small", "steward-small-dead-letters");
-    let url = create_queue(&world.host.aws.sdk_config(), queue, Some(SCHEDULER)).await.unwrap();
+    let url = create_queue(&harness.host.aws.sdk_config(), queue, Some(SCHEDULER)).await.unwrap();
     let size = (QueueAttributeName::MaximumMessageSize, "1024");
     let request = sqs.set_queue_attributes().queue_url(&url).attributes(size.0, size.1);
     request.send().await.unwrap();
-    let dead_url = world.host.queue_url(dead);
+    let dead_url = harness.host.queue_url(dead);
     let large = "x".repeat(2_000);
     send(&sqs, &dead_url, "small").await;
     send(&sqs, &dead_url, &large).await;
 
-    let said = world.steward(&["dlq", "redrive", dead, "--why", "mended"]).await;
-    said.fails(&["1 kept", "send to"]);
-    assert!(said.out.contains("1 sent back"), "{}", said.out);
+    let output = harness.steward(&["dlq", "redrive", dead, "--why", "repaired"]).await;
+    output.fails(&["1 kept", "send to"]);
+    assert!(output.out.contains("1 sent back"), "{}", output.out);
     let trace = "00-trace-01".to_owned();
     assert_eq!(contents(&sqs, &dead_url).await, [(large, trace.clone())]);
     assert_eq!(contents(&sqs, &url).await, [("small".to_owned(), trace)]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_more_are_sent_back_than_asked_for() {
-    let world = World::start().await;
-    let sqs = world.host.sqs();
+async fn max_limits_the_number_of_messages_sent_back() {
+    let harness = OperatorHarness::start().await;
+    let sqs = harness.host.sqs();
     let (queue, dead) = ("steward-other", "steward-other-dead-letters");
-    let url = create_queue(&world.host.aws.sdk_config(), queue, Some(SCHEDULER)).await.unwrap();
+    let url = create_queue(&harness.host.aws.sdk_config(), queue, Some(SCHEDULER)).await.unwrap();
     for n in 0..5 {
-        send(&sqs, &world.host.queue_url(dead), &format!("message {n}")).await;
+        send(&sqs, &harness.host.queue_url(dead), &format!("message {n}")).await;
     }
-    let said = world.steward(&["dlq", "redrive", dead, "--max", "2", "--why", "mended"]).await;
-    said.has(&["2 sent back"]);
+    let output =
+        harness.steward(&["dlq", "redrive", dead, "--max", "2", "--why", "repaired"]).await;
+    output.has(&["2 sent back"]);
     assert_eq!(contents(&sqs, &url).await.len(), 2);
-    assert_eq!(contents(&sqs, &world.host.queue_url(dead)).await.len(), 3);
-    let elsewhere = world.host.queue_url("steward-rejected");
-    world
-        .steward(&["dlq", "redrive", dead, "--to", "steward-rejected", "--why", "mended"])
+    assert_eq!(contents(&sqs, &harness.host.queue_url(dead)).await.len(), 3);
+    let other_queue = harness.host.queue_url("steward-rejected");
+    harness
+        .steward(&["dlq", "redrive", dead, "--to", "steward-rejected", "--why", "repaired"])
         .await
         .has(&["3 sent back"]);
-    assert_eq!(contents(&sqs, &elsewhere).await.len(), 3);
+    assert_eq!(contents(&sqs, &other_queue).await.len(), 3);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn other_queues_than_dead_letter_queues_are_left_alone() {
-    let world = World::start().await;
-    for (command, why) in [("show", &[][..]), ("redrive", &["--why", "mended"])] {
-        let said = world.steward(&[&["dlq", command, "nowhere"], why].concat()).await;
-        said.fails(&["there is no queue `nowhere`"]);
-        let said = world.steward(&[&["dlq", command, "steward-scheduler"], why].concat()).await;
-        said.fails(&["`steward-scheduler` is no dead-letter queue: `steward dlq list` shows them"]);
+async fn other_queues_than_dead_letter_queues_are_refused() {
+    let harness = OperatorHarness::start().await;
+    for (command, why) in [("show", &[][..]), ("redrive", &["--why", "repaired"])] {
+        let output = harness.steward(&[&["dlq", command, "nowhere"], why].concat()).await;
+        output.fails(&["there is no queue `nowhere`"]);
+        let output = harness.steward(&[&["dlq", command, "steward-scheduler"], why].concat()).await;
+        output.fails(&["`steward-scheduler` is no dead-letter queue; `steward dlq list` lists the dead-letter queues"]);
     }
-    world.steward(&["dlq", "redrive", "steward-scheduler-dead-letters"]).await.fails(&["--why"]);
-    let said = world.steward(&["dlq", "list", "--prefix", "other"]).await;
-    said.fails(&["no dead-letter queue's name begins with `other`"]);
-    let said = world.steward(&["dlq", "list", "--queue", "steward-scheduler"]).await;
-    said.fails(&["`steward-scheduler` is no dead-letter queue"]);
+    harness.steward(&["dlq", "redrive", "steward-scheduler-dead-letters"]).await.fails(&["--why"]);
+    let output = harness.steward(&["dlq", "list", "--prefix", "other"]).await;
+    output.fails(&["no dead-letter queue has a name that begins with `other`"]);
+    let output = harness.steward(&["dlq", "list", "--queue", "steward-scheduler"]).await;
+    output.fails(&["`steward-scheduler` is no dead-letter queue"]);
     let named = ["dlq", "list", "--prefix", "other", "--queue", "steward-scheduler-dead-letters"];
-    world.steward(&named).await.has(&["steward-scheduler-dead-letters"]);
+    harness.steward(&named).await.has(&["steward-scheduler-dead-letters"]);
 }

@@ -1,16 +1,16 @@
-//! Files as a whole: YAML, JSON, places, sizes.
+//! Files as a whole: YAML, JSON, locations, sizes.
 
 use steward_core::{definition::recovery::Then, model::messages::Method};
 
 use super::*;
 
 #[test]
-fn a_definition_of_this_kind_is_read() {
+fn a_valid_definition_is_accepted() {
     assert_eq!(parse(Path::new("x.yaml"), DEFINITION).unwrap().steps.len(), 2);
 }
 
 #[test]
-fn the_definition_that_ships_is_read_from_its_file() {
+fn the_shipped_definition_is_read_from_its_file() {
     let workflow = read_file(&repository().join("workflows/order.yaml")).unwrap();
     let steps: Vec<_> = workflow.steps.keys().map(|name| name.as_str()).collect();
     assert_eq!((workflow.name.as_str(), workflow.version), ("order", 2));
@@ -19,18 +19,18 @@ fn the_definition_that_ships_is_read_from_its_file() {
 }
 
 #[test]
-fn every_step_of_the_drone_delivery_that_makes_something_can_take_it_back() {
+fn every_put_step_of_the_drone_delivery_has_an_undo() {
     let workflow = read_file(&repository().join("workflows/drone-delivery.yaml")).unwrap();
     assert_eq!((workflow.name.as_str(), workflow.version), ("drone-delivery", 1));
     for (name, step) in &workflow.steps {
-        let makes = step.request.as_ref().unwrap().method == Method::Put;
-        assert_eq!(makes, step.undo.is_some(), "{name}");
+        let is_put = step.request.as_ref().unwrap().method == Method::Put;
+        assert_eq!(is_put, step.undo.is_some(), "{name}");
         assert_eq!(step.recovery.then, Then::Undo, "{name}");
     }
 }
 
 #[test]
-fn a_file_that_is_not_there_is_named() {
+fn the_error_for_a_missing_file_names_it() {
     let error = read_file(Path::new("workflows/none.yaml")).unwrap_err();
     assert_eq!(error.to_string(), "workflows/none.yaml");
     let cause = std::error::Error::source(&error).unwrap().to_string();
@@ -38,16 +38,16 @@ fn a_file_that_is_not_there_is_named() {
 }
 
 #[test]
-fn json_is_read_as_well_and_its_mistakes_have_places() {
+fn json_is_accepted_and_its_errors_have_locations() {
     let yaml = parse(Path::new("x"), DEFINITION).unwrap();
     let json = serde_json::to_string_pretty(&yaml).unwrap();
     for text in [json.clone(), json.replace("  ", "\t")] {
         assert_eq!(parse(Path::new("x"), &text).unwrap(), yaml);
     }
-    let wrong = r#"{ "name": "order", "version": 0,
+    let invalid = r#"{ "name": "order", "version": 0,
   "steps": { "charge": { "agnet": "payment", "request": { "path": "/${ inptu.x }" } } } }"#;
     assert_eq!(
-        told_of(wrong),
+        errors_in(invalid),
         text(
             "
 1:31: version: must be at least 1
@@ -58,7 +58,7 @@ fn json_is_read_as_well_and_its_mistakes_have_places() {
 }
 
 #[test]
-fn what_is_published_is_read_again_as_it_was() {
+fn a_published_definition_is_read_back_unchanged() {
     let text = "
 name: order
 version: 1
@@ -78,7 +78,7 @@ steps:
 }
 
 #[test]
-fn a_country_code_is_no_boolean() {
+fn the_country_code_no_is_a_string() {
     let body = "{ country: NO, gift: true }";
     let workflow = parse(Path::new("x"), &DEFINITION.replace("${ task.id }", body)).unwrap();
     let body = workflow.steps["charge"].request.as_ref().unwrap().body.as_ref().unwrap().source();
@@ -86,7 +86,7 @@ fn a_country_code_is_no_boolean() {
 }
 
 #[test]
-fn anchors_spare_repetition() {
+fn anchors_and_aliases_are_supported() {
     let text = "
 name: order
 version: 1
@@ -95,22 +95,22 @@ steps:
   b: { agent: x, recovery: *often, request: *root }
 ";
     assert_eq!(
-        told_of(text),
-        text_of_two(
+        errors_in(text),
+        two_lines(
             "5:50: steps.a.recovery: unknown key `atempts`; did you mean `attempts`?",
             "6:28: steps.b.recovery: unknown key `atempts`; did you mean `attempts`?"
         )
     );
-    assert_eq!(told_of(&text.replace(", atempts: 1", "")), "");
+    assert_eq!(errors_in(&text.replace(", atempts: 1", "")), "");
 }
 
-fn text_of_two(first: &str, second: &str) -> String {
+fn two_lines(first: &str, second: &str) -> String {
     format!("{first}\n{second}")
 }
 
 #[test]
-fn all_mistakes_are_told_at_once_each_at_its_place() {
-    let wrong = "
+fn all_problems_are_reported_at_once_each_with_its_location() {
+    let invalid = "
 name: Order
 version: 1
 complete_witin: 10m
@@ -133,13 +133,13 @@ steps:
   empty: {}
 ";
     assert_eq!(
-        told_of(wrong),
+        errors_in(invalid),
         text(
             "
 2:7: name: `Order` is not a valid name: a lower-case letter, then lower-case letters, digits, `-` and `_`, at most 40 characters; did you mean `order`?
 4:1: unknown key `complete_witin`; did you mean `complete_within`?
-5:12: retention: must be a text, not a number; a duration has a unit, as `90s` or `15m`
-9:22: steps.reserve.complete_within: `soon` is not a duration; write a number and its unit, as `90s`, `15m`, `2h`, `1d 12h`
+5:12: retention: must be a string, not a number; a duration needs a unit, such as `90s` or `15m`
+9:22: steps.reserve.complete_within: `soon` is not a duration; write numbers with units, such as `90s`, `15m`, `2h` or `1d 12h`
 10:17: steps.reserve.recovery: unknown key `atempts`; did you mean `attempts`?
 10:26: steps.reserve.recovery.attempts: must be from 1 to 100
 10:37: steps.reserve.recovery.then: must be one of `alert`, `undo`; did you mean `undo`?
@@ -149,30 +149,30 @@ steps:
 17:30: steps.charge.after.2: `A b` is not a valid name: a lower-case letter, then lower-case letters, digits and `_`, at most 40 characters; did you mean `a_b`?
 18:5: steps.charge.request: missing key `path`
 19:13: steps.charge.request.body: `steps.shop.output`: there is no step `shop`; did you mean `ship`?
-20:9: steps.ship: must be keys with values, not a number
+20:9: steps.ship: must be a mapping, not a number
 21:3: steps.empty: says nothing to do; it needs an `agent`, a `wait` or a `workflow`"
         )
     );
 }
 
 #[test]
-fn a_mistake_is_not_told_again_by_what_follows_from_it() {
+fn consequences_of_a_problem_are_not_reported() {
     for (from, to, expected) in [
-        ("agent: payment", "agent: 5", "10:12: steps.charge.agent: must be a text, not a number"),
+        ("agent: payment", "agent: 5", "10:12: steps.charge.agent: must be a string, not a number"),
         (
             "path: /charges",
             "path: [a]",
-            "14:13: steps.charge.request.path: must be a text, not a list",
+            "14:13: steps.charge.request.path: must be a string, not a list",
         ),
         (
             "steps:\n",
             "steps: none\nsetps:\n",
-            "3:8: steps: must be keys with values, not a text\n4:1: unknown key `setps`; did you mean `steps`?",
+            "3:8: steps: must be a mapping, not a string\n4:1: unknown key `setps`; did you mean `steps`?",
         ),
         (
             "after: [reserve]",
             "after: reserve",
-            "11:12: steps.charge.after: must be a list, not a text; write it as `[a, b]`",
+            "11:12: steps.charge.after: must be a list, not a string; write it as `[a, b]`",
         ),
         (
             "name: order",
@@ -180,31 +180,31 @@ fn a_mistake_is_not_told_again_by_what_follows_from_it() {
             "1:1: missing key `name`\n1:1: unknown key `title`; there are `name`, `version`, `description`, `input`, `mask`, `trigger`, `complete_within`, `overdue`, `retention`, `lifecycle_events`, `defaults`, `steps` and `output`",
         ),
     ] {
-        assert_eq!(told(from, to), expected, "{to}");
+        assert_eq!(errors_after_edit(from, to), expected, "{to}");
     }
 }
 
 #[test]
-fn a_place_has_the_bytes_that_are_meant() {
+fn a_location_has_the_byte_range_of_the_key() {
     let text = DEFINITION.replace("order\n", "order # Übung\n").replace("attempts", "atempts");
-    let Err(DefinitionError::Invalid { text, found, .. }) = parse(Path::new("x"), &text) else {
-        panic!("it is read");
+    let Err(DefinitionError::Invalid { text, problems, .. }) = parse(Path::new("x"), &text) else {
+        panic!("the definition is accepted");
     };
-    let bytes = found[0].place.as_ref().unwrap().bytes.clone();
+    let bytes = problems[0].location.as_ref().unwrap().bytes.clone();
     assert_eq!(&text[bytes], "atempts");
 }
 
 #[test]
-fn a_step_that_is_there_twice_is_refused() {
-    assert_eq!(told("  charge:", "  reserve:"), "9:3: key `reserve` is there twice");
+fn duplicate_keys_are_refused() {
+    assert_eq!(errors_after_edit("  charge:", "  reserve:"), "9:3: duplicate key `reserve`");
     assert_eq!(
-        told("agent: payment", "agent: payment\n    agent: x"),
-        "11:5: key `agent` is there twice"
+        errors_after_edit("agent: payment", "agent: payment\n    agent: x"),
+        "11:5: duplicate key `agent`"
     );
 }
 
 #[test]
-fn a_broken_expression_is_found_at_its_own_place() {
+fn an_invalid_expression_is_reported_at_its_location() {
     for (to, expected) in [
         (
             "${ inptu.amount }",
@@ -243,66 +243,68 @@ fn a_broken_expression_is_found_at_its_own_place() {
             "17:17: steps.charge.request.body.amount: `steps.charge.output`: a step has no output before it is done",
         ),
     ] {
-        assert_eq!(told("${ input.amount }", to), expected, "{to}");
+        assert_eq!(errors_after_edit("${ input.amount }", to), expected, "{to}");
     }
     let long = format!("${{ {} }}", "1+".repeat(600));
     assert_eq!(
-        told("${ input.amount }", &long),
+        errors_after_edit("${ input.amount }", &long),
         "17:17: steps.charge.request.body.amount: an expression of 1200 characters; the limit is 1000"
     );
 }
 
 #[test]
-fn a_template_that_is_wrong_as_a_whole_is_found_where_it_starts() {
+fn a_template_that_nests_too_deeply_is_reported_at_its_start() {
     let deep = format!("{}{}", "[".repeat(33), "]".repeat(33));
     assert_eq!(
-        told("${ input.amount }", &deep),
+        errors_after_edit("${ input.amount }", &deep),
         "15:7: steps.charge.request.body: nested deeper than 32 levels"
     );
 }
 
 #[test]
-fn what_is_not_yaml_is_shown_where_it_stops_being_it() {
-    assert_eq!(told("[reserve]", "[reserve"), "12:13: illegal placement of ':' indicator");
-    assert_eq!(told_of(""), "1:1: must be keys with values, not nothing");
-    let twice = told_of(&format!("{DEFINITION}---\n{DEFINITION}"));
+fn a_yaml_syntax_error_is_reported_at_its_location() {
+    assert_eq!(
+        errors_after_edit("[reserve]", "[reserve"),
+        "12:13: illegal placement of ':' indicator"
+    );
+    assert_eq!(errors_in(""), "1:1: must be a mapping, not null");
+    let twice = errors_in(&format!("{DEFINITION}---\n{DEFINITION}"));
     assert_eq!(twice, "19:1: only single YAML document expected but multiple found");
-    for (text, given) in [("7", "a number"), ("[a]", "a list"), ("~", "nothing")] {
-        let told = told_of(text);
-        assert_eq!(told, format!("1:1: must be keys with values, not {given}"));
+    for (text, given) in [("7", "a number"), ("[a]", "a list"), ("~", "null")] {
+        assert_eq!(errors_in(text), format!("1:1: must be a mapping, not {given}"));
     }
 }
 
 #[test]
-fn a_definition_over_the_limit_is_refused_unread() {
+fn a_definition_over_the_size_limit_is_refused_before_it_is_parsed() {
     let large = format!("{DEFINITION}# {}", "x".repeat(limits::DEFINITION_BYTES_MAX));
-    assert_eq!(told_of(&large), format!(" {} bytes; the limit is 262144", large.len()));
+    assert_eq!(errors_in(&large), format!(" {} bytes; the limit is 262144", large.len()));
 }
 
 #[test]
-fn no_definition_can_make_the_reader_run_away() {
+fn alias_bombs_and_deep_nesting_are_refused() {
     let mut bomb = DEFINITION.replace("amount: ${ input.amount }", "z0: &z0 [x, x, x, x]");
     for n in 1..12 {
         let aliases = vec![format!("*z{}", n - 1); 8].join(", ");
         bomb.push_str(&format!("        z{n}: &z{n} [{aliases}]\n"));
     }
-    let told = told_of(&bomb);
-    assert!(told.contains("YAML document too large or too complex"), "{told}");
-    let told = told_of(&"[".repeat(limits::DEFINITION_BYTES_MAX));
-    assert_eq!(told, "1:256: recursion limit exceeded");
+    let errors = errors_in(&bomb);
+    assert!(errors.contains("YAML document too large or too complex"), "{errors}");
+    let errors = errors_in(&"[".repeat(limits::DEFINITION_BYTES_MAX));
+    assert_eq!(errors, "1:256: recursion limit exceeded");
 }
 
 #[test]
-fn nothing_in_a_definition_reaches_the_terminal_as_a_command() {
-    let escaped = told("name: order", "name: \"\\e[31m\"");
+fn control_characters_of_a_definition_are_escaped_in_errors() {
+    let escaped = errors_after_edit("name: order", "name: \"\\e[31m\"");
     assert!(escaped.starts_with("1:7: name: `\\u{1b}[31m` is not a valid name: "), "{escaped}");
-    let raw = told("name: order", "name: order # \u{1b}[31m");
+    let raw = errors_after_edit("name: order", "name: order # \u{1b}[31m");
     assert!(raw.starts_with("1:15: unexpected character: `\\u{1b}'"), "{raw}");
-    let expression = told("${ input.amount }", "\"${ x + '\\e[31m' }\"");
+    let expression = errors_after_edit("${ input.amount }", "\"${ x + '\\e[31m' }\"");
     assert!(expression.contains("unknown name `x`"), "{expression}");
-    let key = told("recovery:", "\"\\e[31m\":");
+    let key = errors_after_edit("recovery:", "\"\\e[31m\":");
     assert!(key.contains("unknown key `\\u{1b}[31m`"), "{key}");
-    for told in [escaped, raw, expression, key] {
-        assert!(!told.contains('\u{1b}'), "{told:?}");
+    for errors in [escaped, raw, expression, key] {
+        assert!(!errors.contains('\u{1b}'), "{errors:?}");
     }
 }

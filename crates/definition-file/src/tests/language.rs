@@ -1,4 +1,4 @@
-//! The published JSON Schema and the reference: generated from the types, and kept up to date.
+//! Keeps the published JSON Schema and the reference documentation consistent with the types.
 
 use serde_json::Value;
 use steward_core::definition::workflow::json_schema;
@@ -9,9 +9,9 @@ fn file(name: &str) -> String {
     std::fs::read_to_string(repository().join(name)).unwrap()
 }
 
-/// To bring it up to date: `steward workflow schema > docs/workflow.schema.json`.
+/// To update the file: `steward workflow schema > docs/workflow.schema.json`.
 #[test]
-fn the_published_schema_is_that_of_the_types() {
+fn the_published_schema_is_up_to_date() {
     let published = file("docs/workflow.schema.json");
     assert!(
         published == format!("{:#}\n", json_schema()),
@@ -20,7 +20,7 @@ fn the_published_schema_is_that_of_the_types() {
 }
 
 #[test]
-fn the_schema_is_one_and_takes_the_definitions_that_ship() {
+fn the_schema_is_valid_and_accepts_the_shipped_definitions() {
     let schema = json_schema();
     assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
     jsonschema::draft202012::meta::validate(&schema).unwrap();
@@ -32,14 +32,14 @@ fn the_schema_is_one_and_takes_the_definitions_that_ship() {
     }
 }
 
-/// Every map of the language knows its keys, but the steps, whose names have a pattern.
+/// Only `steps` has keys that the schema does not list: their names match a pattern instead.
 #[test]
-fn the_schema_refuses_unknown_keys_everywhere() {
+fn every_mapping_of_the_schema_refuses_unknown_keys() {
     let schema = json_schema();
-    let maps = schema["$defs"].as_object().unwrap().values().chain([&schema]);
+    let mappings = schema["$defs"].as_object().unwrap().values().chain([&schema]);
     let mut count = 0;
-    for map in maps.filter(|map| map["properties"].is_object()) {
-        assert_eq!(map["additionalProperties"], false, "{map}");
+    for mapping in mappings.filter(|mapping| mapping["properties"].is_object()) {
+        assert_eq!(mapping["additionalProperties"], false, "{mapping}");
         count += 1;
     }
     assert_eq!(count, 13);
@@ -47,8 +47,9 @@ fn the_schema_refuses_unknown_keys_everywhere() {
 }
 
 fn keys(schema: &Value) -> Vec<String> {
-    let maps = schema["$defs"].as_object().unwrap().values().chain([schema]);
-    let keys = maps.filter_map(|map| map["properties"].as_object()).flat_map(|keys| keys.keys());
+    let mappings = schema["$defs"].as_object().unwrap().values().chain([schema]);
+    let keys = mappings.filter_map(|mapping| mapping["properties"].as_object());
+    let keys = keys.flat_map(|keys| keys.keys());
     keys.cloned().collect()
 }
 
@@ -58,12 +59,13 @@ fn the_reference_names_every_key() {
     for key in keys(&json_schema()) {
         assert!(
             reference.contains(&format!("`{key}`")),
-            "docs/workflows.md says nothing of `{key}`"
+            "docs/workflows.md does not document `{key}`"
         );
     }
 }
 
-/// The blocks of a page in `language`, each with what stands after the language's name.
+/// The code blocks of a page in `language`. Each has its info string, which starts with the language, and its
+/// text.
 fn blocks(page: &str, language: &str) -> Vec<(String, String)> {
     let page = file(page);
     let mut blocks = Vec::new();
@@ -83,9 +85,8 @@ fn blocks(page: &str, language: &str) -> Vec<(String, String)> {
     blocks
 }
 
-/// A fragment, made into a definition: what goes with a step goes into one, and the steps that it
-/// names are there.
-fn whole(info: &str, text: &str) -> String {
+/// Completes a fragment to a definition: adds the workflow, the step around it and the steps that it names.
+fn complete(info: &str, text: &str) -> String {
     let indented = |by: usize| {
         let lines = text.lines().map(|line| format!("{}{line}\n", " ".repeat(by)));
         lines.collect::<String>()
@@ -108,44 +109,44 @@ fn whole(info: &str, text: &str) -> String {
             indented(4)
         ),
         Some("top") => format!("name: x\nversion: 1\n{text}steps:\n{others}"),
-        _ => panic!("what is this example: ```{info}"),
+        _ => panic!("unknown kind of example: ```{info}"),
     }
 }
 
 #[test]
-fn the_examples_of_the_reference_are_right() {
+fn the_examples_of_the_reference_are_valid() {
     let blocks = blocks("docs/workflows.md", "yaml");
     assert!(blocks.len() > 15, "{}", blocks.len());
     for (info, text) in blocks {
-        assert_eq!(told_of(&whole(&info, &text)), "", "{info}\n{text}");
+        assert_eq!(errors_in(&complete(&info, &text)), "", "{info}\n{text}");
     }
 }
 
 #[test]
-fn the_definitions_of_the_other_pages_are_right() {
+fn the_definitions_of_the_other_pages_are_valid() {
     for page in ["docs/tutorial.md", "docs/from-step-functions.md"] {
         let mut definitions = blocks(page, "yaml");
         definitions.retain(|(info, _)| info == "yaml definition");
         assert!(!definitions.is_empty(), "{page}");
         for (info, text) in definitions {
-            assert_eq!(told_of(&whole(&info, &text)), "", "{page}\n{text}");
+            assert_eq!(errors_in(&complete(&info, &text)), "", "{page}\n{text}");
         }
     }
 }
 
 #[test]
-fn the_tutorials_mistakes_are_told() {
+fn the_errors_in_the_tutorials_draft_are_reported() {
     let drafts = blocks("docs/tutorial.md", "yaml");
     let (_, draft) = drafts.iter().find(|(info, _)| info == "yaml").unwrap();
-    let said = told_of(draft);
+    let errors = errors_in(draft);
     for text in ["14:5: steps.fly: unknown key `aftr`", "did you mean `task`?"] {
-        assert!(said.contains(text), "{said}");
+        assert!(errors.contains(text), "{errors}");
     }
 }
 
 #[test]
-fn the_mistakes_of_the_reference_are_told_as_it_says() {
-    let wrong = blocks("docs/workflows.md", "text");
-    let [(_, file), (_, said)] = wrong.as_slice() else { panic!("{wrong:?}") };
-    assert_eq!(parse(Path::new("order.yaml"), file).unwrap_err().to_string(), said.trim_end());
+fn the_errors_of_the_invalid_example_are_as_documented() {
+    let blocks = blocks("docs/workflows.md", "text");
+    let [(_, file), (_, errors)] = blocks.as_slice() else { panic!("{blocks:?}") };
+    assert_eq!(parse(Path::new("order.yaml"), file).unwrap_err().to_string(), errors.trim_end());
 }

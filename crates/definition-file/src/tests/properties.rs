@@ -1,4 +1,4 @@
-//! Whatever is handed in, check ends, and says where.
+//! Property tests: for any input, parsing ends without a panic, and errors have valid locations.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -13,8 +13,8 @@ fn shipped() -> Vec<String> {
     texts
 }
 
-/// Whatever is said has a place inside of the file, and a definition that is let through can be read
-/// again from what is published.
+/// Checks that each problem has a location inside the text, and that an accepted definition is the same after
+/// serialisation.
 fn assert_sound(text: &str) {
     match parse(Path::new("x"), text) {
         Ok(workflow) => {
@@ -22,19 +22,19 @@ fn assert_sound(text: &str) {
             let written = serde_json::to_string(&workflow).unwrap();
             assert_eq!(serde_json::from_str::<Workflow>(&written).unwrap(), workflow);
         }
-        Err(DefinitionError::Invalid { found, .. }) => {
-            assert!(!found.is_empty(), "{text}");
-            for Found { place, .. } in found {
-                let bytes = place.map_or(0..0, |place| place.bytes);
+        Err(DefinitionError::Invalid { problems, .. }) => {
+            assert!(!problems.is_empty(), "{text}");
+            for LocatedProblem { location, .. } in problems {
+                let bytes = location.map_or(0..0, |location| location.bytes);
                 assert!(bytes.end <= text.len() && text.is_char_boundary(bytes.start), "{text}");
             }
         }
         Err(DefinitionError::TooLarge { .. }) => {}
-        Err(DefinitionError::Unreadable { .. }) => panic!("nothing was read from a file"),
+        Err(DefinitionError::Unreadable { .. }) => panic!("no file was read"),
     }
 }
 
-/// Words of the language, and what YAML is made of.
+/// Words of the language mixed with YAML syntax.
 fn yaml_like() -> impl Strategy<Value = String> {
     let word = prop::sample::select(vec![
         "name",
@@ -103,25 +103,29 @@ fn yaml_like() -> impl Strategy<Value = String> {
     prop::collection::vec(word, 0..60).prop_map(|words| words.concat())
 }
 
-/// One edit of a text: at a place, so many characters less, and a text more.
+/// Edits of a text: each has a position, a number of characters to remove, and a text to insert.
 fn edits() -> impl Strategy<Value = Vec<(prop::sample::Index, usize, String)>> {
-    let new = prop_oneof![yaml_like(), any::<String>(), Just(String::new())];
-    let short = new.prop_map(|text| text.chars().take(12).collect());
+    let inserted = prop_oneof![yaml_like(), any::<String>(), Just(String::new())];
+    let short = inserted.prop_map(|text| text.chars().take(12).collect());
     prop::collection::vec((any::<prop::sample::Index>(), 0..12_usize, short), 1..4)
 }
 
 fn edit(text: &str, edits: Vec<(prop::sample::Index, usize, String)>) -> String {
     let mut chars: Vec<char> = text.chars().collect();
-    for (at, less, more) in edits {
-        let at = at.index(chars.len() + 1);
-        let end = (at + less).min(chars.len());
-        chars.splice(at..end, more.chars());
+    for (position, removed, inserted) in edits {
+        let start = position.index(chars.len() + 1);
+        let end = (start + removed).min(chars.len());
+        chars.splice(start..end, inserted.chars());
     }
     chars.into_iter().collect()
 }
 
-/// Any JSON where any JSON of a definition was.
-fn swapped(mut definition: Value, which: prop::sample::Index, by: Value) -> Value {
+/// Replaces one value of a definition, chosen by `which`.
+fn with_replacement(
+    mut definition: Value,
+    which: prop::sample::Index,
+    replacement: Value,
+) -> Value {
     fn count(value: &Value) -> usize {
         1 + match value {
             Value::Array(items) => items.iter().map(count).sum(),
@@ -129,19 +133,23 @@ fn swapped(mut definition: Value, which: prop::sample::Index, by: Value) -> Valu
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
         }
     }
-    fn swap(value: &mut Value, left: &mut usize, by: &Value) {
-        if *left == 0 {
-            value.clone_from(by);
+    fn replace(value: &mut Value, remaining: &mut usize, replacement: &Value) {
+        if *remaining == 0 {
+            value.clone_from(replacement);
         }
-        *left = left.wrapping_sub(1);
+        *remaining = remaining.wrapping_sub(1);
         match value {
-            Value::Array(items) => items.iter_mut().for_each(|item| swap(item, left, by)),
-            Value::Object(fields) => fields.values_mut().for_each(|field| swap(field, left, by)),
+            Value::Array(items) => {
+                items.iter_mut().for_each(|item| replace(item, remaining, replacement));
+            }
+            Value::Object(fields) => {
+                fields.values_mut().for_each(|field| replace(field, remaining, replacement));
+            }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
     }
-    let mut left = which.index(count(&definition));
-    swap(&mut definition, &mut left, &by);
+    let mut remaining = which.index(count(&definition));
+    replace(&mut definition, &mut remaining, &replacement);
     definition
 }
 
@@ -167,32 +175,31 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_bytes_make_check_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         assert_sound(&String::from_utf8_lossy(&bytes));
     }
 
     #[test]
-    fn no_text_like_yaml_makes_check_panic(text in yaml_like()) {
+    fn yaml_like_text_does_not_panic(text in yaml_like()) {
         assert_sound(&text);
     }
 
     #[test]
-    fn no_edit_of_a_definition_makes_check_panic(which in 0..8_usize, edits in edits()) {
+    fn edited_definitions_do_not_panic(which in 0..8_usize, edits in edits()) {
         let shipped = shipped();
         assert_sound(&edit(&shipped[which % shipped.len()], edits));
     }
 
-    /// What the schema lets through can be read, but for a whole number written `1.0` and a part of
-    /// a nanosecond.
+    /// The only exceptions are integers written as `1.0` and durations with fractions of a nanosecond.
     #[test]
-    fn what_the_schema_takes_the_types_take(
+    fn what_the_schema_accepts_deserialises(
         which in 0..8_usize,
         index in any::<prop::sample::Index>(),
-        by in some_json(),
+        replacement in some_json(),
     ) {
         let shipped = shipped();
         let definition: Value = read(&shipped[which % shipped.len()]).unwrap();
-        let definition = swapped(definition, index, by);
+        let definition = with_replacement(definition, index, replacement);
         assert_sound(&definition.to_string());
         if jsonschema::is_valid(&steward_core::definition::workflow::json_schema(), &definition)
             && let Err(problem) = Workflow::read(definition)

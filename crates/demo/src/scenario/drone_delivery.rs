@@ -1,14 +1,14 @@
-//! Drone deliveries: a package is taken in, a drone (or a third party) is sent for it, and it is
-//! delivered, or none of it. For a suspended account, nothing is even begun.
+//! Drone deliveries: the package is registered, a drone or a third-party carrier is scheduled, and the delivery is
+//! registered, or all of it is undone. For a suspended account no side effect happens at all.
 
-use crate::services::{Ledger, Service};
+use crate::services::{Service, ServiceLedgers};
 use serde_json::{Value, json};
 use steward_core::model::task::ProcessState;
 
 use super::Scenario;
 
-/// One delivery in so many goes farther than a drone flies.
-const ONE_FAR_IN: usize = 4;
+/// One in this many deliveries is out of a drone's range.
+const OUT_OF_RANGE_EVERY: usize = 4;
 
 pub(super) struct DroneDeliveries;
 
@@ -17,8 +17,8 @@ impl DroneDeliveries {
         format!("account-{number:06}")
     }
 
-    const fn is_far(number: usize) -> bool {
-        number.is_multiple_of(ONE_FAR_IN)
+    const fn is_out_of_range(number: usize) -> bool {
+        number.is_multiple_of(OUT_OF_RANGE_EVERY)
     }
 }
 
@@ -39,58 +39,59 @@ impl Scenario for DroneDeliveries {
         &Service::DRONE_DELIVERY
     }
 
-    fn goes_down(&self) -> Service {
+    fn outage_service(&self) -> Service {
         Service::DroneScheduler
     }
 
     fn input(&self, number: usize) -> Value {
         let (delft, rotterdam) = ((52.01, 4.36), (51.92, 4.48));
         let genoa = (44.41, 8.93);
-        let place = |(lat, lon)| json!({ "lat": lat, "lon": lon });
+        let coordinates = |(lat, lon)| json!({ "lat": lat, "lon": lon });
         json!({
             "account": Self::account(number),
             "weight_kg": 1 + number % 5,
-            "pickup": place(delft),
-            "dropoff": place(if Self::is_far(number) { genoa } else { rotterdam }),
+            "pickup": coordinates(delft),
+            "dropoff": coordinates(if Self::is_out_of_range(number) { genoa } else { rotterdam }),
         })
     }
 
-    /// One transport, by drone or by a third party, and never both.
-    fn wanted(&self, service: Service, number: usize) -> usize {
+    /// Exactly one transport, by drone or by a third party.
+    fn expected_effects(&self, service: Service, number: usize) -> usize {
         match service {
-            Service::Transport => usize::from(Self::is_far(number)),
-            Service::DroneScheduler => usize::from(!Self::is_far(number)),
+            Service::Transport => usize::from(Self::is_out_of_range(number)),
+            Service::DroneScheduler => usize::from(!Self::is_out_of_range(number)),
             Service::Package | Service::Delivery => 1,
             Service::Account | Service::Inventory | Service::Payment | Service::Shipping => 0,
         }
     }
 
-    fn page(&self, service: Service, number: usize) -> String {
+    fn subject(&self, service: Service, number: usize) -> String {
         if service == Service::Account { Self::account(number) } else { self.task_id(number) }
     }
 
-    /// A suspended account is Undone, and before anything was begun.
-    fn objections(&self, number: usize, ended: ProcessState, ledger: &Ledger) -> Vec<String> {
-        if !ledger.has_refused(Service::Account, &Self::account(number)) {
+    /// A delivery for a suspended account must be Undone without any side effect.
+    fn findings(&self, number: usize, end: ProcessState, ledgers: &ServiceLedgers) -> Vec<String> {
+        if !ledgers.has_refused(Service::Account, &Self::account(number)) {
             return Vec::new();
         }
-        let mut objections = Vec::new();
-        if ended != ProcessState::Undone {
-            objections.push(format!("{ended}, and its account is suspended"));
+        let mut findings = Vec::new();
+        if end != ProcessState::Undone {
+            findings.push(format!("{end}, although its account is suspended"));
         }
         for service in Service::DRONE_DELIVERY {
-            let count = ledger.effects(service, &self.page(service, number));
+            let count = ledgers.effects(service, &self.subject(service, number));
             if count > 0 {
-                objections
-                    .push(format!("its account is suspended, with {count} effects in {service}"));
+                findings.push(format!(
+                    "{count} side effects in {service}, although its account is suspended"
+                ));
             }
         }
-        objections
+        findings
     }
 
-    fn verdict(&self) -> &'static str {
-        "every delivery has ended; the processed ones have one transport each and never two, \
-         of the undone ones nothing stands and no drone flies, suspended accounts are undone, \
-         the others are alerted"
+    fn audit_summary(&self) -> &'static str {
+        "every delivery has ended; processed deliveries have exactly one transport, undone deliveries \
+         left no side effects, deliveries for suspended accounts are undone, deliveries in Error \
+         have an alert"
     }
 }

@@ -1,6 +1,6 @@
-//! Orders: each is reserved, charged and shipped, or none of it.
+//! Orders: the items are reserved, the customer is charged and the parcel is shipped, or all of it is undone.
 
-use crate::services::{Ledger, Service};
+use crate::services::{Service, ServiceLedgers};
 use serde_json::{Value, json};
 use steward_core::model::task::ProcessState;
 
@@ -25,7 +25,7 @@ impl Scenario for Orders {
         &Service::ORDER
     }
 
-    fn goes_down(&self) -> Service {
+    fn outage_service(&self) -> Service {
         Service::Payment
     }
 
@@ -37,20 +37,20 @@ impl Scenario for Orders {
         })
     }
 
-    fn wanted(&self, _: Service, _: usize) -> usize {
+    fn expected_effects(&self, _: Service, _: usize) -> usize {
         1
     }
 
-    fn page(&self, _: Service, number: usize) -> String {
+    fn subject(&self, _: Service, number: usize) -> String {
         self.task_id(number)
     }
 
-    fn objections(&self, _: usize, _: ProcessState, _: &Ledger) -> Vec<String> {
+    fn findings(&self, _: usize, _: ProcessState, _: &ServiceLedgers) -> Vec<String> {
         Vec::new()
     }
 
-    fn verdict(&self) -> &'static str {
-        "every order has ended; the processed ones are reserved, charged and shipped once, \
-         of the undone ones nothing stands, the others are alerted"
+    fn audit_summary(&self) -> &'static str {
+        "every order has ended; processed orders are reserved, charged and shipped exactly once, \
+         undone orders left no side effects, orders in Error have an alert"
     }
 }

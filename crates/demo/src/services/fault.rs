@@ -1,112 +1,110 @@
-//! Which call goes wrong, and how.
+//! The fault plan: which calls get which faults.
 //!
-//! A fault is a pure function of the seed and the idempotency key. Arrival order and time have no
-//! say, so that a run which went badly goes badly again under the same seed, however it is
-//! scheduled.
+//! A fault is a pure function of the seed and the idempotency key. It does not depend on the order or time of the calls,
+//! so that a failed run gets the same faults again with the same seed, however it is scheduled.
 
 use std::ops::RangeInclusive;
 
 use serde::Serialize;
 
-/// How often the services misbehave. Each rate is a share of the idempotency keys, 0.0 to 1.0. A
-/// key gets at most one fault, so the rates add up; what passes 1.0, in their order, is cut off.
+/// The rates of injected faults. Each rate is a share of the idempotency keys, from 0.0 to 1.0. A key gets at most one
+/// fault, so the rates add up. If their sum exceeds 1.0, later rates are cut off.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FaultPlan {
-    /// The same seed gives every key the same fault.
+    /// The random seed. The same seed gives every key the same fault.
     pub seed: u64,
-    /// How long every call takes at least.
+    /// The minimum duration of every call.
     pub latency_ms: u64,
     /// Share of keys whose every call is slow.
     pub slow: f64,
-    /// The slowest that a slow call gets, on top of the latency; the quickest is a quarter of it.
+    /// The maximum delay of slow calls beyond the latency. The minimum is a quarter of it.
     pub slow_max_ms: u64,
-    /// Share of keys whose first one to three calls answer 503, 429 or 500.
+    /// Share of keys whose first one to three calls get 503, 429 or 500.
     pub flaky: f64,
-    /// Share of keys whose first call is never answered and takes no effect.
+    /// Share of keys whose first call has no effect and gets no response.
     pub hang: f64,
-    /// Share of keys whose first call takes effect, but the answer is lost.
+    /// Share of keys whose first call takes effect, but whose response is lost.
     pub answer_lost: f64,
-    /// Share of keys that are refused for good. Undoing has a rate of its own.
+    /// Share of keys that are refused permanently. Undos have a separate rate.
     pub refuse: f64,
-    /// Share of the keys of undos that are refused for good.
+    /// Share of the keys of undos that are refused permanently.
     pub refuse_undo: f64,
-    /// Share of keys whose first call takes some seconds.
+    /// Share of keys whose first call takes several seconds.
     pub long: f64,
-    /// Share of keys whose call is still running when the caller's time for the step is up.
+    /// Share of keys with a call that is still in progress at the step's deadline.
     pub outlive: f64,
-    /// Share of keys that are answered with a redirect, and take effect during that answer or after it.
+    /// Share of keys that get a redirect, and take effect before the redirect or after it.
     pub redirect: f64,
-    /// Share of keys that take effect and are answered with an empty 200.
+    /// Share of keys that take effect and get an empty 200.
     pub empty_answer: f64,
-    /// Share of keys that take effect and are answered with a 200 that is not JSON.
+    /// Share of keys that take effect and get a 200 that is not JSON.
     pub not_json: f64,
-    /// Whether a call is answered with 409 or 423 while another one with its key is in progress. If
-    /// not, it takes as long as any call and then gets the other one's answer.
+    /// Whether a call gets 409 or 423 while another call with its key is in progress. Otherwise it takes the normal
+    /// time, and then gets the other call's response.
     pub conflict_in_progress: bool,
-    /// Whether an undo that finds nothing is answered with 404, and not with success.
+    /// Whether an undo that finds nothing gets 404 instead of success.
     pub undo_not_found: bool,
 }
 
-/// What happens to the calls with one idempotency key.
+/// The fault of the calls with one idempotency key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing does.
+    /// No fault.
     Healthy,
-    /// Every call takes this much longer.
+    /// Every call is slow.
     Slow {
-        /// Beyond the latency of every call.
+        /// The delay beyond the normal latency.
         delay_ms: u64,
     },
-    /// The first calls fail, without effect; then all is well.
+    /// The first calls fail without effect; later calls succeed.
     Flaky {
         /// How many calls fail, 1 to 3.
         calls: u32,
         /// 503, 429 or 500.
         status: u16,
-        /// Whether the answer asks the client to stay away for a second (`Retry-After: 1`).
+        /// Whether the response has `Retry-After: 1`.
         retry_after: bool,
     },
-    /// The first call has no effect and no answer; the server waits until the client goes away.
+    /// The first call has no effect and gets no response; the server waits until the client disconnects.
     Hang,
-    /// The first call takes effect; then the connection breaks without an answer.
+    /// The first call takes effect; then the connection breaks without a response.
     AnswerLost,
-    /// Every call gets the service's permanent refusal, and none takes effect.
+    /// Every call gets the service's permanent refusal and has no effect.
     Refuse,
-    /// The first call takes some seconds; it takes effect, whether or not the caller still waits.
+    /// The first call takes several seconds. It takes effect even if the caller disconnects.
     Long {
-        /// Beyond the latency of every call.
+        /// The delay beyond the normal latency.
         delay_ms: u64,
     },
-    /// The first call fails after half a second, without effect. The second takes 9.7 s: it
-    /// takes effect after the ten seconds which the workflows that ship give an attempt, but no later
-    /// than ten seconds after its own start.
+    /// The first call fails after half a second, without effect. The second call takes 9.7 s: it takes effect after the
+    /// ten seconds that the example workflows give an attempt, but within ten seconds of its own start.
     Outlive,
-    /// Every call is answered with a redirect. The first one takes effect, possibly after its answer.
+    /// Every call gets a redirect. The first call takes effect, possibly after its response.
     Redirect {
         /// 302 or 303.
         status: u16,
-        /// How long after the answer the call takes effect; zero: before the answer.
+        /// The time from the response to the side effect; zero means that the side effect comes first.
         commit_after_ms: u64,
     },
-    /// The first call takes effect; every answer is a 200 with an empty body.
+    /// The first call takes effect; every response is a 200 with an empty body.
     EmptyAnswer,
-    /// The first call takes effect; every answer is a 200 whose body is not JSON.
+    /// The first call takes effect; every response is a 200 whose body is not JSON.
     NotJson,
 }
 
-/// How long a long call takes.
+/// The duration of [`Fault::Long`].
 const LONG_MS: RangeInclusive<u64> = 2_000..=5_000;
 
-/// How long after a redirect the call may take effect.
+/// The time from a redirect to the side effect.
 const COMMIT_AFTER_MS: RangeInclusive<u64> = 500..=3_000;
 
-/// How long the call of [`Fault::Outlive`] takes.
-pub(super) const OUTLIVING_MS: u64 = 9_700;
+/// The duration of the second call of [`Fault::Outlive`].
+pub(super) const OUTLIVE_CALL_MS: u64 = 9_700;
 
-/// How long its first call takes to fail.
-pub(super) const OUTLIVING_AFTER_MS: u64 = 500;
+/// The time until the first call of [`Fault::Outlive`] fails.
+pub(super) const OUTLIVE_FAILURE_AFTER_MS: u64 = 500;
 
-/// The name of a [`Fault`], to count by.
+/// The kind of an injected fault, used for counting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultKind {
@@ -120,7 +118,7 @@ pub enum FaultKind {
     AnswerLost,
     /// [`Fault::Refuse`]
     Refuse,
-    /// The service is down, whatever the plan says.
+    /// The service is down. This does not depend on the plan.
     Down,
     /// [`Fault::Long`]
     Long,
@@ -134,12 +132,12 @@ pub enum FaultKind {
     NotJson,
     /// Another call with the same key is in progress.
     InProgress,
-    /// The undo found nothing, and said so.
+    /// The undo found nothing and got 404.
     NotFound,
 }
 
 impl FaultKind {
-    /// All kinds, for reports.
+    /// All kinds.
     pub const ALL: [Self; 13] = [
         Self::Slow,
         Self::Flaky,
@@ -158,7 +156,7 @@ impl FaultKind {
 }
 
 impl FaultPlan {
-    /// Services that always work, at once.
+    /// No faults and no latency.
     #[must_use]
     pub const fn none(seed: u64) -> Self {
         Self {
@@ -181,7 +179,7 @@ impl FaultPlan {
         }
     }
 
-    /// A bad day: one key in four meets a fault, so more than half of the orders of three steps do.
+    /// Moderate fault rates: one key in four has a fault, so more than half of the orders with three steps have one.
     #[must_use]
     pub const fn demo(seed: u64) -> Self {
         Self {
@@ -197,8 +195,8 @@ impl FaultPlan {
         }
     }
 
-    /// A worse day: more is refused for good, some of that cannot even be undone, and the services are
-    /// as awkward as real ones.
+    /// High fault rates: more permanent refusals, also of undos, and the difficult behaviour of real services, such as
+    /// redirects, empty responses and calls that outlast the step's deadline.
     #[must_use]
     pub const fn chaos(seed: u64) -> Self {
         Self {
@@ -214,25 +212,24 @@ impl FaultPlan {
         }
     }
 
-    /// What happens to the calls that undo something with this idempotency key. They are refused at
-    /// a rate of their own, and not at that of what they undo.
+    /// The fault of undo calls with this idempotency key. Undos have their own rate of refusals.
     #[must_use]
     pub fn fault_of_undo(&self, idempotency_key: &str) -> Fault {
         Self { refuse: self.refuse_undo, ..self.clone() }.fault(idempotency_key)
     }
 
-    /// What happens to the calls with this idempotency key.
+    /// The fault of calls with this idempotency key.
     #[must_use]
     pub fn fault(&self, idempotency_key: &str) -> Fault {
         let mut random = fastrand::Rng::with_seed(digest(self.seed, idempotency_key));
-        let mut left = random.f64();
-        let mut falls_to = |rate: f64| {
-            left -= rate;
-            left < 0.0
+        let mut remaining = random.f64();
+        let mut is_chosen = |rate: f64| {
+            remaining -= rate;
+            remaining < 0.0
         };
-        if falls_to(self.slow) {
+        if is_chosen(self.slow) {
             Fault::Slow { delay_ms: random.u64(self.slow_max_ms / 4..=self.slow_max_ms) }
-        } else if falls_to(self.flaky) {
+        } else if is_chosen(self.flaky) {
             let calls = random.u32(1..=3);
             let (status, retry_after) = match random.u8(0..5) {
                 0 | 1 => (503, false),
@@ -241,23 +238,23 @@ impl FaultPlan {
                 _ => (500, false),
             };
             Fault::Flaky { calls, status, retry_after }
-        } else if falls_to(self.hang) {
+        } else if is_chosen(self.hang) {
             Fault::Hang
-        } else if falls_to(self.answer_lost) {
+        } else if is_chosen(self.answer_lost) {
             Fault::AnswerLost
-        } else if falls_to(self.refuse) {
+        } else if is_chosen(self.refuse) {
             Fault::Refuse
-        } else if falls_to(self.long) {
+        } else if is_chosen(self.long) {
             Fault::Long { delay_ms: random.u64(LONG_MS) }
-        } else if falls_to(self.outlive) {
+        } else if is_chosen(self.outlive) {
             Fault::Outlive
-        } else if falls_to(self.redirect) {
+        } else if is_chosen(self.redirect) {
             let status = if random.bool() { 302 } else { 303 };
             let commit_after_ms = if random.bool() { 0 } else { random.u64(COMMIT_AFTER_MS) };
             Fault::Redirect { status, commit_after_ms }
-        } else if falls_to(self.empty_answer) {
+        } else if is_chosen(self.empty_answer) {
             Fault::EmptyAnswer
-        } else if falls_to(self.not_json) {
+        } else if is_chosen(self.not_json) {
             Fault::NotJson
         } else {
             Fault::Healthy
@@ -265,8 +262,8 @@ impl FaultPlan {
     }
 }
 
-/// FNV-1a over seed and key. The standard library's hasher may change with the compiler, and a seed
-/// that was written into a bug report must keep its meaning.
+/// The FNV-1a hash of seed and key. The standard library's hasher may change with the compiler, but a seed in a bug
+/// report must keep its meaning.
 pub(super) fn digest(seed: u64, idempotency_key: &str) -> u64 {
     let bytes = seed.to_le_bytes().into_iter().chain(idempotency_key.bytes());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
@@ -283,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn same_seed_gives_the_same_faults_and_another_seed_others() {
+    fn the_same_seed_gives_the_same_faults_and_another_seed_gives_others() {
         let faults = |seed| {
             let plan = FaultPlan::demo(seed);
             keys().map(|key| plan.fault(&key)).collect::<Vec<_>>()
@@ -293,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_keeps_its_meaning_from_release_to_release() {
+    fn a_seed_gives_the_same_faults_in_every_release() {
         let plan = FaultPlan::demo(42);
         let first_unhealthy = keys().find(|key| plan.fault(key) != Fault::Healthy).unwrap();
         assert_eq!(first_unhealthy, "order-2/charge/do");
@@ -302,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_come_at_about_their_rates() {
+    fn faults_occur_at_about_their_rates() {
         let plan = FaultPlan::demo(42);
         let share = |matches: fn(Fault) -> bool| {
             f64::from(u32::try_from(keys().filter(|key| matches(plan.fault(key))).count()).unwrap())
@@ -317,9 +314,9 @@ mod tests {
     }
 
     #[test]
-    fn awkward_answers_come_in_chaos_only_and_change_no_other_fault_of_a_seed() {
+    fn chaos_adds_ambiguous_responses_and_changes_no_other_fault_of_a_seed() {
         let chaos = FaultPlan::chaos(42);
-        let is_awkward = |fault| {
+        let is_ambiguous = |fault| {
             matches!(
                 fault,
                 Fault::Long { .. }
@@ -329,11 +326,11 @@ mod tests {
                     | Fault::NotJson
             )
         };
-        let kind_without = FaultPlan { refuse: 0.05, ..FaultPlan::demo(42) };
+        let without_ambiguous = FaultPlan { refuse: 0.05, ..FaultPlan::demo(42) };
         for key in keys() {
-            let (awkward, mild) = (chaos.fault(&key), kind_without.fault(&key));
-            assert!(!is_awkward(mild));
-            assert!(awkward == mild || is_awkward(awkward) && mild == Fault::Healthy);
+            let (with, without) = (chaos.fault(&key), without_ambiguous.fault(&key));
+            assert!(!is_ambiguous(without));
+            assert!(with == without || is_ambiguous(with) && without == Fault::Healthy);
         }
         let count = |kind: fn(Fault) -> bool| keys().filter(|key| kind(chaos.fault(key))).count();
         for (kind, about) in [
@@ -348,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn without_rates_all_is_healthy() {
+    fn a_plan_without_rates_has_no_faults() {
         assert!(keys().all(|key| FaultPlan::none(42).fault(&key) == Fault::Healthy));
     }
 }

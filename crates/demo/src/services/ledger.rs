@@ -1,6 +1,6 @@
-//! The services' books: what took effect, for whom, how often, and what was done to the callers.
+//! The services' ledgers: side effects, calls and injected faults, by subject.
 //!
-//! Counted on the services' side, so that the audit of a demo need not believe Steward.
+//! The services write them, so that the audit of a demo does not depend on Steward's own records.
 
 use std::collections::BTreeMap;
 
@@ -9,180 +9,183 @@ use serde::Serialize;
 
 use super::{FaultKind, Service};
 
-/// A snapshot of all services' books.
+/// A snapshot of the ledgers of all services.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Ledger {
+pub struct ServiceLedgers {
     services: BTreeMap<Service, ServiceLedger>,
 }
 
-/// One service's book.
+/// The ledger of one service.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub(super) struct ServiceLedger {
-    pages: BTreeMap<String, Page>,
+    records: BTreeMap<String, SubjectRecord>,
 }
 
-/// What one service did for one order, or one package, or one account: whatever it goes by.
+/// What one service did for one subject: an order, a package or an account.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Page {
-    /// Everything that took effect, undone or not. More than one: a mistake of the caller's.
-    pub effects: Vec<Effect>,
-    /// Calls that arrived well formed, undos and those that met a fault included.
+pub struct SubjectRecord {
+    /// All side effects, undone or not. More than one is an error of the caller.
+    pub effects: Vec<SideEffect>,
+    /// Well-formed calls, including undos and calls with an injected fault.
     pub calls: u64,
-    /// Calls that repeated an idempotency key, or asked again for what there is or was under their id,
-    /// and had no effect of their own.
+    /// Calls without a side effect because they repeated an idempotency key, or the `PUT` of an id.
     pub deduplicated: u64,
-    /// Calls that used an idempotency key or an id again for something else: a mistake of the caller's.
+    /// Calls that used an idempotency key or an id again with other content: an error of the caller.
     pub keys_reused: u64,
-    /// Calls that met a fault, by its kind.
+    /// Calls with an injected fault, by kind.
     pub faults: BTreeMap<FaultKind, u64>,
-    /// Calls that were carried out, or are in progress: one for each key. A call that has no effect
-    /// because it was refused, failed, or came again is not among them.
+    /// Calls that were carried out or are in progress: one per key. Calls without a side effect, because they were
+    /// refused, failed or repeated, are not included.
     #[serde(skip)]
-    pub carried_out: Vec<Call>,
+    pub carried_out: Vec<CallRecord>,
 }
 
-/// A call that a service carries out.
+/// A call that a service carried out, or is carrying out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Call {
+pub struct CallRecord {
     /// Its idempotency key, or its method and path.
     pub key: String,
-    /// When it came in, by the service's clock, to the millisecond.
+    /// When it arrived, by the service's clock, to the millisecond.
     pub began_at: Timestamp,
-    /// When it had taken effect; `None`: it is in progress.
+    /// When it took effect; `None` while it is in progress.
     pub ended_at: Option<Timestamp>,
 }
 
-/// A reservation, a charge or a shipment; a package, a booking, a drone or a delivery.
+/// A side effect: a reservation, a charge, a shipment, a package, a booking, a drone or a delivery.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Effect {
-    /// The service's own name for it, as in its answer, or the one that its caller chose.
+pub struct SideEffect {
+    /// The id that the service generated and returned, or the id that the caller chose.
     pub id: String,
-    /// The call that brought it about: its idempotency key, or its method and path.
+    /// The call that caused it: its idempotency key, or its method and path.
     pub done_by: String,
     /// The call that undid it.
     pub undone_by: Option<String>,
 }
 
-impl Ledger {
-    pub(super) fn new(books: impl Iterator<Item = (Service, ServiceLedger)>) -> Self {
-        Self { services: books.collect() }
+impl ServiceLedgers {
+    pub(super) fn new(ledgers: impl Iterator<Item = (Service, ServiceLedger)>) -> Self {
+        Self { services: ledgers.collect() }
     }
 
-    /// How many distinct effects the service had on this page, those since undone included.
+    /// The number of side effects that the service has had for the subject, undone or not.
     #[must_use]
-    pub fn effects(&self, service: Service, page: &str) -> usize {
-        self.page(service, page).map_or(0, |page| page.effects.len())
+    pub fn effects(&self, service: Service, subject: &str) -> usize {
+        self.record(service, subject).map_or(0, |record| record.effects.len())
     }
 
-    /// How many of the effects stand, not having been undone.
+    /// The number of side effects for the subject that have not been undone.
     #[must_use]
-    pub fn standing(&self, service: Service, page: &str) -> usize {
-        self.page(service, page).map_or(0, Page::standing)
+    pub fn active_effects(&self, service: Service, subject: &str) -> usize {
+        self.record(service, subject).map_or(0, SubjectRecord::active_effects)
     }
 
-    /// Whether the service has refused anything on this page for good.
+    /// Whether the service has permanently refused a call for the subject.
     #[must_use]
-    pub fn has_refused(&self, service: Service, page: &str) -> bool {
-        self.page(service, page).is_some_and(|page| page.faults.contains_key(&FaultKind::Refuse))
+    pub fn has_refused(&self, service: Service, subject: &str) -> bool {
+        let record = self.record(service, subject);
+        record.is_some_and(|record| record.faults.contains_key(&FaultKind::Refuse))
     }
 
-    /// All that the service knows of an order, a package, an account; `None` if it was never called
-    /// for it.
+    /// The service's record of an order, a package or an account; `None` if it was never called for it.
     #[must_use]
-    pub fn page(&self, service: Service, name: &str) -> Option<&Page> {
-        self.services.get(&service)?.pages.get(name)
+    pub fn record(&self, service: Service, subject: &str) -> Option<&SubjectRecord> {
+        self.services.get(&service)?.records.get(subject)
     }
 
-    /// What the service was called for, with or without effect, sorted.
-    pub fn pages(&self, service: Service) -> impl Iterator<Item = &str> {
+    /// The subjects for which the service was called, with or without side effect, sorted.
+    pub fn subjects(&self, service: Service) -> impl Iterator<Item = &str> {
         self.services
             .get(&service)
             .into_iter()
-            .flat_map(|book| book.pages.keys())
+            .flat_map(|ledger| ledger.records.keys())
             .map(String::as_str)
     }
 
-    /// Well-formed calls to all services.
+    /// The number of well-formed calls to all services.
     #[must_use]
     pub fn calls_total(&self) -> u64 {
-        self.all().map(|page| page.calls).sum()
+        self.all().map(|record| record.calls).sum()
     }
 
-    /// Calls to all services that were recognised as repeats.
+    /// The number of calls to all services that were recognised as repeated.
     #[must_use]
     pub fn deduplicated_total(&self) -> u64 {
-        self.all().map(|page| page.deduplicated).sum()
+        self.all().map(|record| record.deduplicated).sum()
     }
 
-    /// Calls to all services that were hit by this kind of fault.
+    /// The number of calls to all services with an injected fault of this kind.
     #[must_use]
     pub fn faults_total(&self, kind: FaultKind) -> u64 {
-        self.all().filter_map(|page| page.faults.get(&kind)).sum()
+        self.all().filter_map(|record| record.faults.get(&kind)).sum()
     }
 
-    /// The same books of a run that took place at another time.
+    /// These ledgers without call times, so that two runs can be compared.
     #[cfg(test)]
     pub(super) fn without_times(mut self) -> Self {
-        let pages = self.services.values_mut().flat_map(|book| book.pages.values_mut());
-        pages.for_each(|page| page.carried_out.clear());
+        let records = self.services.values_mut().flat_map(|ledger| ledger.records.values_mut());
+        records.for_each(|record| record.carried_out.clear());
         self
     }
 
-    fn all(&self) -> impl Iterator<Item = &Page> {
-        self.services.values().flat_map(|book| book.pages.values())
+    fn all(&self) -> impl Iterator<Item = &SubjectRecord> {
+        self.services.values().flat_map(|ledger| ledger.records.values())
     }
 }
 
 impl ServiceLedger {
-    pub(super) fn page_mut(&mut self, name: &str) -> &mut Page {
-        self.pages.entry(name.to_owned()).or_default()
+    pub(super) fn record_mut(&mut self, subject: &str) -> &mut SubjectRecord {
+        self.records.entry(subject.to_owned()).or_default()
     }
 }
 
-/// The time to the millisecond, as a task's times are stored: what is compared is equally exact.
+/// The time to the millisecond: the same precision as the stored times of tasks, so that both can be compared.
 fn now() -> Timestamp {
     let now = Timestamp::now();
     Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
 }
 
-impl Page {
-    /// How many effects have not been undone.
+impl SubjectRecord {
+    /// The number of side effects that have not been undone.
     #[must_use]
-    pub fn standing(&self) -> usize {
+    pub fn active_effects(&self) -> usize {
         self.effects.iter().filter(|effect| effect.undone_by.is_none()).count()
     }
 
     /// The calls that were in progress after `time`, or began after it.
-    pub fn calls_after(&self, time: Timestamp) -> impl Iterator<Item = &Call> {
-        let is_after = move |call: &&Call| call.ended_at.is_none_or(|ended| ended > time);
+    pub fn calls_after(&self, time: Timestamp) -> impl Iterator<Item = &CallRecord> {
+        let is_after = move |call: &&CallRecord| call.ended_at.is_none_or(|ended| ended > time);
         self.carried_out.iter().filter(is_after)
     }
 
-    /// Notes that a call begins, and returns its number on this page.
+    /// Records the beginning of a call, and returns its index in `carried_out`.
     pub(super) fn begin_call(&mut self, key: &str) -> usize {
-        let call = Call { key: key.to_owned(), began_at: now(), ended_at: None };
+        let call = CallRecord { key: key.to_owned(), began_at: now(), ended_at: None };
         self.carried_out.push(call);
         self.carried_out.len() - 1
     }
 
-    /// Notes that the call of this number has taken effect.
-    pub(super) fn end_call(&mut self, call: usize) {
-        if let Some(call) = self.carried_out.get_mut(call) {
+    /// Records that the call with this index has taken effect.
+    pub(super) fn end_call(&mut self, index: usize) {
+        if let Some(call) = self.carried_out.get_mut(index) {
             call.ended_at = Some(now());
         }
     }
 
-    /// Counts a call that met a fault.
-    pub(super) fn meets(&mut self, kind: FaultKind) {
+    /// Counts a call with an injected fault.
+    pub(super) fn count_fault(&mut self, kind: FaultKind) {
         *self.faults.entry(kind).or_default() += 1;
     }
 
-    /// Undoes what stands and is meant, and returns the ids of what that was.
-    pub(super) fn undo(&mut self, call: &str, is_meant: impl Fn(&Effect) -> bool) -> Vec<String> {
-        let standing = self.effects.iter_mut().filter(|effect| effect.undone_by.is_none());
-        standing
-            .filter(|effect| is_meant(effect))
+    /// Undoes the active side effects that `matches` selects, and returns their ids. `call` is the key of the undo.
+    pub(super) fn undo(
+        &mut self,
+        call: &str,
+        matches: impl Fn(&SideEffect) -> bool,
+    ) -> Vec<String> {
+        let active = self.effects.iter_mut().filter(|effect| effect.undone_by.is_none());
+        active
+            .filter(|effect| matches(effect))
             .map(|effect| {
                 effect.undone_by = Some(call.to_owned());
                 effect.id.clone()

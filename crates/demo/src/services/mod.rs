@@ -1,27 +1,27 @@
-//! The remote services that `steward demo` runs against: three of an order, five of a drone delivery.
+//! Mock remote services for `steward demo`: three for orders, five for drone deliveries.
 //!
-//! They misbehave on purpose, at seeded rates ([`FaultPlan`]), and each keeps its own books
-//! ([`Ledger`]). The demo's audit believes these books and nothing else: what Steward says it did
-//! counts only if the service says that it was done to it, once.
+//! The services inject faults at seeded rates ([`FaultPlan`]). Each service keeps a ledger of the side effects that
+//! it carried out ([`ServiceLedgers`]). The demo's audit trusts only these ledgers: a step counts as done once only
+//! if the service's ledger has its side effect exactly once.
 //!
 //! ```text
-//! agent ── POST /payment/charges ─────────► desk: a fault for this key? ──► book
-//!          Idempotency-Key: order-1/pay/do   │                             │ effect, once a key
-//!    ◄── 201, replayed 200, 402, 5xx, … ─────┘                             ▼
-//! person ─ GET /payment/ledger ──────────────────────────► orders, effects, faults
+//! agent ── POST /payment/charges ────────► mock service: fault for this key? ──► ledger
+//!          Idempotency-Key: order-1/pay/do  │                          one side effect per key
+//!    ◄── 201, replayed 200, 402, 5xx, … ────┘                                      │
+//! person ─ GET /payment/ledger ◄──── orders, side effects, faults ─────────────────┘
 //! ```
 //!
-//! | of an order | do | undo | refuses with |
+//! | service for orders | do | undo | refuses with |
 //! | --- | --- | --- | --- |
 //! | inventory | `POST /inventory/reservations` | `POST /inventory/releases` | 409 out of stock |
 //! | payment | `POST /payment/charges` | `POST /payment/refunds` | 402 card declined |
 //! | shipping | `POST /shipping/shipments` | `POST /shipping/cancellations` | 422 undeliverable |
 //!
-//! Every POST wants an `Idempotency-Key` header and a JSON object with an `order`. An undo goes by
-//! the order and not by what a do returned, because whoever undoes a silent attempt never saw an
-//! answer. It undoes what stands of that order, and having found nothing it has succeeded too.
+//! Every POST requires an `Idempotency-Key` header and a JSON object with an `order`. An undo names the order, not
+//! the result of the do: if an attempt got no response, its caller does not know the result. The undo reverts all
+//! active side effects for that order, and succeeds if there are none.
 //!
-//! | of a drone delivery | do | undo | refuses with |
+//! | service for drone deliveries | do | undo | refuses with |
 //! | --- | --- | --- | --- |
 //! | account | `GET /account/accounts/{id}` | | 403 suspended |
 //! | package | `PUT /package/packages/{id}` | `DELETE` | 422 too heavy |
@@ -30,31 +30,28 @@
 //! | dronescheduler | `PUT /dronescheduler/dronedeliveries/{id}` | `DELETE` | 422 too far, no-fly zone |
 //! | delivery | `PUT /delivery/deliveries/{id}` | `DELETE` | 422 no dropoff |
 //!
-//! These go by ids that the caller chooses, and no header is wanted. The first `PUT` of an id is
-//! answered with 201, the same again with 200 and the same answer, anything else with 409. A
-//! `DELETE` is always answered with 204, and then the same `PUT` again with 410. Bookings, drones and
-//! deliveries name their `package`, and the book has a page for each package. An assessment says
-//! whether the way from `pickup` to `dropoff`, each a `lat` and a `lon`, is too far for a drone, and
-//! changes nothing.
+//! These services accept client-generated ids, and need no header. The first `PUT` of an id returns 201. A repeated
+//! `PUT` with the same content returns 200 and the same body; one with other content returns 409. A `DELETE` always
+//! returns 204, and a later `PUT` of the same id returns 410. Bookings, drones and deliveries name their `package`,
+//! and the ledger has one record per package. An assessment returns whether the route from `pickup` to `dropoff`,
+//! each with `lat` and `lon`, is too long for a drone. It has no side effect.
 //!
-//! In chaos they are as awkward as real services ([`FaultPlan::chaos`]). A call takes effect even if its
-//! caller hangs up; some take seconds, and some outlive the time of the step, but none takes more than ten
-//! seconds. While a call is in progress, the same again is answered with 409 (payment, shipping) or 423 (inventory,
-//! whose 409 means out of stock, and the services of a drone delivery), and an undo finds nothing to undo. A
-//! success may be a redirect, sent before the effect or after it, an empty 200, or a 200 that is not JSON.
+//! With [`FaultPlan::chaos`] the services also show the difficult behaviour of real services. A call takes effect
+//! even if its caller disconnects. Some calls take seconds, and some take longer than the step's deadline, but none
+//! takes more than ten seconds. While a call is in progress, a repeated call gets 409 (payment, shipping) or 423
+//! (inventory, whose 409 means out of stock, and the drone services), and an undo finds nothing to undo. A success may
+//! be a redirect, sent before or after the side effect, an empty 200, or a 200 that is not JSON.
 //!
-//! A service cannot answer one HTTP request twice. The nearest thing is a request that arrives
-//! twice, and the memory of what took effect covers it: the repeat gets the first answer, word for
-//! word. Header and error answers follow the IETF's `draft-ietf-httpapi-idempotency-key-header`, the
-//! errors' bodies RFC 9457.
+//! A repeated request gets the same response as the first one, because each service remembers its responses. Header
+//! and error responses follow the IETF's `draft-ietf-httpapi-idempotency-key-header`, and error bodies RFC 9457.
 
-mod answer;
-mod asked;
-mod desk;
+mod by_client_id;
+mod by_idempotency_key;
 mod fault;
-mod keyed;
 mod ledger;
-mod named;
+mod mock_service;
+mod read_only;
+mod responses;
 mod route;
 #[cfg(test)]
 mod tests;
@@ -72,42 +69,42 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use self::desk::Desk;
 pub use self::fault::{Fault, FaultKind, FaultPlan};
-pub use self::ledger::{Call, Effect, Ledger, Page};
+pub use self::ledger::{CallRecord, ServiceLedgers, SideEffect, SubjectRecord};
+use self::mock_service::MockService;
 
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// One of the remote services.
+/// One of the mock remote services.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Service {
-    /// Reserves goods, releases them.
+    /// Reserves and releases goods.
     Inventory,
-    /// Charges cards, refunds them.
+    /// Charges and refunds cards.
     Payment,
-    /// Books shipments, cancels them.
+    /// Books and cancels shipments.
     Shipping,
-    /// Says whether a customer's account is good.
+    /// Returns whether a customer's account is active.
     Account,
-    /// Keeps packages.
+    /// Registers and removes packages.
     Package,
-    /// Says where drones do not reach, and books somebody else for that.
+    /// Returns whether a route is too long for a drone, and books and cancels third-party carriers.
     Transport,
-    /// Schedules drones, cancels them.
+    /// Schedules and cancels drones.
     DroneScheduler,
-    /// Keeps deliveries.
+    /// Registers and removes deliveries.
     Delivery,
 }
 
 impl Service {
-    /// Those of an order, in the order in which it meets them.
+    /// The services of an order, in the order of its steps.
     pub const ORDER: [Self; 3] = [Self::Inventory, Self::Payment, Self::Shipping];
 
-    /// Those of a drone delivery, in the order in which it meets them.
+    /// The services of a drone delivery, in the order of its steps.
     pub const DRONE_DELIVERY: [Self; 5] =
         [Self::Account, Self::Package, Self::Transport, Self::DroneScheduler, Self::Delivery];
 
-    /// All of them.
+    /// All services.
     pub const ALL: [Self; 8] = [
         Self::Inventory,
         Self::Payment,
@@ -119,7 +116,7 @@ impl Service {
         Self::Delivery,
     ];
 
-    /// The name in URLs and in JSON, in lower case.
+    /// The lower-case name in URLs and in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -141,12 +138,12 @@ impl fmt::Display for Service {
     }
 }
 
-/// The running services. Dropping it stops them; [`shutdown`](Self::shutdown) also waits for that.
+/// The running services. Dropping this stops them; [`shutdown`](Self::shutdown) also waits until they have stopped.
 #[derive(Debug)]
 pub struct MockServices {
     address: SocketAddr,
-    desks: Vec<Arc<Desk>>,
-    /// Nothing is ever sent: its being dropped is the signal to stop.
+    services: Vec<Arc<MockService>>,
+    /// Dropping the sender is the signal to stop. No value is ever sent.
     stop: watch::Sender<()>,
     server: JoinHandle<io::Result<()>>,
 }
@@ -172,67 +169,69 @@ impl MockServices {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let (stop, mut stopped) = watch::channel(());
-        let desk = |&service| Arc::new(Desk::new(service, plan.clone(), stopped.clone()));
-        let desks: Vec<_> = services.iter().map(desk).collect();
-        let router = desks.iter().fold(Router::new(), |router, desk| {
-            router.nest(&format!("/{}", desk.service()), routes(Arc::clone(desk)))
+        let new = |&service| Arc::new(MockService::new(service, plan.clone(), stopped.clone()));
+        let services: Vec<_> = services.iter().map(new).collect();
+        let router = services.iter().fold(Router::new(), |router, service| {
+            router.nest(&format!("/{}", service.service()), routes(Arc::clone(service)))
         });
         let server = axum::serve(listener, router).with_graceful_shutdown(async move {
-            // An error is the sender's end, which is the only signal there is.
+            // Returns an error when the sender is dropped, which is the signal to stop.
             let _ = stopped.changed().await;
         });
         let server = tokio::spawn(server.into_future());
-        Ok(Self { address, desks, stop, server })
+        Ok(Self { address, services, stop, server })
     }
 
-    /// Where the service is, without a slash at the end: `http://127.0.0.1:PORT/payment`.
+    /// The URL of a service, without a trailing slash: `http://127.0.0.1:PORT/payment`.
     #[must_use]
     pub fn base_url(&self, service: Service) -> String {
         format!("http://{}/{service}", self.address)
     }
 
-    /// Takes a service down, or up again: while it is down it answers every call with 503.
+    /// Takes a service down or up again. While it is down, it answers every call with 503.
     pub fn set_down(&self, service: Service, is_down: bool) {
-        for desk in self.desks.iter().filter(|desk| desk.service() == service) {
-            desk.set_down(is_down);
+        for mock in self.services.iter().filter(|mock| mock.service() == service) {
+            mock.set_down(is_down);
         }
     }
 
-    /// Has every service behave from now on, whatever the plan says.
+    /// Makes all services healthy: from now on they inject no faults.
     pub fn heal(&self) {
-        self.desks.iter().for_each(|desk| desk.heal());
+        self.services.iter().for_each(|mock| mock.heal());
     }
 
-    /// What the services' own books say at this moment.
+    /// A snapshot of the services' ledgers.
     #[must_use]
-    pub fn ledger(&self) -> Ledger {
-        let books = self.desks.iter();
-        Ledger::new(books.map(|desk| (desk.service(), desk.ledger())))
+    pub fn ledger(&self) -> ServiceLedgers {
+        let ledgers = self.services.iter().map(|mock| (mock.service(), mock.ledger()));
+        ServiceLedgers::new(ledgers)
     }
 
-    /// Stops the services: calls that hang are cut off, all others are answered first.
+    /// Stops the services: disconnects hanging calls, and answers all others first.
     ///
     /// # Errors
     /// The server had failed.
     pub async fn shutdown(self) -> io::Result<()> {
-        let Self { stop, server, desks: _, address: _ } = self;
+        let Self { stop, server, services: _, address: _ } = self;
         drop(stop);
         server.await.map_err(io::Error::other)?
     }
 }
 
-/// One service's routes, to be nested under its name.
-fn routes(desk: Arc<Desk>) -> Router {
-    let routes = match desk.service() {
-        Service::Inventory => keyed::routes("reservation", "release"),
-        Service::Payment => keyed::routes("charge", "refund"),
-        Service::Shipping => keyed::routes("shipment", "cancellation"),
-        Service::Account => asked::accounts(),
-        Service::Package => named::routes("packages", "package"),
-        Service::Transport => asked::assessments().merge(named::routes("bookings", "booking")),
-        Service::DroneScheduler => named::routes("dronedeliveries", "dronedelivery"),
-        Service::Delivery => named::routes("deliveries", "delivery"),
+/// The routes of one service, relative to its base URL.
+fn routes(mock: Arc<MockService>) -> Router {
+    let routes = match mock.service() {
+        Service::Inventory => by_idempotency_key::routes("reservation", "release"),
+        Service::Payment => by_idempotency_key::routes("charge", "refund"),
+        Service::Shipping => by_idempotency_key::routes("shipment", "cancellation"),
+        Service::Account => read_only::accounts(),
+        Service::Package => by_client_id::routes("packages", "package"),
+        Service::Transport => {
+            read_only::assessments().merge(by_client_id::routes("bookings", "booking"))
+        }
+        Service::DroneScheduler => by_client_id::routes("dronedeliveries", "dronedelivery"),
+        Service::Delivery => by_client_id::routes("deliveries", "delivery"),
     };
-    let ledger = get(async |State(desk): State<Arc<Desk>>| Json(desk.ledger()));
-    routes.route("/ledger", ledger).layer(DefaultBodyLimit::max(BODY_BYTES_MAX)).with_state(desk)
+    let ledger = get(async |State(mock): State<Arc<MockService>>| Json(mock.ledger()));
+    routes.route("/ledger", ledger).layer(DefaultBodyLimit::max(BODY_BYTES_MAX)).with_state(mock)
 }

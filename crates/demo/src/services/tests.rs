@@ -1,4 +1,4 @@
-//! The services as an agent meets them: over HTTP.
+//! Tests of the mock services over HTTP.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -7,26 +7,26 @@ use std::time::{Duration, Instant};
 use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::{FaultKind, FaultPlan, Ledger, MockServices, Service};
+use super::{FaultKind, FaultPlan, MockServices, Service, ServiceLedgers};
 
-mod awkward;
+mod ambiguous_responses;
 mod drone_delivery;
 
 const CHARGE: &str = "order-1/charge/do";
 const REFUND: &str = "order-1/charge/undo";
 
-/// The services and one client of theirs.
-struct World {
+/// Running services and a client.
+struct ServiceHarness {
     services: MockServices,
     client: Client,
 }
 
-impl World {
-    async fn new(plan: FaultPlan) -> Self {
-        Self::of(&Service::ORDER, plan).await
+impl ServiceHarness {
+    async fn start(plan: FaultPlan) -> Self {
+        Self::with_services(&Service::ORDER, plan).await
     }
 
-    async fn of(services: &[Service], plan: FaultPlan) -> Self {
+    async fn with_services(services: &[Service], plan: FaultPlan) -> Self {
         let client = Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
         let client = client.build().unwrap();
         Self { services: MockServices::start(services, plan).await.unwrap(), client }
@@ -49,20 +49,20 @@ impl World {
             .await
     }
 
-    /// Charges, and gives up 100 ms after the call has arrived.
-    async fn charge_impatiently(&self, key: &str) {
-        let patience = async {
+    /// Charges, and disconnects 100 ms after the call has arrived.
+    async fn charge_and_disconnect(&self, key: &str) {
+        let timeout = async {
             self.until_called().await;
             tokio::time::sleep(Duration::from_millis(100)).await;
         };
         tokio::select! {
-            answer = self.charge(key) => panic!("{answer:?}"),
-            () = patience => {}
+            response = self.charge(key) => panic!("{response:?}"),
+            () = timeout => {}
         }
     }
 
     async fn until_called(&self) {
-        while self.ledger().calls_total() == 0 {
+        while self.ledgers().calls_total() == 0 {
             tokio::task::yield_now().await;
         }
     }
@@ -77,12 +77,12 @@ impl World {
         self.post(Service::Payment, "refunds", key, json!({ "order": "order-1" })).await
     }
 
-    fn ledger(&self) -> Ledger {
+    fn ledgers(&self) -> ServiceLedgers {
         self.services.ledger()
     }
 
     fn charges(&self) -> usize {
-        self.ledger().effects(Service::Payment, "order-1")
+        self.ledgers().effects(Service::Payment, "order-1")
     }
 }
 
@@ -95,40 +95,41 @@ fn healthy() -> FaultPlan {
 }
 
 #[tokio::test]
-async fn repeat_gets_the_same_answer_and_counts_one_effect() {
-    let world = World::new(healthy()).await;
+async fn a_repeated_call_gets_the_same_response_and_has_no_second_effect() {
+    let harness = ServiceHarness::start(healthy()).await;
 
-    let first = world.charge(CHARGE).await.unwrap();
+    let first = harness.charge(CHARGE).await.unwrap();
     assert_eq!(first.status(), StatusCode::CREATED);
     let first = json_of(first).await;
     assert_eq!(first["amount"], 4200);
 
-    let repeat = world.charge(CHARGE).await.unwrap();
+    let repeat = harness.charge(CHARGE).await.unwrap();
     assert_eq!(repeat.status(), StatusCode::OK);
     assert_eq!(repeat.headers()["idempotent-replay"], "true");
     assert_eq!(json_of(repeat).await, first);
 
-    assert_eq!(world.charges(), 1);
-    assert_eq!(world.ledger().calls_total(), 2);
-    assert_eq!(world.ledger().deduplicated_total(), 1);
-    assert_eq!(world.ledger().pages(Service::Payment).collect::<Vec<_>>(), ["order-1"]);
-    assert_eq!(world.ledger().pages(Service::Shipping).count(), 0);
+    assert_eq!(harness.charges(), 1);
+    assert_eq!(harness.ledgers().calls_total(), 2);
+    assert_eq!(harness.ledgers().deduplicated_total(), 1);
+    assert_eq!(harness.ledgers().subjects(Service::Payment).collect::<Vec<_>>(), ["order-1"]);
+    assert_eq!(harness.ledgers().subjects(Service::Shipping).count(), 0);
 }
 
 #[tokio::test]
-async fn same_seed_writes_the_same_books_in_whatever_order_the_calls_come() {
+async fn the_same_seed_gives_the_same_ledgers_in_any_order_of_calls() {
     let plan = FaultPlan { flaky: 0.4, answer_lost: 0.2, refuse: 0.2, ..FaultPlan::none(7) };
-    let books_of = async |orders: Vec<u32>| {
-        let world = World::new(plan.clone()).await;
+    let ledgers_of = async |orders: Vec<u32>| {
+        let harness = ServiceHarness::start(plan.clone()).await;
         for order in orders.into_iter().cycle().take(40 * 5) {
             let (order, key) = (format!("order-{order}"), format!("order-{order}/charge/do"));
-            // Whether it succeeds is in the books.
-            let _ = world.post(Service::Payment, "charges", &key, json!({ "order": order })).await;
+            // The ledgers show whether it succeeds.
+            let _ =
+                harness.post(Service::Payment, "charges", &key, json!({ "order": order })).await;
         }
-        world.ledger().without_times()
+        harness.ledgers().without_times()
     };
-    let forwards = books_of((0..40).collect()).await;
-    let backwards = books_of((0..40).rev().collect()).await;
+    let forwards = ledgers_of((0..40).collect()).await;
+    let backwards = ledgers_of((0..40).rev().collect()).await;
     assert_eq!(forwards, backwards);
     assert!(forwards.faults_total(FaultKind::Flaky) > 0);
     assert!(forwards.faults_total(FaultKind::AnswerLost) > 0);
@@ -136,88 +137,88 @@ async fn same_seed_writes_the_same_books_in_whatever_order_the_calls_come() {
 }
 
 #[tokio::test]
-async fn two_keys_for_one_order_are_two_effects() {
-    let world = World::new(healthy()).await;
-    world.charge(CHARGE).await.unwrap();
-    world.charge("order-1/charge-again/do").await.unwrap();
-    assert_eq!(world.charges(), 2);
+async fn two_keys_for_one_order_have_two_effects() {
+    let harness = ServiceHarness::start(healthy()).await;
+    harness.charge(CHARGE).await.unwrap();
+    harness.charge("order-1/charge-again/do").await.unwrap();
+    assert_eq!(harness.charges(), 2);
 }
 
 #[tokio::test]
-async fn racing_repeats_take_effect_once() {
-    let world = World::new(FaultPlan { latency_ms: 5, ..healthy() }).await;
-    let calls = (0..20).map(|_| world.charge(CHARGE));
+async fn racing_repeated_calls_take_effect_once() {
+    let harness = ServiceHarness::start(FaultPlan { latency_ms: 5, ..healthy() }).await;
+    let calls = (0..20).map(|_| harness.charge(CHARGE));
     let created = futures_util::future::join_all(calls).await.into_iter();
     let created = created.filter(|call| call.as_ref().unwrap().status() == StatusCode::CREATED);
     assert_eq!(created.count(), 1);
-    assert_eq!(world.charges(), 1);
-    assert_eq!(world.ledger().deduplicated_total(), 19);
+    assert_eq!(harness.charges(), 1);
+    assert_eq!(harness.ledgers().deduplicated_total(), 19);
 }
 
 #[tokio::test]
-async fn key_used_for_something_else_is_refused_and_counted() {
-    let world = World::new(healthy()).await;
-    world.charge(CHARGE).await.unwrap();
-    assert_eq!(world.refund(CHARGE).await.unwrap().status(), StatusCode::UNPROCESSABLE_ENTITY);
-    let ledger = world.ledger();
-    assert_eq!(ledger.standing(Service::Payment, "order-1"), 1);
-    assert_eq!(ledger.page(Service::Payment, "order-1").unwrap().keys_reused, 1);
+async fn a_key_used_for_another_request_is_refused_and_counted() {
+    let harness = ServiceHarness::start(healthy()).await;
+    harness.charge(CHARGE).await.unwrap();
+    assert_eq!(harness.refund(CHARGE).await.unwrap().status(), StatusCode::UNPROCESSABLE_ENTITY);
+    let ledger = harness.ledgers();
+    assert_eq!(ledger.active_effects(Service::Payment, "order-1"), 1);
+    assert_eq!(ledger.record(Service::Payment, "order-1").unwrap().keys_reused, 1);
 }
 
 #[tokio::test]
-async fn undo_undoes_what_stands_and_succeeds_where_nothing_does() {
-    let world = World::new(healthy()).await;
-    let nothing = json_of(world.refund("order-1/early/undo").await.unwrap()).await;
-    assert_eq!(nothing["undone"], json!([]));
+async fn an_undo_undoes_active_effects_and_succeeds_without_any() {
+    let harness = ServiceHarness::start(healthy()).await;
+    let empty = json_of(harness.refund("order-1/early/undo").await.unwrap()).await;
+    assert_eq!(empty["undone"], json!([]));
 
-    let charge = json_of(world.charge(CHARGE).await.unwrap()).await;
-    assert_eq!(world.ledger().standing(Service::Payment, "order-1"), 1);
-    let refund = json_of(world.refund(REFUND).await.unwrap()).await;
+    let charge = json_of(harness.charge(CHARGE).await.unwrap()).await;
+    assert_eq!(harness.ledgers().active_effects(Service::Payment, "order-1"), 1);
+    let refund = json_of(harness.refund(REFUND).await.unwrap()).await;
     assert_eq!(refund["undone"], json!([charge["charge"]]));
-    assert_eq!(json_of(world.refund(REFUND).await.unwrap()).await, refund);
+    assert_eq!(json_of(harness.refund(REFUND).await.unwrap()).await, refund);
 
-    assert_eq!(world.ledger().standing(Service::Payment, "order-1"), 0);
-    assert_eq!(world.charges(), 1);
+    assert_eq!(harness.ledgers().active_effects(Service::Payment, "order-1"), 0);
+    assert_eq!(harness.charges(), 1);
 }
 
 #[tokio::test]
-async fn lost_answer_takes_effect_once_and_the_repeat_has_it() {
-    let world = World::new(FaultPlan { answer_lost: 1.0, ..healthy() }).await;
-    let lost = world.charge(CHARGE).await.unwrap_err();
+async fn a_call_with_a_lost_response_takes_effect_once_and_a_repeated_call_gets_its_response() {
+    let harness = ServiceHarness::start(FaultPlan { answer_lost: 1.0, ..healthy() }).await;
+    let lost = harness.charge(CHARGE).await.unwrap_err();
     assert!(lost.is_request(), "{lost:?}");
-    assert_eq!(world.charges(), 1);
+    assert_eq!(harness.charges(), 1);
 
-    let repeat = world.charge(CHARGE).await.unwrap();
+    let repeat = harness.charge(CHARGE).await.unwrap();
     assert_eq!(repeat.status(), StatusCode::OK);
-    let undisturbed = World::new(healthy()).await;
-    let answer = json_of(undisturbed.charge(CHARGE).await.unwrap()).await;
-    assert_eq!(json_of(repeat).await, answer);
+    let without_faults = ServiceHarness::start(healthy()).await;
+    let response = json_of(without_faults.charge(CHARGE).await.unwrap()).await;
+    assert_eq!(json_of(repeat).await, response);
 
-    assert_eq!(world.charges(), 1);
-    assert_eq!(world.ledger().faults_total(FaultKind::AnswerLost), 1);
+    assert_eq!(harness.charges(), 1);
+    assert_eq!(harness.ledgers().faults_total(FaultKind::AnswerLost), 1);
 }
 
 #[tokio::test]
-async fn lost_answer_leaves_not_a_byte_on_the_wire() {
-    let world = World::new(FaultPlan { answer_lost: 1.0, ..healthy() }).await;
-    let address = world.services.address;
+async fn a_lost_response_sends_no_bytes() {
+    let harness = ServiceHarness::start(FaultPlan { answer_lost: 1.0, ..healthy() }).await;
+    let address = harness.services.address;
     let request = "POST /payment/charges HTTP/1.1\r\nhost: x\r\nidempotency-key: a/b/do\r\n\
                    content-length: 13\r\n\r\n{\"order\":\"a\"}";
-    let answer = tokio::task::spawn_blocking(move || {
-        let mut wire = TcpStream::connect(address).unwrap();
-        wire.write_all(request.as_bytes()).unwrap();
-        let mut answer = Vec::new();
-        // A reset is as good as an end of the stream.
-        let _ = wire.read_to_end(&mut answer);
-        answer
+    let response = tokio::task::spawn_blocking(move || {
+        let mut connection = TcpStream::connect(address).unwrap();
+        connection.write_all(request.as_bytes()).unwrap();
+        let mut response = Vec::new();
+        // A connection reset ends the response like an end of the stream.
+        let _ = connection.read_to_end(&mut response);
+        response
     });
-    assert_eq!(answer.await.unwrap(), b"");
-    assert_eq!(world.ledger().effects(Service::Payment, "a"), 1);
+    assert_eq!(response.await.unwrap(), b"");
+    assert_eq!(harness.ledgers().effects(Service::Payment, "a"), 1);
 }
 
 #[tokio::test]
-async fn refusal_is_permanent_and_never_takes_effect() {
-    let world = World::new(FaultPlan { refuse: 1.0, ..healthy() }).await;
+async fn a_refusal_is_permanent_and_has_no_effect() {
+    let harness = ServiceHarness::start(FaultPlan { refuse: 1.0, ..healthy() }).await;
     for (service, path, status) in [
         (Service::Inventory, "reservations", StatusCode::CONFLICT),
         (Service::Payment, "charges", StatusCode::PAYMENT_REQUIRED),
@@ -225,35 +226,35 @@ async fn refusal_is_permanent_and_never_takes_effect() {
     ] {
         for _ in 0..3 {
             let body = json!({ "order": "order-1" });
-            let refused = world.post(service, path, "order-1/step/do", body).await.unwrap();
+            let refused = harness.post(service, path, "order-1/step/do", body).await.unwrap();
             assert_eq!(refused.status(), status);
             assert_eq!(refused.headers()["content-type"], "application/problem+json");
         }
-        assert_eq!(world.ledger().effects(service, "order-1"), 0);
+        assert_eq!(harness.ledgers().effects(service, "order-1"), 0);
     }
-    assert_eq!(world.ledger().faults_total(FaultKind::Refuse), 9);
-    assert_eq!(world.refund(REFUND).await.unwrap().status(), StatusCode::CREATED);
+    assert_eq!(harness.ledgers().faults_total(FaultKind::Refuse), 9);
+    assert_eq!(harness.refund(REFUND).await.unwrap().status(), StatusCode::CREATED);
 }
 
 #[tokio::test]
-async fn hung_call_has_no_effect_and_the_second_succeeds() {
-    let world = World::new(FaultPlan { hang: 1.0, ..healthy() }).await;
-    world.charge_impatiently(CHARGE).await;
-    assert_eq!(world.charges(), 0);
-    assert_eq!(world.charge(CHARGE).await.unwrap().status(), StatusCode::CREATED);
-    assert_eq!(world.charges(), 1);
-    assert_eq!(world.ledger().faults_total(FaultKind::Hang), 1);
+async fn a_hanging_call_has_no_effect_and_the_next_call_succeeds() {
+    let harness = ServiceHarness::start(FaultPlan { hang: 1.0, ..healthy() }).await;
+    harness.charge_and_disconnect(CHARGE).await;
+    assert_eq!(harness.charges(), 0);
+    assert_eq!(harness.charge(CHARGE).await.unwrap().status(), StatusCode::CREATED);
+    assert_eq!(harness.charges(), 1);
+    assert_eq!(harness.ledgers().faults_total(FaultKind::Hang), 1);
 }
 
 #[tokio::test]
-async fn flaky_service_recovers_after_one_to_three_calls() {
-    let world = World::new(FaultPlan { flaky: 1.0, ..healthy() }).await;
+async fn a_flaky_service_recovers_after_one_to_three_calls() {
+    let harness = ServiceHarness::start(FaultPlan { flaky: 1.0, ..healthy() }).await;
     let mut seen = Vec::new();
     for n in 0..40 {
         let key = format!("order-1/charge-{n}/do");
         let mut failures = 0;
         loop {
-            let response = world.charge(&key).await.unwrap();
+            let response = harness.charge(&key).await.unwrap();
             if response.status() == StatusCode::CREATED {
                 break;
             }
@@ -264,74 +265,76 @@ async fn flaky_service_recovers_after_one_to_three_calls() {
         }
         assert!((1..=3).contains(&failures));
     }
-    assert_eq!(world.charges(), 40);
-    assert_eq!(world.ledger().faults_total(FaultKind::Flaky), seen.len() as u64);
+    assert_eq!(harness.charges(), 40);
+    assert_eq!(harness.ledgers().faults_total(FaultKind::Flaky), seen.len() as u64);
     seen.sort_unstable();
     seen.dedup();
     assert_eq!(seen, [(429, true), (500, false), (503, false), (503, true)]);
 }
 
 #[tokio::test]
-async fn a_slow_call_takes_its_time_and_has_its_effect_though_the_client_gives_up() {
-    let world = World::new(FaultPlan { slow: 1.0, slow_max_ms: 800, ..healthy() }).await;
-    world.charge_impatiently(CHARGE).await;
-    assert_eq!(world.charges(), 0);
-    world.until_charged().await;
-    assert_eq!(world.ledger().standing(Service::Payment, "order-1"), 1);
+async fn a_slow_call_takes_effect_although_the_client_disconnects() {
+    let harness =
+        ServiceHarness::start(FaultPlan { slow: 1.0, slow_max_ms: 800, ..healthy() }).await;
+    harness.charge_and_disconnect(CHARGE).await;
+    assert_eq!(harness.charges(), 0);
+    harness.until_charged().await;
+    assert_eq!(harness.ledgers().active_effects(Service::Payment, "order-1"), 1);
 
-    let world = World::new(FaultPlan { slow: 1.0, slow_max_ms: 40, ..healthy() }).await;
-    let asked = Instant::now();
-    assert_eq!(world.charge(CHARGE).await.unwrap().status(), StatusCode::CREATED);
-    assert!(asked.elapsed() >= Duration::from_millis(10));
-    assert_eq!(world.ledger().faults_total(FaultKind::Slow), 1);
+    let harness =
+        ServiceHarness::start(FaultPlan { slow: 1.0, slow_max_ms: 40, ..healthy() }).await;
+    let started = Instant::now();
+    assert_eq!(harness.charge(CHARGE).await.unwrap().status(), StatusCode::CREATED);
+    assert!(started.elapsed() >= Duration::from_millis(10));
+    assert_eq!(harness.ledgers().faults_total(FaultKind::Slow), 1);
 }
 
 #[tokio::test]
-async fn malformed_call_is_a_problem_and_leaves_no_trace() {
-    let world = World::new(healthy()).await;
-    let url = format!("{}/charges", world.services.base_url(Service::Payment));
-    let keyless = world.client.post(url).body(r#"{"order":"order-1"}"#).send().await.unwrap();
+async fn a_malformed_call_is_a_bad_request_and_is_not_counted() {
+    let harness = ServiceHarness::start(healthy()).await;
+    let url = format!("{}/charges", harness.services.base_url(Service::Payment));
+    let keyless = harness.client.post(url).body(r#"{"order":"order-1"}"#).send().await.unwrap();
     assert_eq!(keyless.status(), StatusCode::BAD_REQUEST);
     assert_eq!(keyless.headers()["content-type"], "application/problem+json");
     assert_eq!(json_of(keyless).await["type"], "urn:problem-type:idempotency-key-missing");
 
     for body in [json!([]), json!({}), json!({ "order": "" }), json!({ "order": 7 })] {
-        let orderless = world.post(Service::Payment, "charges", CHARGE, body).await.unwrap();
+        let orderless = harness.post(Service::Payment, "charges", CHARGE, body).await.unwrap();
         assert_eq!(orderless.status(), StatusCode::BAD_REQUEST);
     }
-    assert_eq!(world.ledger().calls_total(), 0);
+    assert_eq!(harness.ledgers().calls_total(), 0);
 }
 
 #[tokio::test]
-async fn ledger_can_be_read_by_a_person() {
-    let world = World::new(healthy()).await;
-    let charge = json_of(world.charge(CHARGE).await.unwrap()).await;
-    let url = format!("{}/ledger", world.services.base_url(Service::Payment));
-    let ledger = json_of(world.client.get(url).send().await.unwrap()).await;
+async fn the_ledger_is_served_as_json() {
+    let harness = ServiceHarness::start(healthy()).await;
+    let charge = json_of(harness.charge(CHARGE).await.unwrap()).await;
+    let url = format!("{}/ledger", harness.services.base_url(Service::Payment));
+    let ledger = json_of(harness.client.get(url).send().await.unwrap()).await;
     let effect = json!({ "id": charge["charge"], "done_by": CHARGE, "undone_by": null });
     assert_eq!(ledger["order-1"]["effects"], json!([effect]));
     assert_eq!(ledger["order-1"]["calls"], 1);
 }
 
 #[tokio::test]
-async fn shutdown_cuts_off_calls_that_hang() {
-    let world = World::new(FaultPlan { hang: 1.0, ..healthy() }).await;
-    let url = format!("{}/charges", world.services.base_url(Service::Payment));
-    let call = world.client.post(url.clone()).header("idempotency-key", CHARGE);
+async fn shutdown_disconnects_hanging_calls() {
+    let harness = ServiceHarness::start(FaultPlan { hang: 1.0, ..healthy() }).await;
+    let url = format!("{}/charges", harness.services.base_url(Service::Payment));
+    let call = harness.client.post(url.clone()).header("idempotency-key", CHARGE);
     let call = tokio::spawn(call.body(r#"{"order":"order-1"}"#).send());
-    world.until_called().await;
-    world.services.shutdown().await.unwrap();
+    harness.until_called().await;
+    harness.services.shutdown().await.unwrap();
     assert!(call.await.unwrap().unwrap_err().is_request());
-    let late = world.client.post(url).send().await;
+    let late = harness.client.post(url).send().await;
     assert!(late.unwrap_err().is_connect());
 }
 
 #[tokio::test]
 async fn dropping_the_handle_stops_the_services() {
-    let world = World::new(healthy()).await;
-    world.charge(CHARGE).await.unwrap();
-    let address = world.services.address;
-    drop(world);
+    let harness = ServiceHarness::start(healthy()).await;
+    harness.charge(CHARGE).await.unwrap();
+    let address = harness.services.address;
+    drop(harness);
     while TcpStream::connect(address).is_ok() {
         tokio::task::yield_now().await;
     }

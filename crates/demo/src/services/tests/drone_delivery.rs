@@ -1,23 +1,24 @@
-//! The services of a drone delivery, over HTTP: `PUT` and `DELETE` under the caller's own ids.
+//! The services of a drone delivery over HTTP: `PUT` and `DELETE` with client-generated ids.
 
 use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::{FaultKind, FaultPlan, Service, World, healthy, json_of};
+use super::{FaultKind, FaultPlan, Service, ServiceHarness, healthy, json_of};
 
-const NAMED: [(Service, &str); 4] = [
+/// The services with client-generated ids, each with the path of its resources.
+const BY_CLIENT_ID: [(Service, &str); 4] = [
     (Service::Package, "packages"),
     (Service::Transport, "bookings"),
     (Service::DroneScheduler, "dronedeliveries"),
     (Service::Delivery, "deliveries"),
 ];
 
-async fn world(plan: FaultPlan) -> World {
-    World::of(&Service::DRONE_DELIVERY, plan).await
+async fn start(plan: FaultPlan) -> ServiceHarness {
+    ServiceHarness::with_services(&Service::DRONE_DELIVERY, plan).await
 }
 
-/// What every one of the services that keep things takes.
-fn wish() -> Value {
+/// A body that all services with client-generated ids accept.
+fn valid_body() -> Value {
     json!({
         "package": "p-1",
         "pickup": { "lat": 52.01, "lon": 4.36 },
@@ -25,7 +26,7 @@ fn wish() -> Value {
     })
 }
 
-impl World {
+impl ServiceHarness {
     async fn send(
         &self,
         method: Method,
@@ -43,19 +44,19 @@ impl World {
     }
 
     async fn schedule(&self, id: &str) -> Response {
-        self.put(Service::DroneScheduler, &format!("dronedeliveries/{id}"), wish()).await
+        self.put(Service::DroneScheduler, &format!("dronedeliveries/{id}"), valid_body()).await
     }
 
     async fn cancel(&self, id: &str) -> StatusCode {
         let path = format!("dronedeliveries/{id}");
-        let answer = self.send(Method::DELETE, Service::DroneScheduler, &path, None);
-        answer.await.unwrap().status()
+        let response = self.send(Method::DELETE, Service::DroneScheduler, &path, None);
+        response.await.unwrap().status()
     }
 
-    /// Drones for the package: ever scheduled, and scheduled now.
+    /// The number of drones for the package: ever scheduled, and currently scheduled.
     fn drones(&self) -> (usize, usize) {
-        let (ledger, drones) = (self.ledger(), Service::DroneScheduler);
-        (ledger.effects(drones, "p-1"), ledger.standing(drones, "p-1"))
+        let (ledgers, drones) = (self.ledgers(), Service::DroneScheduler);
+        (ledgers.effects(drones, "p-1"), ledgers.active_effects(drones, "p-1"))
     }
 }
 
@@ -65,197 +66,199 @@ async fn type_of(response: Response) -> String {
 }
 
 #[tokio::test]
-async fn repeated_put_gets_the_same_answer_and_makes_nothing_new() {
-    let world = world(healthy()).await;
-    for (service, things) in NAMED {
-        let path = format!("{things}/p-1");
-        let first = world.put(service, &path, wish()).await;
+async fn a_repeated_put_gets_the_same_response_and_creates_nothing() {
+    let harness = start(healthy()).await;
+    for (service, resources) in BY_CLIENT_ID {
+        let path = format!("{resources}/p-1");
+        let first = harness.put(service, &path, valid_body()).await;
         assert_eq!(first.status(), StatusCode::CREATED, "{service}");
-        let repeat = world.put(service, &path, wish()).await;
+        let repeat = harness.put(service, &path, valid_body()).await;
         assert_eq!(repeat.status(), StatusCode::OK, "{service}");
         assert_eq!(repeat.headers()["idempotent-replay"], "true");
         assert_eq!(json_of(repeat).await, json_of(first).await);
 
-        assert_eq!(world.ledger().effects(service, "p-1"), 1, "{service}");
-        assert_eq!(world.ledger().page(service, "p-1").unwrap().deduplicated, 1);
+        assert_eq!(harness.ledgers().effects(service, "p-1"), 1, "{service}");
+        assert_eq!(harness.ledgers().record(service, "p-1").unwrap().deduplicated, 1);
     }
 }
 
 #[tokio::test]
-async fn racing_puts_make_one_drone() {
-    let world = world(FaultPlan { latency_ms: 5, ..healthy() }).await;
-    let calls = futures_util::future::join_all((0..20).map(|_| world.schedule("d-1"))).await;
+async fn racing_puts_schedule_one_drone() {
+    let harness = start(FaultPlan { latency_ms: 5, ..healthy() }).await;
+    let calls = futures_util::future::join_all((0..20).map(|_| harness.schedule("d-1"))).await;
     let created = calls.iter().filter(|call| call.status() == StatusCode::CREATED);
     assert_eq!(created.count(), 1);
-    assert_eq!(world.drones(), (1, 1));
+    assert_eq!(harness.drones(), (1, 1));
 }
 
 #[tokio::test]
-async fn other_content_under_an_id_is_a_conflict_and_changes_nothing() {
-    let world = world(healthy()).await;
-    world.schedule("d-1").await;
-    let mut other = wish();
+async fn a_put_with_other_content_is_a_conflict_and_changes_nothing() {
+    let harness = start(healthy()).await;
+    harness.schedule("d-1").await;
+    let mut other = valid_body();
     other["package"] = json!("p-2");
-    let other = world.put(Service::DroneScheduler, "dronedeliveries/d-1", other).await;
+    let other = harness.put(Service::DroneScheduler, "dronedeliveries/d-1", other).await;
     assert_eq!(other.status(), StatusCode::CONFLICT);
     assert_eq!(type_of(other).await, "urn:problem-type:id-taken");
-    assert_eq!(world.drones(), (1, 1));
-    assert_eq!(world.ledger().effects(Service::DroneScheduler, "p-2"), 0);
-    let page = world.ledger().page(Service::DroneScheduler, "p-2").cloned().unwrap();
-    assert_eq!(page.keys_reused, 1);
+    assert_eq!(harness.drones(), (1, 1));
+    assert_eq!(harness.ledgers().effects(Service::DroneScheduler, "p-2"), 0);
+    let record = harness.ledgers().record(Service::DroneScheduler, "p-2").cloned().unwrap();
+    assert_eq!(record.keys_reused, 1);
 }
 
 #[tokio::test]
 async fn two_ids_are_two_drones_for_one_package() {
-    let world = world(healthy()).await;
-    world.schedule("d-1").await;
-    world.schedule("d-2").await;
-    assert_eq!(world.drones(), (2, 2));
-    assert_eq!(world.cancel("d-1").await, StatusCode::NO_CONTENT);
-    assert_eq!(world.drones(), (2, 1));
+    let harness = start(healthy()).await;
+    harness.schedule("d-1").await;
+    harness.schedule("d-2").await;
+    assert_eq!(harness.drones(), (2, 2));
+    assert_eq!(harness.cancel("d-1").await, StatusCode::NO_CONTENT);
+    assert_eq!(harness.drones(), (2, 1));
 }
 
 #[tokio::test]
-async fn cancelling_does_no_harm_where_nothing_is_and_is_harmless_twice() {
-    let world = world(healthy()).await;
-    for (service, things) in NAMED {
-        let path = format!("{things}/p-1");
-        let gone = async || {
-            let answer = world.send(Method::DELETE, service, &path, None).await.unwrap();
-            assert_eq!(answer.status(), StatusCode::NO_CONTENT, "{service}");
-            assert_eq!(answer.text().await.unwrap(), "");
+async fn a_cancellation_succeeds_without_a_resource_and_when_repeated() {
+    let harness = start(healthy()).await;
+    for (service, resources) in BY_CLIENT_ID {
+        let path = format!("{resources}/p-1");
+        let delete = async || {
+            let response = harness.send(Method::DELETE, service, &path, None).await.unwrap();
+            assert_eq!(response.status(), StatusCode::NO_CONTENT, "{service}");
+            assert_eq!(response.text().await.unwrap(), "");
         };
-        gone().await;
-        world.put(service, &path, wish()).await;
-        assert_eq!(world.ledger().standing(service, "p-1"), 1, "{service}");
-        gone().await;
-        gone().await;
-        assert_eq!(world.ledger().standing(service, "p-1"), 0, "{service}");
-        assert_eq!(world.ledger().effects(service, "p-1"), 1, "{service}");
+        delete().await;
+        harness.put(service, &path, valid_body()).await;
+        assert_eq!(harness.ledgers().active_effects(service, "p-1"), 1, "{service}");
+        delete().await;
+        delete().await;
+        assert_eq!(harness.ledgers().active_effects(service, "p-1"), 0, "{service}");
+        assert_eq!(harness.ledgers().effects(service, "p-1"), 1, "{service}");
     }
-    let drones = world.ledger().page(Service::DroneScheduler, "p-1").cloned().unwrap();
-    let by = drones.effects.first().unwrap().undone_by.clone();
-    assert_eq!(by.as_deref(), Some("DELETE /dronedeliveries/p-1"));
+    let drones = harness.ledgers().record(Service::DroneScheduler, "p-1").cloned().unwrap();
+    let undone_by = drones.effects.first().unwrap().undone_by.clone();
+    assert_eq!(undone_by.as_deref(), Some("DELETE /dronedeliveries/p-1"));
 }
 
 #[tokio::test]
-async fn put_that_comes_again_after_the_cancellation_makes_no_second_drone() {
-    let world = world(healthy()).await;
-    world.schedule("d-1").await;
-    world.cancel("d-1").await;
+async fn a_repeated_put_after_the_cancellation_schedules_no_second_drone() {
+    let harness = start(healthy()).await;
+    harness.schedule("d-1").await;
+    harness.cancel("d-1").await;
     for _ in 0..2 {
-        let late = world.schedule("d-1").await;
+        let late = harness.schedule("d-1").await;
         assert_eq!(late.status(), StatusCode::GONE);
         assert_eq!(type_of(late).await, "urn:problem-type:taken-back");
     }
-    assert_eq!(world.drones(), (1, 0));
-    assert_eq!(world.cancel("d-1").await, StatusCode::NO_CONTENT);
+    assert_eq!(harness.drones(), (1, 0));
+    assert_eq!(harness.cancel("d-1").await, StatusCode::NO_CONTENT);
 }
 
 #[tokio::test]
-async fn first_drone_after_a_cancellation_of_none_is_the_callers_mistake_and_is_in_the_book() {
-    let world = world(healthy()).await;
-    world.cancel("p-1").await;
-    assert_eq!(world.schedule("p-1").await.status(), StatusCode::CREATED);
-    assert_eq!(world.drones(), (1, 1));
+async fn a_first_put_after_a_cancellation_schedules_a_drone_and_is_recorded() {
+    let harness = start(healthy()).await;
+    harness.cancel("p-1").await;
+    assert_eq!(harness.schedule("p-1").await.status(), StatusCode::CREATED);
+    assert_eq!(harness.drones(), (1, 1));
 }
 
 #[tokio::test]
-async fn suspended_account_is_refused_and_others_are_not() {
-    let world = world(healthy()).await;
-    let ask = async |id: &str| {
+async fn only_suspended_accounts_are_refused() {
+    let harness = start(healthy()).await;
+    let get_account = async |id: &str| {
         let path = format!("accounts/{id}");
-        world.send(Method::GET, Service::Account, &path, None).await.unwrap()
+        harness.send(Method::GET, Service::Account, &path, None).await.unwrap()
     };
-    let active = json_of(ask("a-1").await).await;
+    let active = json_of(get_account("a-1").await).await;
     assert_eq!(active, json!({ "account": "a-1", "status": "active" }));
-    let suspended = ask("suspended-1").await;
+    let suspended = get_account("suspended-1").await;
     assert_eq!(suspended.status(), StatusCode::FORBIDDEN);
     assert_eq!(type_of(suspended).await, "urn:problem-type:account-suspended");
-    let ledger = world.ledger();
-    assert!(ledger.has_refused(Service::Account, "suspended-1"));
-    assert!(!ledger.has_refused(Service::Account, "a-1"));
+    let ledgers = harness.ledgers();
+    assert!(ledgers.has_refused(Service::Account, "suspended-1"));
+    assert!(!ledgers.has_refused(Service::Account, "a-1"));
 }
 
 #[tokio::test]
-async fn third_party_is_needed_where_no_drone_flies() {
-    let world = world(healthy()).await;
-    let assess = async |wish: Value| {
-        let answer = world.send(Method::POST, Service::Transport, "assessments", Some(wish));
-        json_of(answer.await.unwrap()).await
+async fn a_third_party_is_needed_out_of_a_drones_range() {
+    let harness = start(healthy()).await;
+    let assess = async |body: Value| {
+        let response = harness.send(Method::POST, Service::Transport, "assessments", Some(body));
+        json_of(response.await.unwrap()).await
     };
-    assert_eq!(assess(wish()).await, json!({ "third_party": false, "distance_km": 13.0 }));
-    let mut far = wish();
+    assert_eq!(assess(valid_body()).await, json!({ "third_party": false, "distance_km": 13.0 }));
+    let mut far = valid_body();
     far["dropoff"] = json!({ "lat": 44.41, "lon": 8.93 });
     assert_eq!(assess(far.clone()).await, json!({ "third_party": true, "distance_km": 910.0 }));
 
-    let refused = world.put(Service::DroneScheduler, "dronedeliveries/d-1", far.clone()).await;
+    let refused = harness.put(Service::DroneScheduler, "dronedeliveries/d-1", far.clone()).await;
     assert_eq!(refused.status(), StatusCode::UNPROCESSABLE_ENTITY);
     assert_eq!(type_of(refused).await, "urn:problem-type:too-far");
-    assert_eq!(world.drones(), (0, 0));
-    assert!(world.ledger().has_refused(Service::DroneScheduler, "p-1"));
-    let booked = world.put(Service::Transport, "bookings/d-1", far).await;
+    assert_eq!(harness.drones(), (0, 0));
+    assert!(harness.ledgers().has_refused(Service::DroneScheduler, "p-1"));
+    let booked = harness.put(Service::Transport, "bookings/d-1", far).await;
     assert_eq!(booked.status(), StatusCode::CREATED);
 }
 
 #[tokio::test]
-async fn lost_answer_has_scheduled_a_drone_and_the_repeat_hears_of_it() {
-    let world = world(FaultPlan { answer_lost: 1.0, ..healthy() }).await;
+async fn a_put_with_a_lost_response_schedules_a_drone_and_a_repeated_put_returns_it() {
+    let harness = start(FaultPlan { answer_lost: 1.0, ..healthy() }).await;
     let path = "dronedeliveries/d-1";
-    let lost = world.send(Method::PUT, Service::DroneScheduler, path, Some(wish())).await;
+    let lost = harness.send(Method::PUT, Service::DroneScheduler, path, Some(valid_body())).await;
     assert!(lost.unwrap_err().is_request());
-    assert_eq!(world.drones(), (1, 1));
-    let repeat = world.schedule("d-1").await;
+    assert_eq!(harness.drones(), (1, 1));
+    let repeat = harness.schedule("d-1").await;
     assert_eq!(repeat.status(), StatusCode::OK);
     assert_eq!(json_of(repeat).await["dronedelivery"], "d-1");
-    assert_eq!(world.drones(), (1, 1));
+    assert_eq!(harness.drones(), (1, 1));
 
-    let lost = world.send(Method::DELETE, Service::DroneScheduler, path, None).await;
+    let lost = harness.send(Method::DELETE, Service::DroneScheduler, path, None).await;
     assert!(lost.unwrap_err().is_request());
-    assert_eq!(world.drones(), (1, 0));
-    assert_eq!(world.cancel("d-1").await, StatusCode::NO_CONTENT);
-    assert_eq!(world.ledger().faults_total(FaultKind::AnswerLost), 2);
+    assert_eq!(harness.drones(), (1, 0));
+    assert_eq!(harness.cancel("d-1").await, StatusCode::NO_CONTENT);
+    assert_eq!(harness.ledgers().faults_total(FaultKind::AnswerLost), 2);
 }
 
 #[tokio::test]
-async fn refusal_of_each_is_permanent_and_makes_nothing() {
-    let world = world(FaultPlan { refuse: 1.0, ..healthy() }).await;
-    for (service, things) in NAMED {
+async fn refusals_are_permanent_and_create_nothing() {
+    let harness = start(FaultPlan { refuse: 1.0, ..healthy() }).await;
+    for (service, resources) in BY_CLIENT_ID {
         for _ in 0..2 {
-            let refused = world.put(service, &format!("{things}/p-1"), wish()).await;
+            let refused = harness.put(service, &format!("{resources}/p-1"), valid_body()).await;
             assert_eq!(refused.status(), StatusCode::UNPROCESSABLE_ENTITY, "{service}");
         }
-        assert_eq!(world.ledger().effects(service, "p-1"), 0, "{service}");
+        assert_eq!(harness.ledgers().effects(service, "p-1"), 0, "{service}");
     }
-    assert_eq!(world.cancel("d-1").await, StatusCode::NO_CONTENT);
+    assert_eq!(harness.cancel("d-1").await, StatusCode::NO_CONTENT);
 }
 
 #[tokio::test]
-async fn service_that_is_down_says_so_and_does_nothing() {
-    let world = world(healthy()).await;
-    world.services.set_down(Service::DroneScheduler, true);
-    assert_eq!(world.schedule("d-1").await.status(), StatusCode::SERVICE_UNAVAILABLE);
-    world.services.set_down(Service::DroneScheduler, false);
-    assert_eq!(world.drones(), (0, 0));
-    assert_eq!(world.schedule("d-1").await.status(), StatusCode::CREATED);
+async fn a_service_that_is_down_returns_503_and_does_nothing() {
+    let harness = start(healthy()).await;
+    harness.services.set_down(Service::DroneScheduler, true);
+    assert_eq!(harness.schedule("d-1").await.status(), StatusCode::SERVICE_UNAVAILABLE);
+    harness.services.set_down(Service::DroneScheduler, false);
+    assert_eq!(harness.drones(), (0, 0));
+    assert_eq!(harness.schedule("d-1").await.status(), StatusCode::CREATED);
 }
 
 #[tokio::test]
-async fn malformed_wish_is_a_problem_and_leaves_no_trace() {
-    let world = world(healthy()).await;
-    let nowhere = json!({ "package": "p-1", "pickup": { "lat": 91, "lon": 0 }, "dropoff": {} });
+async fn a_malformed_request_is_a_bad_request_and_is_not_counted() {
+    let harness = start(healthy()).await;
+    let invalid_route =
+        json!({ "package": "p-1", "pickup": { "lat": 91, "lon": 0 }, "dropoff": {} });
     for (body, problem) in [
         (json!([]), "body-not-an-object"),
         (json!({}), "package-missing"),
         (json!({ "package": "" }), "package-length"),
         (json!({ "package": "p-1" }), "no-route"),
-        (nowhere, "no-route"),
+        (invalid_route, "no-route"),
     ] {
-        let put = world.put(Service::DroneScheduler, "dronedeliveries/d-1", body.clone()).await;
+        let put = harness.put(Service::DroneScheduler, "dronedeliveries/d-1", body.clone()).await;
         assert_eq!(put.status(), StatusCode::BAD_REQUEST);
         assert_eq!(type_of(put).await, format!("urn:problem-type:{problem}"));
-        let asked = world.send(Method::POST, Service::Transport, "assessments", Some(body)).await;
-        assert_eq!(type_of(asked.unwrap()).await, format!("urn:problem-type:{problem}"));
+        let assessed =
+            harness.send(Method::POST, Service::Transport, "assessments", Some(body)).await;
+        assert_eq!(type_of(assessed.unwrap()).await, format!("urn:problem-type:{problem}"));
     }
-    assert_eq!(world.ledger().calls_total(), 0);
+    assert_eq!(harness.ledgers().calls_total(), 0);
 }

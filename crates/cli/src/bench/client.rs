@@ -1,5 +1,5 @@
-//! The client of the benchmarks: submits over `POST /tasks`, so many at once, and hears the ends of its
-//! tasks on a reply queue.
+//! The client of the benchmarks: submits tasks with `POST /tasks`, limits the number of tasks in flight, and receives
+//! notifications on a reply queue.
 
 use std::{
     collections::HashMap,
@@ -15,7 +15,7 @@ use steward_core::model::messages::{NoticeStatus, StatusNotice};
 use steward_emulator::{embedded::EmbeddedAws, event_source::EventSource, host::Host, resources};
 use tokio::{sync::Semaphore, task::JoinSet};
 
-/// The longest latency that is told apart, in microseconds.
+/// The longest latency that the histogram can record, in microseconds.
 const LATENCY_MAX_US: u64 = 600_000_000;
 
 /// Latencies, in microseconds.
@@ -25,12 +25,12 @@ pub(super) fn latencies() -> Result<Latencies> {
     Ok(Histogram::new_with_max(LATENCY_MAX_US, 3)?)
 }
 
-/// A quantile in milliseconds.
+/// A quantile of the latencies, in milliseconds.
 pub(super) fn ms(latencies: &Latencies, quantile: f64) -> f64 {
     latencies.value_at_quantile(quantile) as f64 / 1_000.0
 }
 
-/// About 500 bytes.
+/// The input of a task, about 500 bytes.
 pub(super) fn input(n: usize) -> Value {
     let item = |n| json!({ "sku": format!("article-{n:03}"), "count": n + 1 });
     json!({
@@ -39,41 +39,42 @@ pub(super) fn input(n: usize) -> Value {
         "amount": 4_200 + n,
         "currency": "EUR",
         "items": (0..8).map(item).collect::<Vec<_>>(),
-        "note": "leave it with the neighbour if nobody answers the door",
+        "note": "leave it with the neighbour if there is no one at home",
     })
 }
 
-/// What is said of time that has passed.
+/// The microseconds since a time.
 pub(super) fn micros(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
-pub(super) struct Client {
+pub(super) struct BenchClient {
     aws: EmbeddedAws,
     reply_to: String,
     address: String,
     workflow: &'static str,
-    heard: Arc<Heard>,
+    tracker: Arc<TaskTracker>,
 }
 
-impl Client {
-    /// A client with room for so many tasks under way.
-    pub(super) async fn new(host: &Host, workflow: &'static str, room: usize) -> Result<Self> {
+impl BenchClient {
+    /// A client that keeps up to `in_flight` tasks running.
+    pub(super) async fn new(host: &Host, workflow: &'static str, in_flight: usize) -> Result<Self> {
         let sdk = host.aws.sdk_config();
         let reply_to = resources::create_queue(&sdk, "client-bench", None).await?;
         let address = host.address.context("the host does not listen")?;
-        let under_way = UnderWay { since: HashMap::new(), latencies: latencies()? };
-        let heard = Heard { room: Semaphore::new(room), under_way: Mutex::new(under_way) };
+        let running = RunningTasks { started: HashMap::new(), latencies: latencies()? };
+        let tracker =
+            TaskTracker { free_slots: Semaphore::new(in_flight), running: Mutex::new(running) };
         let (aws, address) = (host.aws.clone(), format!("http://{address}/tasks"));
-        Ok(Self { aws, reply_to, address, workflow, heard: Arc::new(heard) })
+        Ok(Self { aws, reply_to, address, workflow, tracker: Arc::new(tracker) })
     }
 
-    /// Hears notices until the set is dropped.
+    /// Receives notifications until the set is dropped.
     pub(super) fn listen(&self, listeners: &mut JoinSet<()>) {
-        let heard = self.heard.clone();
+        let tracker = self.tracker.clone();
         let handler = move |event: SqsEvent| {
             for message in &event.records {
-                heard.notice(message.body.as_deref().unwrap_or_default());
+                tracker.record_notification(message.body.as_deref().unwrap_or_default());
             }
             std::future::ready(SqsBatchResponse::default())
         };
@@ -81,25 +82,24 @@ impl Client {
         EventSource { queue_url, concurrency: 2 }.spawn(&self.aws, handler, listeners);
     }
 
-    /// Submits `count` tasks as there is room for them, and waits for their ends. Returns how long each
-    /// took.
+    /// Submits `count` tasks as slots become free, and waits until all have ended. Returns their latencies.
     pub(super) async fn run(&self, name: &str, count: usize) -> Result<Latencies> {
-        let room = u32::try_from(self.heard.room.available_permits())?;
+        let slots = u32::try_from(self.tracker.free_slots.available_permits())?;
         let (http, mut posting) = (reqwest::Client::new(), JoinSet::new());
         for n in 0..count {
-            self.heard.room.acquire().await?.forget();
+            self.tracker.free_slots.acquire().await?.forget();
             let id = format!("{name}-{n:08}");
             let post = http.post(&self.address).body(self.submission(&id, n).to_string());
-            self.heard.lock().since.insert(id, Instant::now());
+            self.tracker.lock().started.insert(id, Instant::now());
             posting.spawn(async move { Ok::<_, anyhow::Error>(post.send().await?.status()) });
             while let Some(posted) = posting.try_join_next() {
                 let status = posted??;
-                ensure!(status == reqwest::StatusCode::ACCEPTED, "answered {status}");
+                ensure!(status == reqwest::StatusCode::ACCEPTED, "POST /tasks returned {status}");
             }
         }
-        // The room is whole again when the last has ended.
-        drop(self.heard.room.acquire_many(room).await?);
-        let latencies = &mut self.heard.lock().latencies;
+        // All slots are free when the last task has ended.
+        drop(self.tracker.free_slots.acquire_many(slots).await?);
+        let latencies = &mut self.tracker.lock().latencies;
         let measured = latencies.clone();
         latencies.reset();
         Ok(measured)
@@ -115,32 +115,34 @@ impl Client {
     }
 }
 
-struct Heard {
-    /// A permit for each task that may be under way.
-    room: Semaphore,
-    under_way: Mutex<UnderWay>,
+/// Tracks the running tasks and their latencies.
+struct TaskTracker {
+    /// One permit for each further task that may run at the same time.
+    free_slots: Semaphore,
+    running: Mutex<RunningTasks>,
 }
 
-struct UnderWay {
-    since: HashMap<String, Instant>,
+struct RunningTasks {
+    /// The submission times of the running tasks.
+    started: HashMap<String, Instant>,
     latencies: Latencies,
 }
 
-impl Heard {
-    fn lock(&self) -> MutexGuard<'_, UnderWay> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+impl TaskTracker {
+    fn lock(&self) -> MutexGuard<'_, RunningTasks> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A notice may come more than once; only the first end of a task counts.
-    fn notice(&self, body: &str) {
+    /// Records a notification. Notifications may arrive more than once: only the first end of a task counts.
+    fn record_notification(&self, body: &str) {
         let Ok(StatusNotice { task_id: Some(id), status: NoticeStatus::Processed, .. }) =
             serde_json::from_str(body)
         else {
             return;
         };
-        let mut under_way = self.lock();
-        let Some(since) = under_way.since.remove(&id) else { return };
-        under_way.latencies.saturating_record(micros(since));
-        self.room.add_permits(1);
+        let mut running = self.lock();
+        let Some(started) = running.started.remove(&id) else { return };
+        running.latencies.saturating_record(micros(started));
+        self.free_slots.add_permits(1);
     }
 }

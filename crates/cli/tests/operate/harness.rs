@@ -1,5 +1,5 @@
-//! What the tests of the operator's commands run against: a host that listens, a remote service that
-//! does as it is told, and the real `steward` binary.
+//! The test harness for operator commands: a listening host, a controllable remote service, and the real `steward`
+//! binary.
 
 use std::{
     process::{Command, Output},
@@ -19,49 +19,53 @@ use steward_emulator::host::{Host, HostOptions};
 use steward_runtime::ports::{Ports, StateStore};
 use tokio::sync::watch;
 
-/// A call that the remote service got.
+/// A call that the remote service received.
 #[derive(Debug, Clone)]
-pub(crate) struct Call {
+pub(crate) struct ReceivedCall {
     pub(crate) path: String,
     pub(crate) key: String,
     pub(crate) body: Value,
 }
 
-/// A remote service: refuses what the task's input says, and nothing while it is held.
+/// A remote service. It refuses the path that the task's input names, and holds all calls while `held` is true.
 #[derive(Debug, Clone)]
-pub(crate) struct Remote {
-    calls: Arc<Mutex<Vec<Call>>>,
-    /// Whether calls wait.
+pub(crate) struct FakeShop {
+    calls: Arc<Mutex<Vec<ReceivedCall>>>,
+    /// Whether calls wait before they get a response.
     held: Arc<watch::Sender<bool>>,
-    /// The path that is refused to everybody.
+    /// The path that is refused for all tasks.
     refused: Arc<Mutex<Option<String>>>,
 }
 
-impl Remote {
+impl FakeShop {
     async fn start() -> (Self, String) {
-        let remote = Self {
+        let shop = Self {
             calls: Arc::default(),
             held: Arc::new(watch::channel(false).0),
             refused: Arc::default(),
         };
-        let router = Router::new().fallback(Self::answer).with_state(remote.clone());
+        let router = Router::new().fallback(Self::respond).with_state(shop.clone());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        (remote, url)
+        (shop, url)
     }
 
-    async fn answer(
-        State(remote): State<Self>,
+    async fn respond(
+        State(shop): State<Self>,
         uri: Uri,
         headers: HeaderMap,
         Json(body): Json<Value>,
     ) -> Response {
         let path = uri.path().to_owned();
         let key = headers["idempotency-key"].to_str().unwrap().to_owned();
-        remote.calls.lock().unwrap().push(Call { path: path.clone(), key, body: body.clone() });
-        remote.held.subscribe().wait_for(|held| !held).await.unwrap();
-        let refused_to_all = remote.refused.lock().unwrap().as_ref() == Some(&path);
+        shop.calls.lock().unwrap().push(ReceivedCall {
+            path: path.clone(),
+            key,
+            body: body.clone(),
+        });
+        shop.held.subscribe().wait_for(|held| !held).await.unwrap();
+        let refused_to_all = shop.refused.lock().unwrap().as_ref() == Some(&path);
         if body["refuse"] == path || refused_to_all {
             let problem = Json(json!({ "title": "Not today" }));
             return (StatusCode::PAYMENT_REQUIRED, problem).into_response();
@@ -77,8 +81,8 @@ impl Remote {
         self.held.send_replace(held);
     }
 
-    /// The calls of one task.
-    pub(crate) fn calls(&self, task: &str) -> Vec<Call> {
+    /// The calls for one task.
+    pub(crate) fn calls(&self, task: &str) -> Vec<ReceivedCall> {
         let calls = self.calls.lock().unwrap();
         calls.iter().filter(|call| call.body["order"] == task).cloned().collect()
     }
@@ -111,7 +115,7 @@ fn workflow(name: &str) -> Workflow {
     serde_json::from_value(json!({ "name": name, "version": 1, "steps": steps })).unwrap()
 }
 
-/// Someone is asked, and answers later.
+/// A workflow with a step that awaits a callback.
 fn approval() -> Workflow {
     let order = json!({ "order": "${ task.id }" });
     serde_json::from_value(json!({ "name": "approval", "version": 1, "steps": {
@@ -135,41 +139,43 @@ fn approval() -> Workflow {
     .unwrap()
 }
 
-/// What `steward` said, and whether it succeeded.
+/// The output of `steward`, and whether it succeeded.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct CommandOutput {
     pub(crate) ok: bool,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-impl Said {
+impl CommandOutput {
+    /// Asserts that the command succeeded and that standard output contains the texts.
     #[track_caller]
     pub(crate) fn has(&self, texts: &[&str]) {
-        assert!(self.ok, "it failed: {}", self.err);
+        assert!(self.ok, "the command failed: {}", self.err);
         texts
             .iter()
             .for_each(|text| assert!(self.out.contains(text), "no `{text}` in\n{}", self.out));
     }
 
+    /// Asserts that the command failed and that standard error contains the texts.
     #[track_caller]
     pub(crate) fn fails(&self, texts: &[&str]) {
-        assert!(!self.ok, "it succeeded: {}", self.out);
+        assert!(!self.ok, "the command succeeded: {}", self.out);
         texts
             .iter()
             .for_each(|text| assert!(self.err.contains(text), "no `{text}` in\n{}", self.err));
     }
 }
 
-/// A running host, and its remote service.
-pub(crate) struct World {
+/// A running host, and the remote service of its agents.
+pub(crate) struct OperatorHarness {
     pub(crate) host: Host,
-    pub(crate) remote: Remote,
+    pub(crate) shop: FakeShop,
 }
 
-impl World {
+impl OperatorHarness {
     pub(crate) async fn start() -> Self {
-        let (remote, url) = Remote::start().await;
+        let (shop, url) = FakeShop::start().await;
         let host = Host::start(HostOptions {
             listen: Some("127.0.0.1:0".parse().unwrap()),
             workflows: vec![workflow("order"), workflow("return"), approval()],
@@ -177,33 +183,33 @@ impl World {
             supervise_every: Some(Duration::from_millis(200)),
             ..HostOptions::default()
         });
-        Self { host: host.await.unwrap(), remote }
+        Self { host: host.await.unwrap(), shop }
     }
 
-    /// Runs the `steward` binary as anna, until it ends.
-    pub(crate) async fn steward(&self, args: &[&str]) -> Said {
+    /// Runs the `steward` binary with USER=anna.
+    pub(crate) async fn steward(&self, args: &[&str]) -> CommandOutput {
         let mut command = Command::new(env!("CARGO_BIN_EXE_steward"));
         let endpoint = format!("http://{}", self.host.address.unwrap());
         command.args(args).env("AWS_ENDPOINT_URL", endpoint).env("USER", "anna");
         self.run(command).await
     }
 
-    /// The same for somebody of whom nothing is known.
-    pub(crate) async fn nobody(&self, args: &[&str]) -> Said {
+    /// Runs the `steward` binary without USER.
+    pub(crate) async fn steward_without_user(&self, args: &[&str]) -> CommandOutput {
         let mut command = Command::new(env!("CARGO_BIN_EXE_steward"));
         let endpoint = format!("http://{}", self.host.address.unwrap());
         command.args(args).env("AWS_ENDPOINT_URL", endpoint).env_remove("USER");
         self.run(command).await
     }
 
-    async fn run(&self, mut command: Command) -> Said {
+    async fn run(&self, mut command: Command) -> CommandOutput {
         let run = tokio::task::spawn_blocking(move || command.output().unwrap());
         let Output { status, stdout, stderr } = run.await.unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
-        Said { ok: status.success(), out: text(stdout), err: text(stderr) }
+        CommandOutput { ok: status.success(), out: text(stdout), err: text(stderr) }
     }
 
-    /// Submits a task of which the remote service refuses `path`.
+    /// Submits a task. The remote service refuses its calls to the path `refuse`.
     pub(crate) async fn submit(&self, workflow: &str, task: &str, refuse: &str) {
         let file = tempfile::NamedTempFile::new().unwrap();
         let submission =
@@ -212,7 +218,7 @@ impl World {
         self.steward(&["submit", file.path().to_str().unwrap()]).await.has(&["sent"]);
     }
 
-    /// Waits until a task is as it should be.
+    /// Waits until a task satisfies a condition.
     pub(crate) async fn until(&self, task: &str, condition: impl Fn(&Task) -> bool) -> Task {
         let id = task.parse().unwrap();
         let deadline = Instant::now() + Duration::from_secs(60);
@@ -221,7 +227,7 @@ impl World {
             if let Some(now) = now.as_ref().filter(|now| condition(now)) {
                 return now.clone();
             }
-            assert!(Instant::now() < deadline, "waited too long: {now:?}");
+            assert!(Instant::now() < deadline, "timeout: {now:?}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
@@ -231,10 +237,10 @@ impl World {
         self.until(task, |task| task.process_state.to_string() == state).await
     }
 
-    /// Waits until the remote service was called.
+    /// Waits until the remote service has been called for a task at `path`.
     pub(crate) async fn until_called(&self, task: &str, path: &str) {
         let deadline = Instant::now() + Duration::from_secs(60);
-        while !self.remote.paths(task).iter().any(|called| called == path) {
+        while !self.shop.paths(task).iter().any(|called| called == path) {
             assert!(Instant::now() < deadline, "{path} was never called for {task}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

@@ -1,5 +1,5 @@
-//! What calls and answers are made of, and the answers that are not a success: refusals, failures,
-//! and none at all.
+//! Helpers to parse requests, and the responses other than normal successes: refusals, failures, redirects and broken
+//! connections.
 
 use std::future::ready;
 use std::io;
@@ -13,83 +13,85 @@ use futures_util::stream;
 use serde_json::{Map, Value, json};
 
 use super::Service;
-use super::desk::is_id;
+use super::mock_service::is_id;
 
-/// An error answer (RFC 9457).
+/// An error response (RFC 9457).
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Problem {
+pub(super) struct ErrorResponse {
     pub(super) status: StatusCode,
-    /// The end of the problem's type, and never reworded: clients may go by it.
+    /// The last part of the problem type. It is stable, because clients may depend on it.
     pub(super) name: &'static str,
     pub(super) title: &'static str,
 }
 
-/// The service's permanent no.
-pub(super) const fn refusal(service: Service) -> Problem {
+/// The service's permanent refusal.
+pub(super) const fn refusal(service: Service) -> ErrorResponse {
     match service {
-        Service::Inventory => {
-            Problem { status: StatusCode::CONFLICT, name: "out-of-stock", title: "Out of stock" }
-        }
-        Service::Payment => Problem {
+        Service::Inventory => ErrorResponse {
+            status: StatusCode::CONFLICT,
+            name: "out-of-stock",
+            title: "Out of stock",
+        },
+        Service::Payment => ErrorResponse {
             status: StatusCode::PAYMENT_REQUIRED,
             name: "card-declined",
             title: "The card was declined",
         },
-        Service::Shipping => Problem {
+        Service::Shipping => ErrorResponse {
             status: StatusCode::UNPROCESSABLE_ENTITY,
             name: "undeliverable-address",
-            title: "Nobody delivers to this address",
+            title: "No carrier delivers to this address",
         },
-        Service::Account => Problem {
+        Service::Account => ErrorResponse {
             status: StatusCode::FORBIDDEN,
             name: "account-suspended",
             title: "The account is suspended",
         },
-        Service::Package => Problem {
+        Service::Package => ErrorResponse {
             status: StatusCode::UNPROCESSABLE_ENTITY,
             name: "package-too-heavy",
             title: "The package is too heavy",
         },
-        Service::Transport => Problem {
+        Service::Transport => ErrorResponse {
             status: StatusCode::UNPROCESSABLE_ENTITY,
             name: "no-carrier",
-            title: "Nobody carries packages there",
+            title: "No carrier serves this destination",
         },
-        Service::DroneScheduler => Problem {
+        Service::DroneScheduler => ErrorResponse {
             status: StatusCode::UNPROCESSABLE_ENTITY,
             name: "no-fly-zone",
-            title: "Drones may not fly there",
+            title: "The route crosses a no-fly zone",
         },
-        Service::Delivery => Problem {
+        Service::Delivery => ErrorResponse {
             status: StatusCode::UNPROCESSABLE_ENTITY,
             name: "no-dropoff",
-            title: "Nothing can be dropped off there",
+            title: "Packages cannot be dropped off there",
         },
     }
 }
 
-/// The answer to a call that is not well formed.
-pub(super) const fn bad(name: &'static str, title: &'static str) -> Problem {
-    Problem { status: StatusCode::BAD_REQUEST, name, title }
+/// The response to a malformed request.
+pub(super) const fn bad_request(name: &'static str, title: &'static str) -> ErrorResponse {
+    ErrorResponse { status: StatusCode::BAD_REQUEST, name, title }
 }
 
-/// The body, which must be a JSON object.
-pub(super) fn object(body: &[u8]) -> Result<Map<String, Value>, Problem> {
+/// Parses a body, which must be a JSON object.
+pub(super) fn json_object(body: &[u8]) -> Result<Map<String, Value>, ErrorResponse> {
     serde_json::from_slice(body)
-        .map_err(|_| bad("body-not-an-object", "The body is not a JSON object"))
+        .map_err(|_| bad_request("body-not-an-object", "The body is not a JSON object"))
 }
 
-/// The package that a request is about.
-pub(super) fn package_of(request: &Map<String, Value>) -> Result<String, Problem> {
+/// The id in the `package` field of a request.
+pub(super) fn package_of(request: &Map<String, Value>) -> Result<String, ErrorResponse> {
     match request.get("package").and_then(Value::as_str) {
         Some(package) if is_id(package) => Ok(package.to_owned()),
-        Some(_) => Err(bad("package-length", "package is empty or too long")),
-        None => Err(bad("package-missing", "package is missing or not a string")),
+        Some(_) => Err(bad_request("package-length", "package is empty or too long")),
+        None => Err(bad_request("package-missing", "package is missing or not a string")),
     }
 }
 
-/// What else the service says of what it did; small, since the caller will store it.
-pub(super) fn particulars(
+/// A further field of the success response, as name and value. It is small, because the caller stores it.
+pub(super) fn response_detail(
     service: Service,
     request: &Map<String, Value>,
     digest: u64,
@@ -112,44 +114,49 @@ pub(super) fn particulars(
     Some((name.to_owned(), value))
 }
 
-/// A failure that may pass, asking or not to be left alone for a second.
+/// A temporary failure, optionally with `Retry-After: 1`.
 pub(super) fn failure(status: u16, retry_after: bool) -> Response {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let problem = Problem { status, name: "try-again", title: "Not now, try again" };
+    let problem =
+        ErrorResponse { status, name: "try-again", title: "Temporary failure, try again" };
     let retry_after = retry_after.then_some([(RETRY_AFTER, HeaderValue::from_static("1"))]);
     (retry_after, problem).into_response()
 }
 
-/// The answer while another call with the same key is in progress (the IETF's draft says 409).
-pub(super) const fn busy(status: StatusCode) -> Problem {
-    Problem { status, name: "in-progress", title: "A request with the same key is in progress" }
+/// The response while another call with the same key is in progress. The IETF draft specifies 409.
+pub(super) const fn in_progress(status: StatusCode) -> ErrorResponse {
+    ErrorResponse {
+        status,
+        name: "in-progress",
+        title: "A request with the same key is in progress",
+    }
 }
 
-/// What the service did, or will do, can be read elsewhere.
+/// A redirect in place of a success.
 pub(super) fn redirect(status: u16) -> Response {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::SEE_OTHER);
     (status, [(LOCATION, HeaderValue::from_static("/done"))]).into_response()
 }
 
-/// A success that says nothing.
-pub(super) fn empty_answer() -> Response {
+/// A success with an empty body.
+pub(super) fn empty_body() -> Response {
     StatusCode::OK.into_response()
 }
 
-/// A success that no JSON parser reads.
+/// A success whose body is not JSON.
 pub(super) fn not_json() -> Response {
     let content_type = HeaderValue::from_static("text/html");
     (StatusCode::OK, [(CONTENT_TYPE, content_type)], "<p>Thank you!</p>").into_response()
 }
 
-/// The answer of an undo that found nothing.
-pub(super) const NOTHING_TO_UNDO: Problem = Problem {
+/// The response to an undo that found nothing.
+pub(super) const NOTHING_TO_UNDO: ErrorResponse = ErrorResponse {
     status: StatusCode::NOT_FOUND,
     name: "nothing-to-undo",
     title: "There is nothing to undo",
 };
 
-impl IntoResponse for Problem {
+impl IntoResponse for ErrorResponse {
     fn into_response(self) -> Response {
         let body = json!({
             "type": format!("urn:problem-type:{}", self.name),
@@ -161,9 +168,9 @@ impl IntoResponse for Problem {
     }
 }
 
-/// A response that is never seen: hyper drops the connection when a body fails, and it has not
-/// flushed the head by then (a test looks at the bytes on the wire).
+/// Breaks the connection without a response: hyper drops the connection when a body fails, before it has sent the
+/// head. A test checks that no bytes are sent.
 pub(super) fn broken_connection() -> Response {
-    let broken = io::Error::from(io::ErrorKind::ConnectionAborted);
-    Response::new(Body::from_stream(stream::once(ready(Err::<Bytes, _>(broken)))))
+    let error = io::Error::from(io::ErrorKind::ConnectionAborted);
+    Response::new(Body::from_stream(stream::once(ready(Err::<Bytes, _>(error)))))
 }

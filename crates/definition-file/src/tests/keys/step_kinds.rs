@@ -1,0 +1,204 @@
+//! Callbacks, waits, child workflows, and settings that contradict each other.
+
+use super::*;
+
+#[test]
+fn callbacks() {
+    check(&[
+        (
+            "{ within: 3d, heartbeat: 1h }",
+            "3d",
+            "35:15: steps.ask.callback: must be a mapping, not a string",
+        ),
+        ("within: 3d, ", "", "35:5: steps.ask.callback: missing key `within`"),
+        (
+            "within: 3d",
+            "within: 31d",
+            "35:25: steps.ask.callback.within: must be from 100ms to 30d",
+        ),
+        (
+            "within: 3d",
+            "within: long",
+            "35:25: steps.ask.callback.within: `long` is not a duration; write numbers with units, such as `90s`, `15m`, `2h` or `1d 12h`",
+        ),
+        (
+            "heartbeat: 1h",
+            "heartbeat: 4d",
+            "35:40: steps.ask.callback.heartbeat: must be from 100ms to 3d",
+        ),
+        (
+            "heartbeat: 1h",
+            "heartbeat: 1ms",
+            "35:40: steps.ask.callback.heartbeat: must be from 100ms to 3d",
+        ),
+        (
+            "heartbeat: 1h",
+            "heartbeat: 7",
+            "35:40: steps.ask.callback.heartbeat: must be a string, not a number; a duration needs a unit, such as `90s` or `15m`",
+        ),
+        (", heartbeat: 1h", "", ""),
+        (
+            "body: '${ callback.token }'",
+            "body: none",
+            "35:5: steps.ask.callback: nobody could answer: the request does not hand out the token; put `${ callback.token }` into `request`",
+        ),
+        (
+            "    wait: 12h",
+            "    wait: 12h\n    callback: { within: 1h }",
+            "41:5: steps.rest.callback: goes with `agent`, not with `wait`",
+        ),
+        (
+            "    workflow: {",
+            "    callback: { within: 1h }\n    workflow: {",
+            "43:5: steps.send.callback: goes with `agent`, not with `workflow`",
+        ),
+    ]);
+}
+
+#[test]
+fn waits() {
+    check(&[
+        (
+            "wait: 12h",
+            "wait: 7",
+            "40:11: steps.rest.wait: must be a string, not a number; a duration needs a unit, such as `90s` or `15m`",
+        ),
+        (
+            "wait: 12h",
+            "wait: tomorrow",
+            "40:11: steps.rest.wait: must be a duration as `15m`, or a time as `2026-12-24T18:00:00Z`",
+        ),
+        ("wait: 12h", "wait: 31d", "40:11: steps.rest.wait: a wait of more than 30d"),
+        ("wait: 12h", "wait: '2026-12-24T18:00:00Z'", ""),
+        (
+            "wait: 12h",
+            "wait: '2026-12-24'",
+            "40:11: steps.rest.wait: must be a duration as `15m`, or a time as `2026-12-24T18:00:00Z`",
+        ),
+        ("wait: 12h", "wait: ${ input.until }", ""),
+        (
+            "wait: 12h",
+            "wait: ${ item }",
+            "40:11: steps.rest.wait: `item`: there is one only of a step with `for_each`, in its request, input and undo",
+        ),
+        ("wait: 12h", "wait: 0s", ""),
+        (
+            "wait: 12h",
+            "wait: 12h\n    complete_within: 5s",
+            "41:22: steps.rest.complete_within: goes with `agent` or `workflow`, not with `wait`",
+        ),
+        (
+            "wait: 12h",
+            "wait: 12h\n    recovery: { attempts: 2 }",
+            "41:5: steps.rest.recovery: goes with `agent` or `workflow`, not with `wait`",
+        ),
+        (
+            "wait: 12h",
+            "wait: 12h\n    idempotent: false",
+            "41:17: steps.rest.idempotent: goes with `agent`, not with `wait`",
+        ),
+        (
+            "wait: 12h",
+            "wait: 12h\n    point_of_no_return: true",
+            "41:25: steps.rest.point_of_no_return: goes with `agent` or `workflow`, not with `wait`",
+        ),
+        (
+            "wait: 12h",
+            "wait: 12h\n    undo: { request: { path: / } }",
+            "41:5: steps.rest.undo: goes with `agent` or `workflow`, not with `wait`",
+        ),
+        (
+            "wait: 12h",
+            "wait: 12h\n    request: { path: / }",
+            "41:5: steps.rest.request: goes with `agent`, not with `wait`",
+        ),
+    ]);
+}
+
+#[test]
+fn child_workflows() {
+    check(&[
+        (
+            "workflow: { name: delivery,",
+            "workflow: { name: De Livery,",
+            "43:23: steps.send.workflow.name: `De Livery` is not a valid name: a lower-case letter, then lower-case letters, digits, `-` and `_`, at most 40 characters; did you mean `de_livery`?",
+        ),
+        (
+            "workflow: { name: delivery,",
+            "workflow: {",
+            "43:5: steps.send.workflow: missing key `name`",
+        ),
+        (
+            "version: 2, input",
+            "version: 0, input",
+            "43:42: steps.send.workflow.version: must be at least 1",
+        ),
+        (
+            "version: 2, input",
+            "version: two, input",
+            "43:42: steps.send.workflow.version: must be an integer, not a string",
+        ),
+        ("version: 2, input", "input", ""),
+        (
+            "input: { parcels: '${ steps.pack.output }' }",
+            "input: { parcels: '${ steps.pakc.output }' }",
+            "43:63: steps.send.workflow.input.parcels: `steps.pakc.output`: there is no step `pakc`; did you mean `pack`?",
+        ),
+        (
+            "input: { parcels: '${ steps.pack.output }' }",
+            "input: '${ item }'",
+            "43:52: steps.send.workflow.input: `item`: there is one only of a step with `for_each`, in its request, input and undo",
+        ),
+        (
+            "workflow: { name: delivery, version: 2, input: { parcels: '${ steps.pack.output }' } }",
+            "workflow: delivery",
+            "43:15: steps.send.workflow: must be a mapping, not a string",
+        ),
+        (
+            "    workflow: {",
+            "    request: { path: / }\n    workflow: {",
+            "43:5: steps.send.request: goes with `agent`, not with `workflow`",
+        ),
+        (
+            "    workflow: {",
+            "    idempotent: false\n    workflow: {",
+            "43:17: steps.send.idempotent: goes with `agent`, not with `workflow`",
+        ),
+        ("    workflow: {", "    undo: { complete_within: 1h }\n    workflow: {", ""),
+        (
+            "    workflow: {",
+            "    undo: { request: { path: / } }\n    workflow: {",
+            "43:13: steps.send.undo.request: goes with `agent`, not with `workflow`",
+        ),
+        (
+            "    workflow: {",
+            "    complete_within: 31d\n    workflow: {",
+            "43:22: steps.send.complete_within: must be from 100ms to 30d",
+        ),
+    ]);
+}
+
+/// The definition could run, but could not do what it describes.
+#[test]
+fn impossible_deadlines_and_forgotten_side_effects_are_refused() {
+    check(&[
+        (
+            "within: 3d",
+            "within: 5d",
+            "35:25: steps.ask.callback.within: longer than the task's `complete_within` of 4days; give the \
+             task more time, or the answer less",
+        ),
+        (
+            "wait: 12h",
+            "wait: 20d",
+            "40:11: steps.rest.wait: longer than the task's `complete_within` of 4days; give the task more time",
+        ),
+        (
+            "    point_of_no_return: true\n",
+            "",
+            "19:17: steps.reserve.idempotent: a call with an unknown outcome is not repeated, and the undo \
+             passes over the step; give it an `undo` that does no harm if the step has not run, or say \
+             `then: alert`",
+        ),
+    ]);
+}

@@ -1,0 +1,266 @@
+//! The keys of steps, of requests and of `for_each`.
+
+use super::*;
+
+#[test]
+fn step_names_order_and_flags() {
+    check(&[
+        (
+            "  reserve:\n    description: One call",
+            "  Reserve-Now:\n    description: One call",
+            "15:3: steps: `Reserve-Now` is not a valid name: a lower-case letter, then lower-case letters, digits and `_`, at most 40 characters; did you mean `reserve_now`?\n24:13: steps.pack.after.0: there is no step `reserve`; there are `pack`, `ask`, `rest` and `send`\n34:13: steps.ask.after.0: there is no step `reserve`; there are `pack`, `ask`, `rest` and `send`",
+        ),
+        (
+            "  rest:",
+            "  rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr:",
+            "38:3: steps: `rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr` is not a valid name: a lower-case letter, then lower-case letters, digits and `_`, at most 40 characters\n42:13: steps.send.after.0: there is no step `rest`; there are `reserve`, `pack`, `ask` and `send`",
+        ),
+        (
+            "description: One call",
+            "description: { a: 1 }",
+            "16:5: steps.reserve.description: must be a string, not a mapping",
+        ),
+        (
+            "    wait: 12h",
+            "    description: nothing",
+            "38:3: steps.rest: says nothing to do; it needs an `agent`, a `wait` or a `workflow`",
+        ),
+        (
+            "    wait: 12h",
+            "    wait: 12h\n    agent: x",
+            "38:3: steps.rest: a step does one thing, not `agent` and `wait`; make it several steps",
+        ),
+        (
+            "    wait: 12h",
+            "    wait: 12h\n    workflow: { name: x }",
+            "38:3: steps.rest: a step does one thing, not `wait` and `workflow`; make it several steps",
+        ),
+        (
+            "after: [pack, ask]",
+            "after: [pakc, ask]",
+            "39:13: steps.rest.after.0: there is no step `pakc`; did you mean `pack`?",
+        ),
+        (
+            "after: [pack, ask]",
+            "after: [pack, pack]",
+            "39:19: steps.rest.after.1: `pack` is named twice",
+        ),
+        (
+            "after: [pack, ask]",
+            "after: pack",
+            "39:12: steps.rest.after: must be a list, not a string; write it as `[a, b]`",
+        ),
+        (
+            "after: [pack, ask]",
+            "after: [pack, 7]",
+            "39:19: steps.rest.after.1: must be a string, not a number",
+        ),
+        (
+            "after: [pack, ask]",
+            "after: [send]",
+            "14:1: steps: these steps wait for each other: rest → send → rest\n43:63: steps.send.workflow.input.parcels: `steps.pack.output`: step `pack` does not come before this one; add `pack` to `after`",
+        ),
+        (
+            "after: [pack, ask]",
+            "after: [rest]",
+            "14:1: steps: these steps wait for each other: rest → rest\n43:63: steps.send.workflow.input.parcels: `steps.pack.output`: step `pack` does not come before this one; add `pack` to `after`",
+        ),
+        (
+            "after: [pack, ask]",
+            "after: []",
+            "43:63: steps.send.workflow.input.parcels: `steps.pack.output`: step `pack` does not come before this one; add `pack` to `after`",
+        ),
+        (
+            "when: ${ input.amount > 0 }",
+            "when: true",
+            "18:11: steps.reserve.when: must be a string, not `true` or `false`",
+        ),
+        (
+            "when: ${ input.amount > 0 }",
+            "when: always",
+            "18:11: steps.reserve.when: must be one expression and nothing else; write `${ input.amount > 0 }`, say",
+        ),
+        (
+            "when: ${ input.amount > 0 }",
+            "when: ${ item.x }",
+            "18:11: steps.reserve.when: `item`: there is one only of a step with `for_each`, in its request, input and undo",
+        ),
+        (
+            "when: ${ input.amount > 0 }",
+            "when: ${ input.amount > }",
+            "18:11: steps.reserve.when: expression `input.amount >`: Syntax error: mismatched input '<EOF>'",
+        ),
+        (
+            "when: ${ input.amount > 0 }",
+            "when: ${ steps.reserve.output }",
+            "18:11: steps.reserve.when: `steps.reserve.output`: a step has no output before it is done",
+        ),
+        (
+            "when: ${ input.amount > 0 }",
+            "when: ${ callback.token }",
+            "18:11: steps.reserve.when: `callback`: there is one only of a step with `callback`, in its request",
+        ),
+        (
+            "idempotent: false",
+            "idempotent: no way",
+            "19:17: steps.reserve.idempotent: must be `true` or `false`, not a string",
+        ),
+        (
+            "point_of_no_return: true",
+            "point_of_no_return: 1",
+            "20:25: steps.reserve.point_of_no_return: must be `true` or `false`, not a number",
+        ),
+    ]);
+}
+
+#[test]
+fn requests() {
+    check(&[
+        (
+            "agent: inventory",
+            "agent: Inventory",
+            "17:12: steps.reserve.agent: `Inventory` is not a valid name: a lower-case letter, then lower-case letters, digits, `-` and `_`, at most 40 characters; did you mean `inventory`?",
+        ),
+        (
+            "agent: inventory",
+            "agent: [a]",
+            "17:12: steps.reserve.agent: must be a string, not a list",
+        ),
+        (
+            "    agent: inventory\n",
+            "",
+            "15:3: steps.reserve: says nothing to do; it needs an `agent`, a `wait` or a `workflow`",
+        ),
+        (
+            "    request: { path: /questions, body: '${ callback.token }' }\n",
+            "",
+            "32:3: steps.ask: an `agent` needs a `request`",
+        ),
+        (
+            "request: { method: PUT, path: '/reservations/${ task.id }', body: { items: '${ input.items }' } }",
+            "request: /reservations",
+            "21:14: steps.reserve.request: must be a mapping, not a string",
+        ),
+        (
+            "method: PUT",
+            "method: put",
+            "21:24: steps.reserve.request.method: must be one of `GET`, `POST`, `PUT`, `PATCH`, `DELETE`; did you mean `PUT`?",
+        ),
+        (
+            "method: PUT",
+            "method: HEAD",
+            "21:24: steps.reserve.request.method: must be one of `GET`, `POST`, `PUT`, `PATCH`, `DELETE`",
+        ),
+        (
+            "method: PUT",
+            "method: 7",
+            "21:24: steps.reserve.request.method: must be one of `GET`, `POST`, `PUT`, `PATCH`, `DELETE`",
+        ),
+        (
+            "path: '/reservations/${ task.id }', ",
+            "",
+            "21:5: steps.reserve.request: missing key `path`",
+        ),
+        (
+            "path: '/reservations/${ task.id }'",
+            "path: 7",
+            "21:35: steps.reserve.request.path: must be a string, not a number",
+        ),
+        (
+            "path: '/reservations/${ task.id }'",
+            "path: reservations",
+            "21:35: steps.reserve.request.path: must start with `/`",
+        ),
+        (
+            "path: '/reservations/${ task.id }'",
+            "path: /a/../b",
+            "21:35: steps.reserve.request.path: must not have a `.` or `..` segment",
+        ),
+        ("path: '/reservations/${ task.id }'", "path: '${ input.path }'", ""),
+        (
+            "path: '/reservations/${ task.id }'",
+            "path: '/reservations/${ taks.id }'",
+            "21:35: steps.reserve.request.path: expression `taks.id`: unknown name `taks`; did you mean `task`?",
+        ),
+        (
+            "path: '/reservations/${ task.id }'",
+            "path: '/reservations/${ task.id'",
+            "21:35: steps.reserve.request.path: `/reservations/${ task.id`: `${` is never closed; close it with `}`, or write `$${` for a plain `${`",
+        ),
+        (
+            "body: { items: '${ input.items }' }",
+            "body: { items: ['${ item }'] }",
+            "21:81: steps.reserve.request.body.items.0: `item`: there is one only of a step with `for_each`, in its request, input and undo",
+        ),
+        (
+            "body: { items: '${ input.items }' }",
+            "body: '${ steps.pack.output }'",
+            "21:71: steps.reserve.request.body: `steps.pack.output`: step `pack` does not come before this one; add `pack` to `after`",
+        ),
+        (
+            "body: { items: '${ input.items }' }",
+            "body: { a: '${ event.id }', b: '${ callback.token }' }",
+            "21:76: steps.reserve.request.body.a: `event`: there is one only of a `trigger`\n21:96: steps.reserve.request.body.b: `callback`: there is one only of a step with `callback`, in its request",
+        ),
+        ("body: { items: '${ input.items }' }", "body: 7", ""),
+        (
+            "complete_within: 10s",
+            "complete_within: 31d",
+            "36:22: steps.ask.complete_within: must be from 100ms to 30d",
+        ),
+        (
+            "complete_within: 10s",
+            "complete_within: 99ms",
+            "36:22: steps.ask.complete_within: must be from 100ms to 30d",
+        ),
+    ]);
+}
+
+#[test]
+fn for_each() {
+    check(&[
+        (
+            "{ items: '${ input.items }', at_once: 3 }",
+            "'${ input.items }'",
+            "25:15: steps.pack.for_each: must be a mapping, not a string",
+        ),
+        (
+            "{ items: '${ input.items }', at_once: 3 }",
+            "{ at_once: 3 }",
+            "25:5: steps.pack.for_each: missing key `items`",
+        ),
+        (
+            "items: '${ input.items }', at",
+            "items: '${ input.items } and more', at",
+            "25:24: steps.pack.for_each.items: must be one expression and nothing else; write `${ input.items }`, say",
+        ),
+        (
+            "items: '${ input.items }', at",
+            "items: [1, 2], at",
+            "25:24: steps.pack.for_each.items: must be a string, not a list",
+        ),
+        (
+            "items: '${ input.items }', at",
+            "items: '${ item }', at",
+            "25:24: steps.pack.for_each.items: `item`: there is one only of a step with `for_each`, in its request, input and undo",
+        ),
+        ("at_once: 3", "at_once: 0", "25:53: steps.pack.for_each.at_once: must be from 1 to 100"),
+        ("at_once: 3", "at_once: 101", "25:53: steps.pack.for_each.at_once: must be from 1 to 100"),
+        (
+            "at_once: 3",
+            "at_once: all",
+            "25:53: steps.pack.for_each.at_once: must be an integer, not a string",
+        ),
+        (", at_once: 3", "", ""),
+        (
+            "    wait: 12h",
+            "    wait: 12h\n    for_each: { items: '${ input.items }' }",
+            "41:5: steps.rest.for_each: goes with `agent` or `workflow`, not with `wait`",
+        ),
+        (
+            "    workflow: {",
+            "    for_each: { items: '${ steps.pack.output }' }\n    workflow: {",
+            "",
+        ),
+    ]);
+}

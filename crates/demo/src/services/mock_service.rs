@@ -1,0 +1,412 @@
+//! One mock service: receives calls, injects the faults of its plan, carries the calls out and keeps the ledger.
+//!
+//! A call locks the service's state twice, at its arrival and when it takes effect. Both are short and synchronous; all
+//! waiting happens between them. The side effect and the stored response are written under one lock, so that two racing
+//! calls with the same key or id cannot both take effect.
+//!
+//! Calls that take effect run in their own tokio task, because axum drops a handler's future when its caller
+//! disconnects. Like a real service, this one finishes the calls that it has begun.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
+use std::time::Duration;
+
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::{Json, http};
+use serde_json::{Map, Value};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::fault::{OUTLIVE_CALL_MS, OUTLIVE_FAILURE_AFTER_MS, digest};
+use super::ledger::ServiceLedger;
+use super::responses::{
+    ErrorResponse, broken_connection, empty_body, failure, in_progress, not_json, redirect, refusal,
+};
+use super::{Fault, FaultKind, FaultPlan, Service, SideEffect, SubjectRecord};
+
+/// The maximum length of a client-generated id in bytes.
+const ID_BYTES_MAX: usize = 512;
+
+/// One service with its fault plan and its state.
+#[derive(Debug)]
+pub(super) struct MockService {
+    service: Service,
+    plan: FaultPlan,
+    /// Whether it currently answers every call with 503.
+    is_down: AtomicBool,
+    is_healed: AtomicBool,
+    /// Its `changed` returns an error when the services are stopped.
+    stopped: watch::Receiver<()>,
+    state: Mutex<ServiceState>,
+}
+
+/// The ledger of a service, and what it needs to deduplicate calls.
+#[derive(Debug, Default)]
+pub(super) struct ServiceState {
+    ledger: ServiceLedger,
+    /// The number of calls so far, by key.
+    calls: HashMap<String, u32>,
+    /// The results of calls that took effect, by idempotency key or client-generated id.
+    results: HashMap<String, StoredResult>,
+    /// The keys of the calls that are in progress.
+    in_progress: HashSet<String>,
+    /// The keys of the calls that were carried out. Repeated calls have no side effect.
+    carried_out: HashSet<String>,
+}
+
+/// The request that took effect under a key or id, and its response.
+#[derive(Debug)]
+struct StoredResult {
+    subject: String,
+    request: RequestContent,
+    response: Value,
+    /// Whether the resource was deleted.
+    is_deleted: bool,
+}
+
+/// The content of a request. A repeated request has equal content.
+pub(super) type RequestContent = (Operation, Map<String, Value>);
+
+/// Whether a call does or undoes something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operation {
+    Do,
+    Undo,
+}
+
+/// A well-formed call.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct IncomingCall<'a> {
+    pub(super) operation: Operation,
+    /// Selects the fault: the idempotency key, or the method and the path.
+    pub(super) key: &'a str,
+    /// The order, package or account that the call is about.
+    pub(super) subject: &'a str,
+    /// The status while another call with this key is in progress; `None` for a call without side effects.
+    pub(super) in_progress_status: Option<StatusCode>,
+}
+
+/// How the service handles one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CallHandling {
+    /// The call takes effect after a delay.
+    TakesEffect { after_ms: u64, response: ResponseKind },
+    /// The call fails without effect.
+    Fails { after_ms: u64, status: u16, retry_after: bool },
+    /// The call has no effect and gets no response.
+    Hangs,
+    /// The call is refused permanently.
+    IsRefused,
+    /// Another call with the same key is in progress.
+    Conflicts { status: StatusCode },
+}
+
+/// The response to a call that takes effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ResponseKind {
+    /// The full response, after the side effect.
+    Full,
+    /// The connection breaks after the side effect.
+    Lost,
+    Redirect {
+        status: u16,
+        before_effect: bool,
+    },
+    Empty,
+    NotJson,
+}
+
+impl MockService {
+    pub(super) fn new(service: Service, plan: FaultPlan, stopped: watch::Receiver<()>) -> Self {
+        Self {
+            service,
+            plan,
+            is_down: AtomicBool::new(false),
+            is_healed: AtomicBool::new(false),
+            stopped,
+            state: Mutex::default(),
+        }
+    }
+
+    pub(super) fn set_down(&self, is_down: bool) {
+        self.is_down.store(is_down, Ordering::SeqCst);
+    }
+
+    pub(super) fn heal(&self) {
+        self.is_healed.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) const fn service(&self) -> Service {
+        self.service
+    }
+
+    /// Whether an undo that finds nothing gets 404.
+    pub(super) fn undo_not_found(&self) -> bool {
+        self.plan.undo_not_found && !self.is_healed.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn ledger(&self) -> ServiceLedger {
+        self.state().ledger.clone()
+    }
+
+    /// A hash of the key, which is always the same for the same seed.
+    pub(super) fn digest(&self, key: &str) -> u64 {
+        digest(self.plan.seed, key)
+    }
+
+    /// The subject of the request that took effect under this key or id.
+    pub(super) fn subject_of(&self, name: &str) -> Option<String> {
+        self.state().results.get(name).map(|result| result.subject.clone())
+    }
+
+    /// Handles a call as the fault plan says. `execute` carries it out under the lock and returns the response.
+    pub(super) async fn serve(
+        self: &Arc<Self>,
+        call: IncomingCall<'_>,
+        execute: impl FnOnce(&mut ServiceState) -> Response + Send + 'static,
+    ) -> Response {
+        let (handling, in_progress_call) = self.receive(call);
+        match handling {
+            CallHandling::TakesEffect { after_ms, response } => {
+                let mock = Arc::clone(self);
+                let execution = tokio::spawn(mock.carry_out(in_progress_call, after_ms, execute));
+                if let ResponseKind::Redirect { status, before_effect: true } = response {
+                    pause(self.plan.latency_ms).await;
+                    return redirect(status);
+                }
+                let Ok(full) = execution.await else { return broken_connection() };
+                match response {
+                    ResponseKind::Lost => broken_connection(),
+                    // Only successes are replaced, not refusals or undos that found nothing.
+                    _ if !full.status().is_success() => full,
+                    ResponseKind::Full => full,
+                    ResponseKind::Redirect { status, .. } => redirect(status),
+                    ResponseKind::Empty => empty_body(),
+                    ResponseKind::NotJson => not_json(),
+                }
+            }
+            CallHandling::Fails { after_ms, status, retry_after } => {
+                pause(self.plan.latency_ms + after_ms).await;
+                failure(status, retry_after)
+            }
+            CallHandling::Hangs => {
+                // Ends when the client disconnects, which drops this future, or when the services stop.
+                let _ = self.stopped.clone().changed().await;
+                broken_connection()
+            }
+            CallHandling::IsRefused => {
+                pause(self.plan.latency_ms).await;
+                refusal(self.service).into_response()
+            }
+            CallHandling::Conflicts { status } => in_progress(status).into_response(),
+        }
+    }
+
+    /// Carries a call out after a delay, unless the services are stopped meanwhile.
+    async fn carry_out(
+        self: Arc<Self>,
+        call: Option<CallInProgress>,
+        after_ms: u64,
+        execute: impl FnOnce(&mut ServiceState) -> Response + Send + 'static,
+    ) -> Response {
+        let mut stopped = self.stopped.clone();
+        tokio::select! {
+            () = pause(self.plan.latency_ms.saturating_add(after_ms)) => {}
+            _ = stopped.changed() => return broken_connection(),
+        }
+        let mut state = self.state();
+        let response = execute(&mut state);
+        if let Some(CallInProgress { key, subject, index }) = call {
+            state.in_progress.remove(&key);
+            state.carried_out.insert(key);
+            state.record(&subject).end_call(index);
+        }
+        response
+    }
+
+    /// Counts the call, and decides how to handle it.
+    fn receive(&self, call: IncomingCall<'_>) -> (CallHandling, Option<CallInProgress>) {
+        let fault = match call.operation {
+            _ if self.is_healed.load(Ordering::SeqCst) => Fault::Healthy,
+            Operation::Do => self.plan.fault(call.key),
+            Operation::Undo => self.plan.fault_of_undo(call.key),
+        };
+        let mut state = self.state();
+        state.record(call.subject).calls += 1;
+        if self.is_down.load(Ordering::SeqCst) {
+            state.record(call.subject).count_fault(FaultKind::Down);
+            let handling = CallHandling::Fails { after_ms: 0, status: 503, retry_after: false };
+            return (handling, None);
+        }
+        let is_in_progress = state.in_progress.contains(call.key);
+        if let Some(status) = call.in_progress_status
+            && is_in_progress
+            && self.plan.conflict_in_progress
+        {
+            state.record(call.subject).count_fault(FaultKind::InProgress);
+            return (CallHandling::Conflicts { status }, None);
+        }
+        let calls = state.calls.entry(call.key.to_owned()).or_default();
+        *calls = calls.saturating_add(1);
+        let (kind, handling) = handling(fault, *calls);
+        if let Some(kind) = kind {
+            state.record(call.subject).count_fault(kind);
+        }
+        let takes_effect = matches!(handling, CallHandling::TakesEffect { .. })
+            && call.in_progress_status.is_some()
+            && !is_in_progress
+            && !state.carried_out.contains(call.key);
+        let in_progress_call = takes_effect.then(|| {
+            state.in_progress.insert(call.key.to_owned());
+            let (key, subject) = (call.key.to_owned(), call.subject.to_owned());
+            let index = state.record(&subject).begin_call(&key);
+            CallInProgress { key, subject, index }
+        });
+        (handling, in_progress_call)
+    }
+
+    fn state(&self) -> MutexGuard<'_, ServiceState> {
+        // No code panics between two dependent changes, so the state is consistent even if the lock is poisoned.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A call that is in progress.
+#[derive(Debug)]
+struct CallInProgress {
+    key: String,
+    subject: String,
+    /// Its index in `SubjectRecord::carried_out`.
+    index: usize,
+}
+
+/// The handling of the `nth` call with a key that has this fault, and the kind of fault to count.
+const fn handling(fault: Fault, nth: u32) -> (Option<FaultKind>, CallHandling) {
+    const fn takes_effect(after_ms: u64, response: ResponseKind) -> CallHandling {
+        CallHandling::TakesEffect { after_ms, response }
+    }
+    match fault {
+        Fault::Slow { delay_ms } => {
+            (Some(FaultKind::Slow), takes_effect(delay_ms, ResponseKind::Full))
+        }
+        Fault::Flaky { calls, status, retry_after } if nth <= calls => {
+            (Some(FaultKind::Flaky), CallHandling::Fails { after_ms: 0, status, retry_after })
+        }
+        Fault::Hang if nth == 1 => (Some(FaultKind::Hang), CallHandling::Hangs),
+        Fault::AnswerLost if nth == 1 => {
+            (Some(FaultKind::AnswerLost), takes_effect(0, ResponseKind::Lost))
+        }
+        Fault::Refuse => (Some(FaultKind::Refuse), CallHandling::IsRefused),
+        Fault::Long { delay_ms } if nth == 1 => {
+            (Some(FaultKind::Long), takes_effect(delay_ms, ResponseKind::Full))
+        }
+        Fault::Outlive if nth == 1 => {
+            let after_ms = OUTLIVE_FAILURE_AFTER_MS;
+            let fails = CallHandling::Fails { after_ms, status: 503, retry_after: false };
+            (Some(FaultKind::Outlive), fails)
+        }
+        Fault::Outlive if nth == 2 => {
+            (Some(FaultKind::Outlive), takes_effect(OUTLIVE_CALL_MS, ResponseKind::Full))
+        }
+        Fault::Redirect { status, commit_after_ms } => {
+            let before_effect = nth == 1 && commit_after_ms > 0;
+            let after_ms = if before_effect { commit_after_ms } else { 0 };
+            let response = ResponseKind::Redirect { status, before_effect };
+            (Some(FaultKind::Redirect), takes_effect(after_ms, response))
+        }
+        Fault::EmptyAnswer => (Some(FaultKind::EmptyAnswer), takes_effect(0, ResponseKind::Empty)),
+        Fault::NotJson => (Some(FaultKind::NotJson), takes_effect(0, ResponseKind::NotJson)),
+        Fault::Healthy
+        | Fault::Flaky { .. }
+        | Fault::Hang
+        | Fault::AnswerLost
+        | Fault::Long { .. }
+        | Fault::Outlive => (None, takes_effect(0, ResponseKind::Full)),
+    }
+}
+
+impl ServiceState {
+    /// The record of a subject, created if needed.
+    pub(super) fn record(&mut self, subject: &str) -> &mut SubjectRecord {
+        self.ledger.record_mut(subject)
+    }
+
+    /// Executes a request once per key or id. `take_effect` adds the side effect and returns the response. A repeated
+    /// request gets the first response, or [`DELETED`] if the resource was deleted. A request with other content gets
+    /// `conflict`.
+    pub(super) fn execute_once(
+        &mut self,
+        name: &str,
+        subject: &str,
+        request: RequestContent,
+        conflict: impl IntoResponse,
+        take_effect: impl FnOnce(&mut SubjectRecord, &RequestContent) -> Value,
+    ) -> Response {
+        match self.results.get(name) {
+            Some(result) if result.request == request && result.is_deleted => {
+                self.record(subject).deduplicated += 1;
+                DELETED.into_response()
+            }
+            Some(result) if result.request == request => {
+                let response = result.response.clone();
+                self.record(subject).deduplicated += 1;
+                let header = http::HeaderName::from_static("idempotent-replay");
+                let replay = [(header, HeaderValue::from_static("true"))];
+                (StatusCode::OK, replay, Json(response)).into_response()
+            }
+            Some(_) => {
+                self.record(subject).keys_reused += 1;
+                conflict.into_response()
+            }
+            None => {
+                let response = take_effect(self.record(subject), &request);
+                let result = StoredResult {
+                    subject: subject.to_owned(),
+                    request,
+                    response: response.clone(),
+                    is_deleted: false,
+                };
+                self.results.insert(name.to_owned(), result);
+                (StatusCode::CREATED, Json(response)).into_response()
+            }
+        }
+    }
+
+    /// Whether a request took effect under this key or id, even if its resource was deleted.
+    pub(super) fn has_result(&self, name: &str) -> bool {
+        self.results.contains_key(name)
+    }
+
+    /// Deletes the resource with this id, if there is one. The id cannot be used again, because a repeated request to
+    /// create the resource may still arrive. `key` is the key of the call that deletes it.
+    pub(super) fn delete(&mut self, name: &str, key: &str) {
+        let Self { ledger, results, .. } = self;
+        if let Some(result) = results.get_mut(name) {
+            result.is_deleted = true;
+            ledger.record_mut(&result.subject).undo(key, |effect: &SideEffect| effect.id == name);
+        }
+    }
+}
+
+/// The response to a repeated request whose resource was deleted.
+const DELETED: ErrorResponse = ErrorResponse {
+    status: StatusCode::GONE,
+    name: "taken-back",
+    title: "This resource was created and then deleted",
+};
+
+/// Whether a client-generated id is valid.
+pub(super) fn is_id(text: &str) -> bool {
+    !text.is_empty() && text.len() <= ID_BYTES_MAX
+}
+
+async fn pause(ms: u64) {
+    // A sleep of zero would still wait for the timer's next millisecond.
+    if ms > 0 {
+        sleep(Duration::from_millis(ms)).await;
+    }
+}
