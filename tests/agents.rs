@@ -181,7 +181,7 @@ async fn next_replies(deployment: &Deployment, count: usize) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn replies_leave_while_another_call_of_the_batch_hangs() {
+async fn replies_are_sent_while_another_call_of_the_batch_hangs() {
     let (deployment, ports) = deployment().await;
     let remote = Remote::start().await;
     let tasks: Vec<_> = (0..10).map(|n| format!("t-{n}")).collect();
@@ -202,7 +202,7 @@ async fn replies_leave_while_another_call_of_the_batch_hangs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_reply_says_what_became_of_its_own_request_and_carries_its_trace() {
+async fn each_reply_has_the_outcome_and_the_trace_of_its_own_request() {
     let (deployment, ports) = deployment().await;
     let remote = Remote::start().await;
     let traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -237,7 +237,7 @@ async fn each_reply_says_what_became_of_its_own_request_and_carries_its_trace() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_service_that_is_busy_is_called_again_with_the_same_key() {
+async fn a_busy_service_is_called_again_with_the_same_idempotency_key() {
     let (deployment, ports) = deployment().await;
     let remote = Remote::start().await;
     let event = messages([&request(&ports, "t", BUSY_AT_FIRST)]);
@@ -249,7 +249,7 @@ async fn a_service_that_is_busy_is_called_again_with_the_same_key() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn corrupt_messages_fail_and_are_alerted_when_they_first_come() {
+async fn corrupt_messages_fail_and_are_alerted_on_their_first_delivery() {
     let (deployment, ports) = deployment().await;
     let remote = Remote::start().await;
     let text = |request: &StepRequest| serde_json::to_string(request).unwrap();
@@ -298,7 +298,7 @@ async fn corrupt_messages_fail_and_are_alerted_when_they_first_come() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn past_complete_by_nothing_is_called_and_nothing_said() {
+async fn a_request_past_its_complete_by_causes_no_call_and_no_reply() {
     let (deployment, ports) = deployment().await;
     let remote = Remote::start().await;
     let late = |ms| StepRequest { complete_by: after(&ports, ms), ..request(&ports, "t", DONE) };
@@ -309,7 +309,7 @@ async fn past_complete_by_nothing_is_called_and_nothing_said() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_that_complete_by_overtakes_is_dropped_in_silence() {
+async fn a_call_that_exceeds_its_complete_by_is_dropped_without_a_reply() {
     let (deployment, ports) = deployment().await;
     let remote = Remote::start().await;
     let soon = StepRequest { complete_by: after(&ports, 300), ..request(&ports, "t-0", HANGS) };
@@ -319,7 +319,7 @@ async fn a_call_that_complete_by_overtakes_is_dropped_in_silence() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_that_the_function_has_no_time_for_goes_back_to_the_queue() {
+async fn a_call_that_would_exceed_the_functions_time_returns_to_the_queue() {
     let (deployment, ports) = deployment().await;
     let remote = Remote::start().await;
     let short = StepRequest { call_within_ms: Some(100), ..request(&ports, "t-1", DONE) };
@@ -342,7 +342,7 @@ impl RemoteService for Buggy {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_panic_in_one_call_fails_its_own_message_alone() {
+async fn a_panic_in_one_call_fails_only_its_own_message() {
     let (deployment, ports) = deployment().await;
     let agent = Agent::new("a".parse().unwrap(), Buggy, Settings::default());
     let requests = ["t-0", "t-1", "t-2"].map(|task| request(&ports, task, DONE));
@@ -354,7 +354,7 @@ async fn a_panic_in_one_call_fails_its_own_message_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_whose_reply_cannot_be_sent_comes_back_and_is_carried_out_again() {
+async fn a_request_whose_reply_cannot_be_sent_is_redelivered_and_repeated() {
     let (deployment, ports) = deployment().await;
     let remote = Remote::start().await;
     let event = messages([&request(&ports, "t", DONE)]);
@@ -373,7 +373,7 @@ async fn a_request_whose_reply_cannot_be_sent_comes_back_and_is_carried_out_agai
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_the_schedulers_queue_every_message_comes_back() {
+async fn all_messages_return_to_the_queue_if_the_scheduler_queue_is_missing() {
     let (deployment, ports) = deployment().await;
     let remote = Remote::start().await;
     let sqs = aws_sdk_sqs::Client::new(&deployment.aws.sdk_config());

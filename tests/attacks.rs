@@ -55,7 +55,7 @@ fn wide(steps: usize) -> Workflow {
 /// Ten tasks of a definition that `check` and publication accept are past their time to be undone, nine of them with
 /// alerts that are too large for one request together.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn alerts_that_are_too_large_together_are_published_apart() {
+async fn alerts_that_exceed_one_request_are_published_in_several() {
     let most = (1..=40).take_while(|n| wide(*n).problems().is_empty()).last().unwrap();
     let workflow = wide(most);
     let deployment = Deployment::new(&workflow).await;
@@ -111,7 +111,7 @@ async fn alerts_that_are_too_large_together_are_published_apart() {
 
 /// One byte of a journal is wrong, in the middle, as after a power cut that wrote its pages out of order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_journal_with_a_damaged_line_in_the_middle_is_refused() {
+async fn a_journal_with_a_damaged_line_in_the_middle_is_rejected() {
     let dir = std::env::temp_dir().join(format!("steward-journal-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);
     let url;
@@ -140,7 +140,7 @@ async fn a_journal_with_a_damaged_line_in_the_middle_is_refused() {
 
 /// The same as in `lifetimes`, on DynamoDB's adapter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_save_of_an_earlier_task_with_the_same_id_is_refused() {
+async fn a_save_of_an_earlier_task_with_the_same_id_is_rejected() {
     let deployment = Deployment::new(&line(1)).await;
     let (ports, workflow) = (deployment.ports("scheduler"), line(1));
     let submission =
@@ -232,7 +232,7 @@ impl aws_smithy_types::config_bag::Storable for Hit {
 /// The answer to a save is lost; another scheduler saves its own reply on top; the SDK repeats the save, which is
 /// refused with an item that another saved. What the first save decided is sent nonetheless.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn effects_of_a_save_whose_answer_is_lost_under_another_save_are_sent() {
+async fn effects_are_sent_if_the_response_to_their_save_is_lost_and_another_save_follows() {
     let step = |after: Value, more: Value| {
         let mut step = json!({ "agent": "a", "after": after, "complete_within": "30s", "request": { "path": "/x" } });
         step.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -283,7 +283,7 @@ async fn effects_of_a_save_whose_answer_is_lost_under_another_save_are_sent() {
 
 /// A queue's record has an attribute that this release does not know: as after a downgrade.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_journal_with_an_attribute_of_a_later_release_is_refused() {
+async fn a_journal_with_an_attribute_of_a_later_release_is_rejected() {
     let dir = std::env::temp_dir().join(format!("steward-journal-attr-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);
     {
@@ -320,7 +320,7 @@ fn no_key() -> Instead {
 /// One client's own queue has a KMS key that was disabled, and its task ends in Error: the notice is given up, and the alert
 /// goes out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_notice_to_a_queue_whose_key_is_disabled_is_given_up() {
+async fn a_notification_to_a_queue_with_a_disabled_key_is_abandoned() {
     let workflow: Workflow =
         serde_json::from_value(json!({ "name": "line", "version": 1, "steps": {
         "a": { "agent": "a", "request": { "path": "/x/${ input.missing }" } } } }))
@@ -362,7 +362,7 @@ async fn a_notice_to_a_queue_whose_key_is_disabled_is_given_up() {
 /// A message that is as large as the queue takes is refused: beside the reason not all of it fits into the queue of rejected
 /// ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refused_submission_as_large_as_a_message_is_kept() {
+async fn a_rejected_submission_of_the_maximum_message_size_is_kept() {
     let deployment = Deployment::new(&line(1)).await;
     let ports = deployment.ports("submission");
     let body =

@@ -62,7 +62,7 @@ async fn read(client: &Client, keys: Vec<Item>) -> Result<(usize, usize), String
 }
 
 #[tokio::test]
-async fn an_item_has_at_most_400_kb() {
+async fn an_item_is_limited_to_400_kb() {
     let (_aws, client) = dynamodb().await;
     let smallest = "task_id".len() + "p".len() + "document".len() + "d-000".len() + "body".len();
     let of = |bytes: usize| {
@@ -75,7 +75,7 @@ async fn an_item_has_at_most_400_kb() {
 }
 
 #[tokio::test]
-async fn a_batch_of_reads_has_at_most_100_keys() {
+async fn a_batch_read_is_limited_to_100_keys() {
     let (_aws, client) = dynamodb().await;
     let keys = |count| (0..count).map(|n| key("p", n)).collect();
     assert_eq!(read(&client, keys(100)).await, Ok((0, 0)));
@@ -83,7 +83,7 @@ async fn a_batch_of_reads_has_at_most_100_keys() {
 }
 
 #[tokio::test]
-async fn a_batch_of_reads_leaves_out_what_is_beyond_1_mb_of_a_partition() {
+async fn a_batch_read_leaves_keys_unprocessed_beyond_1_mb_of_a_partition() {
     let (_aws, client) = dynamodb().await;
     for number in 0..5 {
         put(&client, document("p", number, 300)).await.unwrap();
@@ -97,7 +97,7 @@ async fn a_batch_of_reads_leaves_out_what_is_beyond_1_mb_of_a_partition() {
 }
 
 #[tokio::test]
-async fn a_batch_of_reads_leaves_out_what_is_beyond_16_mb() {
+async fn a_batch_read_leaves_keys_unprocessed_beyond_16_mb() {
     let (_aws, client) = dynamodb().await;
     for number in 0..50 {
         put(&client, document(&format!("p-{number}"), 0, 390)).await.unwrap();
@@ -109,7 +109,7 @@ async fn a_batch_of_reads_leaves_out_what_is_beyond_16_mb() {
 }
 
 #[tokio::test]
-async fn a_page_of_a_query_has_at_most_1_mb() {
+async fn a_query_page_is_limited_to_1_mb() {
     let (_aws, client) = dynamodb().await;
     for number in 0..5 {
         put(&client, document("p", number, 300)).await.unwrap();
@@ -131,7 +131,7 @@ async fn transact(client: &Client, items: Vec<Item>) -> Result<(), String> {
 }
 
 #[tokio::test]
-async fn a_transaction_has_at_most_100_items_and_each_once() {
+async fn a_transaction_is_limited_to_100_distinct_items() {
     let (_aws, client) = dynamodb().await;
     let refused = Err("ValidationException".to_owned());
     let of = |count: usize, kib: usize| (0..count).map(move |n| document("p", n, kib)).collect();
@@ -142,7 +142,7 @@ async fn a_transaction_has_at_most_100_items_and_each_once() {
 }
 
 #[tokio::test]
-async fn a_batch_has_at_most_25_writes_or_statements() {
+async fn a_batch_is_limited_to_25_writes_or_statements() {
     let (_aws, client) = dynamodb().await;
     let statements = async |count: usize| {
         let statement = |n: usize| {
@@ -172,7 +172,7 @@ async fn a_batch_has_at_most_25_writes_or_statements() {
 }
 
 #[tokio::test]
-async fn a_message_and_a_batch_of_them_have_at_most_1_mib() {
+async fn a_message_and_a_message_batch_are_limited_to_1_mib() {
     let aws = EmbeddedAws::in_memory().unwrap();
     let config = resources::create(&aws, &[]).await.unwrap();
     let (sqs, url) = (aws_sdk_sqs::Client::new(&aws.sdk_config()), config.scheduler_queue_url);

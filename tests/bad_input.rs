@@ -285,7 +285,7 @@ fn all_kinds(client: &str, stranger: &str) -> Vec<Bad> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_good_of_a_batch_are_recorded_and_the_bad_kept_alerted_and_told() {
+async fn valid_submissions_are_recorded_and_invalid_ones_kept_alerted_and_notified() {
     let door = Door::open().await;
     let taken = order_of("taken");
     assert_eq!(door.hand_in(&[taken.to_string()]).await, SqsBatchResponse::default());
@@ -331,7 +331,7 @@ async fn the_good_of_a_batch_are_recorded_and_the_bad_kept_alerted_and_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_input_is_as_the_schema_says_or_refused_without_its_values() {
+async fn an_input_that_violates_the_schema_is_rejected_without_quoting_its_values() {
     let door = Door::open().await;
     let submission = |input: Value| json!({ "task_id": "x", "workflow": "strict", "input": input, "reply_to": door.client });
     for (input, reason) in [
@@ -353,7 +353,7 @@ async fn an_input_is_as_the_schema_says_or_refused_without_its_values() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_who_repeats_itself_is_told_the_same_though_the_definition_has_changed() {
+async fn a_repeated_submission_gets_the_same_result_after_the_definition_changed() {
     let door = Door::open().await;
     let submission = |id: &str| {
         json!({ "task_id": id, "workflow": "strict", "input": { "amount": 10 } }).to_string()
@@ -377,7 +377,7 @@ async fn a_client_who_repeats_itself_is_told_the_same_though_the_definition_has_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_contents_for_one_id_in_a_batch_one_is_recorded_and_the_other_kept() {
+async fn two_submissions_with_one_id_in_a_batch_record_one_and_reject_the_other() {
     let door = Door::open().await;
     let contents = [20, 21]
         .map(|amount| with(order_of("x"), "input", json!({ "amount": amount })).to_string());
@@ -391,7 +391,7 @@ async fn of_two_contents_for_one_id_in_a_batch_one_is_recorded_and_the_other_kep
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_text_that_quotes_itself_into_its_reason_is_refused_like_any_other() {
+async fn a_submission_that_inflates_its_own_rejection_reason_is_rejected() {
     let door = Door::open().await;
     // Quoted in the reason, and again in the alert, this would be too large for the bus.
     let quotes = "\"".repeat(limits::DOCUMENT_BYTES_MAX / 2 - 1_000);
@@ -412,7 +412,7 @@ async fn a_text_that_quotes_itself_into_its_reason_is_refused_like_any_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_trace_goes_with_the_wake_and_one_that_cannot_travel_is_left_out() {
+async fn a_valid_trace_is_sent_with_the_wake_and_an_invalid_one_is_dropped() {
     let door = Door::open().await;
     let traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let mut batch = event([order_of("traced").to_string(), order_of("untraced").to_string()], 1);
@@ -440,7 +440,7 @@ async fn a_trace_goes_with_the_wake_and_one_that_cannot_travel_is_left_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_state_store_cannot_do_comes_back_and_the_rest_is_done() {
+async fn submissions_that_cannot_be_stored_return_and_the_others_are_handled() {
     let door = Door::open().await;
     drop_tasks_table(&door.deployment.aws.sdk_config()).await;
     let client = json!(door.client);
@@ -461,7 +461,7 @@ async fn what_the_state_store_cannot_do_comes_back_and_the_rest_is_done() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_nothing_answers_every_message_comes_back() {
+async fn all_messages_return_while_aws_is_unreachable() {
     let door = Door::open().await;
     let Config { reply_queues, .. } = &door.deployment.config;
     let (_held, sdk) = out_of_reach(&door.deployment);
@@ -519,7 +519,7 @@ async fn assert_problem(answer: reqwest::Response, status: u16, title: &str, det
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn over_http_a_submission_is_accepted_with_its_address_however_often_it_comes() {
+async fn a_submission_over_http_is_accepted_with_its_location_each_time() {
     let (host, tasks) = host().await;
     let mut first = None;
     for _ in 0..2 {
@@ -540,7 +540,7 @@ async fn over_http_a_submission_is_accepted_with_its_address_however_often_it_co
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn over_http_the_refused_hears_why_and_nothing_is_kept_or_alerted() {
+async fn a_rejection_over_http_explains_why_and_is_neither_kept_nor_alerted() {
     let (host, tasks) = host().await;
     assert_eq!(post(&tasks, order_of("taken")).await.status(), StatusCode::ACCEPTED);
     let client =
@@ -573,7 +573,7 @@ async fn over_http_the_refused_hears_why_and_nothing_is_kept_or_alerted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn over_http_a_task_is_asked_for_by_its_id() {
+async fn a_task_is_read_over_http_by_its_id() {
     let (_host, tasks) = host().await;
     let ask = |id: &'static str| Client::new().get(format!("{tasks}/{id}")).send();
     assert_problem(ask("none").await.unwrap(), 404, "No such task", "there is no task `none`")
@@ -587,7 +587,7 @@ async fn over_http_a_task_is_asked_for_by_its_id() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn over_http_a_body_that_no_submission_can_have_is_not_taken_in() {
+async fn a_body_over_the_message_limit_is_rejected_over_http() {
     let (_host, tasks) = host().await;
     let answer = post(&tasks, " ".repeat(limits::MESSAGE_BYTES_MAX)).await;
     let reason = "a submission of 256000 bytes; the limit is 131072";
@@ -598,7 +598,7 @@ async fn over_http_a_body_that_no_submission_can_have_is_not_taken_in() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn over_http_what_the_state_store_cannot_do_may_be_asked_again() {
+async fn an_unavailable_state_store_over_http_is_a_retryable_error() {
     let (host, tasks) = host().await;
     drop_tasks_table(&host.aws.sdk_config()).await;
     let detail = "the state store did not answer; the same request again is safe";

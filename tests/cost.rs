@@ -76,7 +76,7 @@ fn assert_costs(costs: Costs, submission: Figures, scheduler: Figures, agent: Fi
 const NONE: Figures = [0.0; 5];
 
 #[tokio::test]
-async fn a_task_of_one_step() {
+async fn a_task_of_one_step_costs_ten_write_units() {
     let one = counted(in_a_line(1)).await;
     assert_eq!(one.all().figures(), [10.0, 3.0, 1.1, 0.4, 0.0]);
     assert_costs(
@@ -93,7 +93,7 @@ async fn a_task_of_one_step() {
 /// Targets for a step: at most 2 write units, 3 read units, 0.7 requests, 0.25 invocations; for a task
 /// beside its steps: 8 write units.
 #[tokio::test]
-async fn each_step_costs_the_same_from_one_to_twenty() {
+async fn each_step_up_to_the_twentieth_costs_the_same() {
     let (one, five) = (counted(in_a_line(1)).await, counted(in_a_line(5)).await);
     let twenty = counted(in_a_line(20)).await;
     for each in [one.each_of(4, five), five.each_of(15, twenty)] {
@@ -111,7 +111,7 @@ async fn each_step_costs_the_same_from_one_to_twenty() {
 /// The item grows with each step that has begun, and a save costs a write unit for each KB of it: one
 /// for twenty steps, 1.7 on average for the eighty after them.
 #[tokio::test]
-async fn beyond_twenty_steps_saves_grow_with_the_item() {
+async fn saves_cost_more_beyond_twenty_steps_because_the_item_grows() {
     let (twenty, hundred) = (counted(in_a_line(20)).await, counted(in_a_line(100)).await);
     let each = twenty.each_of(80, hundred);
     assert_eq!(each.all().figures(), [2.713, 2.0, 0.6, 0.2, 0.0]);
@@ -119,7 +119,7 @@ async fn beyond_twenty_steps_saves_grow_with_the_item() {
 
 /// But for what is read: there is nothing to begin after the first branch, so nothing is read for it.
 #[tokio::test]
-async fn a_diamond_costs_what_a_line_of_as_many_steps_does() {
+async fn a_diamond_costs_as_many_writes_as_a_sequence_of_as_many_steps() {
     let (diamond, line) = (counted(Case::new(diamond())).await, counted(in_a_line(4)).await);
     assert_eq!(diamond.all().figures(), [16.0, 7.0, 2.9, 1.0, 0.0]);
     assert_eq!(line.all().figures(), [16.0, 9.0, 2.9, 1.0, 0.0]);
@@ -128,7 +128,7 @@ async fn a_diamond_costs_what_a_line_of_as_many_steps_does() {
 /// Answers to one task that come in one batch are one decision: one load, one save, and what one of them
 /// says need not be read for the other. Half as many tasks are in that batch, and so are their requests.
 #[tokio::test]
-async fn branches_whose_answers_come_together_share_a_save() {
+async fn branches_that_reply_in_the_same_batch_share_a_save() {
     let apart = Case::new(diamond());
     let together = Case { answers: Answers::Together, ..apart.clone() };
     let saved = apart.counted().await.all() - together.counted().await.all();
@@ -136,7 +136,7 @@ async fn branches_whose_answers_come_together_share_a_save() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_task_is_one_event_if_it_is_wanted() {
+async fn lifecycle_events_cost_one_event_for_each_task() {
     let told = Workflow { lifecycle_events: true, ..line(1) };
     let (told, quiet) = (counted(Case::new(told)).await, counted(in_a_line(1)).await);
     let more = told.all() - quiet.all();
@@ -146,7 +146,7 @@ async fn the_end_of_a_task_is_one_event_if_it_is_wanted() {
 /// Documents of 3 KB: the submission twice for its transaction, each output once; reads of up to 4 KB
 /// cost no more.
 #[tokio::test]
-async fn larger_documents_cost_by_the_kilobyte() {
+async fn larger_documents_cost_a_write_unit_for_each_kilobyte() {
     let large = |name: &str| json!({ name: "1", "text": "x".repeat(2_700) });
     let case = Case { input: large("n"), output: large("id"), ..in_a_line(5) };
     let more = counted(case).await.all() - counted(in_a_line(5)).await.all();

@@ -45,7 +45,7 @@ async fn waiting(queue: &DeadLetterQueue) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_message_is_seen_once_in_a_look_and_is_there_for_the_next() {
+async fn a_look_returns_every_message_once_and_removes_none() {
     let (_aws, _sqs, dead) = world(25).await;
     for _ in 0..2 {
         let seen = dead.look(100).await.unwrap();
@@ -59,7 +59,7 @@ async fn every_message_is_seen_once_in_a_look_and_is_there_for_the_next() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_queue_that_counts_every_look_is_not_looked_into() {
+async fn a_queue_whose_redrive_policy_counts_looks_is_not_read() {
     let (_aws, sqs, dead) = world(1).await;
     let last = sqs.create_queue().queue_name("last").send().await.unwrap().queue_url.unwrap();
     let policy =
@@ -89,7 +89,7 @@ impl EventBus for Deaf {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_told_is_not_sent_back() {
+async fn messages_are_not_redriven_if_the_event_cannot_be_published() {
     let (_aws, _sqs, dead) = world(1).await;
     let now = Timestamp::now();
     let refused = dead.redrive(&Deaf, now, &asked(10), |_| true).await.unwrap_err();
@@ -102,7 +102,7 @@ async fn what_cannot_be_told_is_not_sent_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_has_no_more_time_stops_after_a_batch() {
+async fn a_redrive_without_remaining_time_stops_after_a_batch() {
     let (_aws, _sqs, dead) = world(25).await;
     let goes_on = |seen| seen < 15;
     let bus = MemoryBus::default();
@@ -111,7 +111,7 @@ async fn whoever_has_no_more_time_stops_after_a_batch() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_that_is_sent_back_counts_as_redelivered_and_keeps_its_attributes() {
+async fn a_redriven_message_counts_as_redelivered_and_keeps_its_attributes() {
     let (_aws, sqs, dead) = world(0).await;
     let attribute = |value: &str| {
         let attribute = MessageAttributeValue::builder().data_type("String");

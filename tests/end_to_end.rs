@@ -77,7 +77,7 @@ async fn next(host: &Host, queue: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_task_over_http_is_processed_traced_logged_and_told() {
+async fn a_task_submitted_over_http_is_processed_traced_logged_and_notified() {
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()

@@ -75,7 +75,7 @@ fn count(event: &SqsEvent, body: &str) -> u32 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_handler_reports_failed_comes_back_alone_and_ends_as_a_dead_letter() {
+async fn only_failed_messages_are_redelivered_and_become_dead_letters() {
     let (aws, queue) = queue_with_a_bad_message().await;
     let (good, bad) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let (seen_good, seen_bad) = (good.clone(), bad.clone());
@@ -92,7 +92,7 @@ async fn what_a_handler_reports_failed_comes_back_alone_and_ends_as_a_dead_lette
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_panics_loses_its_answer_and_no_message() {
+async fn a_handler_that_panics_loses_no_message() {
     let (aws, queue) = queue_with_a_bad_message().await;
     let done = Arc::new(AtomicU32::new(0));
     let seen = done.clone();
@@ -113,7 +113,7 @@ async fn a_handler_that_panics_loses_its_answer_and_no_message() {
 
 /// On AWS too: a step has seconds, and the visibility timeout is six times what the function has.
 #[tokio::test(start_paused = true)]
-async fn what_a_function_could_not_do_comes_back_within_seconds() {
+async fn failed_messages_are_redelivered_within_seconds() {
     let aws = EmbeddedAws::in_memory().unwrap();
     let config = resources::create(&aws, &[]).await.unwrap();
     let sdk = aws.sdk_config();

@@ -111,7 +111,7 @@ async fn tasks_of(aws: &EmbeddedAws) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_service_with_an_endpoint_is_there_and_the_others_are_in_the_process() {
+async fn a_service_with_an_endpoint_is_external_and_the_others_are_in_process() {
     let elsewhere = EmbeddedAws::in_memory().unwrap();
     let (dynamodb, (charges, calls)) = (serve(elsewhere.router()).await, charges().await);
     let host = host(dynamodb_at(&dynamodb), &charges).await;
@@ -126,7 +126,7 @@ async fn a_service_with_an_endpoint_is_there_and_the_others_are_in_the_process()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_services_may_be_at_one_endpoint() {
+async fn all_services_can_share_one_endpoint() {
     let elsewhere = EmbeddedAws::in_memory().unwrap();
     let (url, (charges, calls)) = (serve(elsewhere.router()).await, charges().await);
     let host = host(Endpoints::from_option(&url, |_| None).unwrap(), &charges).await;
@@ -145,7 +145,7 @@ async fn all_services_may_be_at_one_endpoint() {
 
 /// The host's endpoint names the place of the tables: empty ones would mislead.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_hosts_own_endpoint_says_where_a_service_is_that_it_does_not_have() {
+async fn the_hosts_endpoint_names_the_address_of_an_external_service() {
     let elsewhere = EmbeddedAws::in_memory().unwrap();
     let dynamodb = serve(elsewhere.router()).await;
     let host = host(dynamodb_at(&dynamodb), "http://127.0.0.1:9").await;

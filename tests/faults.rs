@@ -30,7 +30,7 @@ async fn schedule(ports: TestPorts, bodies: Vec<String>, receives: u32) -> Optio
 }
 
 #[tokio::test]
-async fn scheduler_that_dies_before_the_save_has_decided_nothing() {
+async fn a_scheduler_that_crashes_before_the_save_has_decided_nothing() {
     let deployment = submitted().await;
     let sabotage = Sabotage::once("PutItem", "steward-tasks", Cut::DieBefore);
     let ports = deployment.sabotaged("scheduler", sabotage.clone());
@@ -45,7 +45,7 @@ async fn scheduler_that_dies_before_the_save_has_decided_nothing() {
 }
 
 #[tokio::test]
-async fn scheduler_that_dies_between_save_and_send_sends_at_once_when_redelivered() {
+async fn a_scheduler_that_crashes_between_save_and_send_sends_when_redelivered() {
     for cut in [Cut::DieBefore, Cut::FailBefore] {
         let deployment = submitted().await;
         let ports = deployment.sabotaged("scheduler", Sabotage::once("SendMessageBatch", "", cut));
@@ -64,7 +64,7 @@ async fn scheduler_that_dies_between_save_and_send_sends_at_once_when_redelivere
 }
 
 #[tokio::test]
-async fn reply_whose_successor_was_not_sent_sends_it_at_once_when_redelivered() {
+async fn a_redelivered_reply_sends_the_next_request_that_was_not_sent() {
     let deployment = submitted().await;
     schedule(deployment.ports("scheduler"), vec![wake("t")], 1).await;
     let reply = completed(&deployment.requests().await[0]);
@@ -81,7 +81,7 @@ async fn reply_whose_successor_was_not_sent_sends_it_at_once_when_redelivered() 
 }
 
 #[tokio::test]
-async fn save_that_the_sdk_repeats_is_recognised_as_our_own() {
+async fn a_save_repeated_by_the_sdk_is_recognised_as_the_schedulers_own() {
     let deployment = submitted().await;
     // The save took effect; the SDK repeats it and hears that the revision is another. Nobody else
     // will send the request, and the message will not come again.
@@ -94,7 +94,7 @@ async fn save_that_the_sdk_repeats_is_recognised_as_our_own() {
 }
 
 #[tokio::test]
-async fn submission_that_the_sdk_repeats_is_no_other_submission() {
+async fn a_submission_repeated_by_the_sdk_is_the_same_submission() {
     let deployment = Deployment::new(&line(1)).await;
     let sabotage = Sabotage::once("TransactWriteItems", "", Cut::RepeatAfter);
     let ports = deployment.sabotaged("submission", sabotage.clone());
@@ -105,7 +105,7 @@ async fn submission_that_the_sdk_repeats_is_no_other_submission() {
 }
 
 #[tokio::test]
-async fn save_whose_answer_is_lost_is_made_good_by_redelivery() {
+async fn redelivery_recovers_a_save_whose_response_is_lost() {
     let deployment = submitted().await;
     let sabotage = Sabotage::once("PutItem", "steward-tasks", Cut::FailAfter);
     let ports = deployment.sabotaged("scheduler", sabotage);
@@ -117,7 +117,7 @@ async fn save_whose_answer_is_lost_is_made_good_by_redelivery() {
 }
 
 #[tokio::test]
-async fn document_without_its_save_is_taken_up_by_the_next_delivery() {
+async fn the_next_delivery_reuses_a_document_that_was_written_without_its_save() {
     let deployment = submitted().await;
     schedule(deployment.ports("scheduler"), vec![wake("t")], 1).await;
     let request = deployment.requests().await.remove(0);
@@ -134,7 +134,7 @@ async fn document_without_its_save_is_taken_up_by_the_next_delivery() {
 }
 
 #[tokio::test]
-async fn scheduler_that_dies_for_good_leaves_the_task_to_the_supervisor() {
+async fn the_supervisor_recovers_a_task_whose_scheduler_crashed() {
     let deployment = submitted().await;
     let ports =
         deployment.sabotaged("scheduler", Sabotage::once("SendMessageBatch", "", Cut::DieBefore));
@@ -150,7 +150,7 @@ async fn scheduler_that_dies_for_good_leaves_the_task_to_the_supervisor() {
 }
 
 #[tokio::test]
-async fn wake_that_is_lost_only_delays_the_task() {
+async fn a_lost_wake_only_delays_the_task() {
     let deployment = submitted().await;
     deployment.clock.advance(9);
     let supervisor = deployment.ports("supervisor");
@@ -161,7 +161,7 @@ async fn wake_that_is_lost_only_delays_the_task() {
 }
 
 #[tokio::test]
-async fn submission_that_dies_after_recording_is_made_good_by_redelivery() {
+async fn redelivery_recovers_a_submission_that_crashed_after_recording() {
     for cut in [Cut::DieBefore, Cut::FailBefore, Cut::FailAfter] {
         let deployment = Deployment::new(&line(1)).await;
         let queues = deployment.config.reply_queues.clone();
@@ -184,7 +184,7 @@ async fn submission_that_dies_after_recording_is_made_good_by_redelivery() {
 }
 
 #[tokio::test]
-async fn refusal_whose_alert_died_with_the_process_is_alerted_when_redelivered() {
+async fn a_redelivered_rejection_sends_the_alert_that_was_lost_in_a_crash() {
     for cut in [Cut::DieBefore, Cut::FailBefore, Cut::FailAfter] {
         let deployment = Deployment::new(&line(1)).await;
         let queues = deployment.config.reply_queues.clone();
@@ -207,7 +207,7 @@ async fn refusal_whose_alert_died_with_the_process_is_alerted_when_redelivered()
 }
 
 #[tokio::test]
-async fn supervisor_that_dies_after_counting_leaves_the_rest_to_the_next_run() {
+async fn the_next_sweep_continues_after_a_supervisor_crashed_after_counting() {
     let deployment = submitted().await;
     schedule(deployment.ports("scheduler"), vec![wake("t")], 1).await;
     deployment.clock.advance(31);
@@ -226,7 +226,7 @@ async fn supervisor_that_dies_after_counting_leaves_the_rest_to_the_next_run() {
 }
 
 #[tokio::test]
-async fn alert_that_dies_with_the_supervisor_is_sent_by_the_next_run() {
+async fn the_next_sweep_sends_an_alert_that_was_lost_in_a_crash() {
     let deployment = Deployment::new(&line(1)).await;
     deployment.submit(&deployment.ports("submission"), &["t".to_owned()]).await;
     schedule(deployment.ports("scheduler"), vec![wake("t")], 1).await;
@@ -257,7 +257,7 @@ async fn alert_that_dies_with_the_supervisor_is_sent_by_the_next_run() {
 }
 
 #[tokio::test]
-async fn panic_over_one_task_disturbs_no_other_of_its_batch() {
+async fn a_panic_over_one_task_does_not_affect_the_others_of_its_batch() {
     let deployment = Deployment::new(&line(1)).await;
     deployment.submit(&deployment.ports("submission"), &ids(10)).await;
     // What several tasks ask for together none of them panics over alone.
@@ -286,7 +286,7 @@ async fn nothing_is_acknowledged_while_dynamodb_is_down() {
 }
 
 #[tokio::test]
-async fn client_without_a_queue_does_not_hold_its_task_up() {
+async fn a_missing_client_queue_does_not_block_the_task() {
     let deployment = Deployment::new(&line(1)).await;
     let gone = deployment.config.scheduler_queue_url.replace("steward-scheduler", "client-gone");
     let mut submission: serde_json::Value = serde_json::from_str(&submission("t")).unwrap();
@@ -302,7 +302,7 @@ async fn client_without_a_queue_does_not_hold_its_task_up() {
 }
 
 #[tokio::test]
-async fn corrupt_messages_come_back_and_are_alerted_once() {
+async fn corrupt_messages_return_to_the_queue_and_are_alerted_once() {
     let deployment = submitted().await;
     let nonsense = || vec!["{".to_owned(), wake("unknown"), wake("t")];
     let foreign = completed_for_a_step_that_never_started();
@@ -327,7 +327,7 @@ fn completed_for_a_step_that_never_started() -> String {
 }
 
 #[tokio::test]
-async fn agent_that_stays_silent_is_repeated_and_its_late_reply_ignored() {
+async fn an_attempt_without_a_reply_is_repeated_and_its_late_reply_ignored() {
     let deployment = submitted().await;
     schedule(deployment.ports("scheduler"), vec![wake("t")], 1).await;
     let first = deployment.requests().await.remove(0);

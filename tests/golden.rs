@@ -186,7 +186,7 @@ impl Golden {
 }
 
 #[tokio::test]
-async fn what_is_stored_sent_published_and_counted_is_as_in_the_golden_files() {
+async fn writes_messages_events_and_metrics_match_the_golden_files() {
     let recorder: &'static DebuggingRecorder = Box::leak(Box::new(DebuggingRecorder::new()));
     let _metrics = metrics::set_default_local_recorder(recorder);
     let [parent, child] = workflows();

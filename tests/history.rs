@@ -61,7 +61,7 @@ fn processed_counts(processed: u64) -> Counts {
 }
 
 #[tokio::test]
-async fn what_ended_is_counted_once_and_only_when_its_minute_is_past() {
+async fn ended_tasks_are_counted_once_after_their_minute_is_over() {
     let deployment = Deployment::new(&line(1)).await;
     runs(&deployment, "supervisor").await;
     let first = processed(&deployment, &["a", "b", "c"]).await;
@@ -77,7 +77,7 @@ async fn what_ended_is_counted_once_and_only_when_its_minute_is_past() {
 }
 
 #[tokio::test]
-async fn a_run_says_when_it_was_and_what_it_saw() {
+async fn a_run_records_its_time_and_its_counts() {
     let deployment = Deployment::new(&line(1)).await;
     deployment.submit(&deployment.ports("submission"), &["a".to_owned()]).await;
     deployment.clock.advance(3_600);
@@ -92,7 +92,7 @@ async fn a_run_says_when_it_was_and_what_it_saw() {
 }
 
 #[tokio::test]
-async fn two_supervisors_count_nothing_twice() {
+async fn concurrent_supervisors_count_each_task_once() {
     let deployment = Deployment::new(&line(1)).await;
     runs(&deployment, "supervisor").await;
     let minute = processed(&deployment, &["a", "b"]).await;
@@ -103,7 +103,7 @@ async fn two_supervisors_count_nothing_twice() {
 }
 
 #[tokio::test]
-async fn a_supervisor_that_dies_after_counting_has_the_next_one_count_the_same() {
+async fn the_next_run_counts_the_same_after_a_supervisor_crashed() {
     for cut in [Cut::DieBefore, Cut::DieAfter] {
         for needle in ["#history", "#supervisor"] {
             let deployment = Deployment::new(&line(1)).await;
@@ -123,7 +123,7 @@ async fn a_supervisor_that_dies_after_counting_has_the_next_one_count_the_same()
 /// The index cannot be read: the sweep is done nonetheless, the run is recorded, and what was not counted
 /// is counted later.
 #[tokio::test]
-async fn a_count_that_fails_never_fails_the_sweep() {
+async fn a_failed_count_does_not_fail_the_sweep() {
     let deployment = Deployment::new(&line(1)).await;
     runs(&deployment, "supervisor").await;
     let minute = processed(&deployment, &["a"]).await;
@@ -145,7 +145,7 @@ async fn a_count_that_fails_never_fails_the_sweep() {
 }
 
 #[tokio::test]
-async fn a_run_whose_time_is_up_counts_nothing_and_the_next_one_does() {
+async fn a_run_without_remaining_time_leaves_the_count_to_the_next_one() {
     let deployment = Deployment::new(&line(1)).await;
     runs(&deployment, "supervisor").await;
     let minute = processed(&deployment, &["a"]).await;
@@ -160,7 +160,7 @@ async fn a_run_whose_time_is_up_counts_nothing_and_the_next_one_does() {
 /// With four shards: six partitions of the index of ended tasks, whatever has ended; a record for a minute
 /// in which something did.
 #[tokio::test]
-async fn a_run_costs_little() {
+async fn a_run_uses_few_read_and_write_units() {
     let deployment = Deployment::new(&line(1)).await;
     runs(&deployment, "supervisor").await;
     processed(&deployment, &["a", "b", "c"]).await;

@@ -238,7 +238,7 @@ fn submission(task: &str, workflow: &str) -> Value {
 }
 
 #[tokio::test]
-async fn an_id_is_free_again_when_only_documents_of_its_earlier_task_are_left() {
+async fn an_id_can_be_reused_when_only_documents_of_its_earlier_task_remain() {
     let mut world = World::new(&[one_call()]);
     world.submit(submission("t", "one")).await.unwrap();
     world.completes("t", "charge", json!("first")).await;
@@ -336,7 +336,7 @@ fn body(world: &World, task: &str, step: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_retention_below_complete_within_counts_from_the_end() {
+async fn a_retention_shorter_than_complete_within_counts_from_the_end() {
     let mut world = World::new(&[slow("1h", "30d", "20d")]);
     world.submit(submission("t", "slow")).await.unwrap();
     world.completes("t", "charge", json!({ "id": "c-1" })).await;
@@ -417,7 +417,7 @@ fn child() -> Value {
 }
 
 #[tokio::test]
-async fn the_task_of_a_step_does_not_expire_before_the_task_it_runs_for() {
+async fn a_child_task_does_not_expire_before_its_parent() {
     for is_paused in [false, true] {
         let within = if is_paused { "2d" } else { "100d" };
         let wait = if is_paused { "1h" } else { "30d" };
@@ -445,7 +445,7 @@ async fn the_task_of_a_step_does_not_expire_before_the_task_it_runs_for() {
 }
 
 #[tokio::test]
-async fn a_missing_document_is_an_error_with_an_alert_that_names_it() {
+async fn a_missing_document_is_an_error_and_the_alert_names_it() {
     let mut world = World::new(&[slow("1h", "2d", "1h")]);
     world.submit(submission("t", "slow")).await.unwrap();
     world.completes("t", "charge", json!({ "id": "c-1" })).await;
@@ -465,7 +465,7 @@ async fn a_missing_document_is_an_error_with_an_alert_that_names_it() {
 }
 
 #[tokio::test]
-async fn the_task_of_a_step_that_is_gone_is_not_taken_for_undone() {
+async fn a_missing_child_task_does_not_count_as_undone() {
     let mut world = World::new(&[parent("2d", "1h"), child()]);
     world.submit(submission("t", "parent")).await.unwrap();
     world.completes("t:deliver", "ship", json!({ "id": "p-1" })).await;
@@ -480,7 +480,7 @@ async fn the_task_of_a_step_that_is_gone_is_not_taken_for_undone() {
 /// Nothing runs for weeks, and what the task of a step reported is lost: it may have begun, and is gone. So it is if
 /// the request to undo it was on its way for as long.
 #[tokio::test]
-async fn the_task_of_a_step_that_may_have_expired_is_not_taken_for_one_that_never_began() {
+async fn a_child_task_that_may_have_expired_does_not_count_as_never_begun() {
     for is_undo_on_its_way in [false, true] {
         let mut world = World::new(&[parent("2d", "1h"), child()]);
         world.submit(submission("t", "parent")).await.unwrap();
@@ -514,7 +514,7 @@ async fn the_task_of_a_step_that_may_have_expired_is_not_taken_for_one_that_neve
 /// The submission of a step's task is on its way for so long that its undo overtakes it, and its workflow
 /// is not published, or does not take its input any more, when the undo comes.
 #[tokio::test]
-async fn the_task_of_a_step_that_was_undone_before_it_came_never_begins() {
+async fn a_child_task_undone_before_its_submission_arrived_never_begins() {
     for is_published in [false, true] {
         let mut world = World::new(&[parent("2d", "1h"), child()]);
         world.held = Some(Vec::new());
@@ -543,7 +543,7 @@ async fn the_task_of_a_step_that_was_undone_before_it_came_never_begins() {
 
 /// A refusal of the submission says nothing of a task that there may be.
 #[tokio::test]
-async fn an_undo_does_not_complete_by_a_refusal() {
+async fn a_rejected_submission_does_not_complete_an_undo() {
     let mut world = World::new(&[parent("2d", "1h"), child()]);
     world.submit(submission("t", "parent")).await.unwrap();
     world.held = Some(Vec::new());
@@ -557,7 +557,7 @@ async fn an_undo_does_not_complete_by_a_refusal() {
 /// The command's process dies after it has written the output and before it has saved the task; then the
 /// next attempt begins, and the command is refused.
 #[tokio::test]
-async fn a_command_that_lost_its_race_does_not_replace_what_the_service_answers() {
+async fn a_command_that_lost_a_race_does_not_replace_the_services_output() {
     let workflow = json!({ "name": "w", "version": 1, "complete_within": "2d",
         "output": "${ steps.charge.output.id }",
         "steps": { "charge": { "agent": "a", "complete_within": "1m", "request": { "path": "/charge" },
@@ -617,7 +617,7 @@ async fn a_command_that_lost_its_race_does_not_replace_what_the_service_answers(
 
 /// What an operator completed is what later steps read.
 #[tokio::test]
-async fn what_an_operator_says_a_step_returned_is_read_by_the_next() {
+async fn an_output_set_by_an_operator_is_read_by_the_next_step() {
     let mut world = World::new(&[slow("1h", "2d", "1h")]);
     world.submit(submission("t", "slow")).await.unwrap();
     world.reply("t", "charge", refused()).await;

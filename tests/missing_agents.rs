@@ -84,7 +84,7 @@ async fn a_step_whose_agent_has_no_queue_fails_at_once_and_has_not_run() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_that_is_sent_again_may_have_reached_its_agent_while_it_had_a_queue() {
+async fn a_resent_request_may_have_reached_its_agent_before_its_queue_was_deleted() {
     let (deployment, requests) = reserved().await;
     let replies: Vec<_> = requests.iter().map(completed).collect();
     deliver(&deployment, replies.clone(), 1).await;

@@ -54,7 +54,7 @@ async fn two_schedulers_claim_each_of_a_thousand_tasks_exactly_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn two_supervisors_count_each_of_a_thousand_expiries_exactly_once() {
+async fn two_supervisors_count_each_of_a_thousand_failures_exactly_once() {
     let deployment = Deployment::new(&line(1)).await;
     deployment.submit(&deployment.ports("submission"), &ids()).await;
     drive(&deployment.ports("scheduler"), deliveries(&Event::Wake)).await;
@@ -79,7 +79,7 @@ async fn two_supervisors_count_each_of_a_thousand_expiries_exactly_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_same_submission_to_two_instances_is_one_task() {
+async fn the_same_submission_to_two_instances_creates_one_task() {
     let deployment = Deployment::new(&line(1)).await;
     let (first, second) = (deployment.ports("first"), deployment.ports("second"));
     let batch = || event((0..100).map(|n| submission(&format!("t-{n}"))), 1);
@@ -99,7 +99,7 @@ async fn the_same_submission_to_two_instances_is_one_task() {
 }
 
 #[tokio::test]
-async fn events_of_one_task_in_one_batch_are_folded_into_one_save() {
+async fn messages_for_one_task_in_one_batch_share_one_save() {
     let deployment = Deployment::new(&line(1)).await;
     deployment.submit(&deployment.ports("submission"), &["t".to_owned()]).await;
     let answer =

@@ -50,7 +50,7 @@ fn task_ids(ids: &[String]) -> Vec<TaskId> {
 }
 
 #[tokio::test]
-async fn what_is_asked_for_together_is_one_request_for_each_hundred_keys() {
+async fn concurrent_reads_share_one_request_for_each_hundred_keys() {
     let ids = ids(120);
     let counted = Counted::new(&ids).await;
     let mut wanted = task_ids(&ids);
@@ -63,7 +63,7 @@ async fn what_is_asked_for_together_is_one_request_for_each_hundred_keys() {
 }
 
 #[tokio::test]
-async fn one_read_is_a_request_of_its_own_also_if_many_ask_for_it() {
+async fn concurrent_reads_of_one_key_are_a_single_get() {
     let ids = ids(1);
     let counted = Counted::new(&ids).await;
     let id = task_ids(&ids).remove(0);
@@ -89,7 +89,7 @@ async fn tasks_and_documents_share_a_request() {
 
 /// Whoever began a request may be given up before it is sent: the others are told to come again.
 #[tokio::test(start_paused = true)]
-async fn a_reader_whose_request_was_never_sent_is_told() {
+async fn a_reader_gets_a_retryable_error_if_its_shared_request_was_never_sent() {
     let ids = ids(2);
     let counted = Counted::new(&ids).await;
     let (store, ids) = (counted.ports.store(), task_ids(&ids));

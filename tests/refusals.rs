@@ -254,7 +254,7 @@ async fn put(world: &World, body: &str) -> Result<Put, PortError> {
 }
 
 #[tokio::test]
-async fn a_lost_race_returns_the_task_although_the_refusal_does_not() {
+async fn a_lost_race_returns_the_task_although_the_refusal_lacks_it() {
     for count in [1, 3] {
         let mut world = World::with(count, Engine::Itemless).await;
         world.all_are_saved().await;
@@ -267,21 +267,21 @@ async fn a_lost_race_returns_the_task_although_the_refusal_does_not() {
 }
 
 #[tokio::test]
-async fn a_save_of_a_task_that_is_not_there_is_a_conflict_with_nothing() {
+async fn a_save_of_a_missing_task_conflicts_with_no_task() {
     let mut world = World::with(1, Engine::Itemless).await;
     world.tasks[0].task_id = "other".parse().unwrap();
     assert_eq!(world.save_all().await.remove(0).unwrap(), Saved::Conflict(None));
 }
 
 #[tokio::test]
-async fn an_existing_document_is_returned_although_the_refusal_does_not_have_it() {
+async fn an_existing_document_is_returned_although_the_refusal_lacks_it() {
     let world = World::with(1, Engine::Itemless).await;
     assert_eq!(put(&world, "first").await.unwrap(), Put::Stored);
     assert_eq!(put(&world, "second").await.unwrap(), Put::Existing("first".into()));
 }
 
 #[tokio::test]
-async fn a_newer_shared_record_is_returned_although_the_refusal_does_not_have_it() {
+async fn a_newer_shared_record_is_returned_although_the_refusal_lacks_it() {
     let world = World::with(1, Engine::Itemless).await;
     let key = SharedKey { kind: SharedKind::Breaker, name: "a".to_owned() };
     let record = Shared { key, revision: 1, body: json!("first"), expires_at: None };
@@ -293,7 +293,7 @@ async fn a_newer_shared_record_is_returned_although_the_refusal_does_not_have_it
 
 /// It expired between the two: the writer tries again, and no message is called corrupt.
 #[tokio::test]
-async fn a_document_that_is_gone_when_it_is_read_back_may_be_written_again() {
+async fn a_document_that_disappears_before_it_is_read_back_is_a_retryable_error() {
     let world = World::with(1, Engine::Forgetful).await;
     assert_eq!(put(&world, "first").await.unwrap(), Put::Stored);
     let error = put(&world, "second").await.unwrap_err();
@@ -301,7 +301,7 @@ async fn a_document_that_is_gone_when_it_is_read_back_may_be_written_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_engine_that_refuses_batches_for_good_gets_one_and_is_logged_once() {
+async fn a_permanent_refusal_of_a_batch_ends_batches_and_is_logged_once() {
     for code in ["UnknownOperationException", "ValidationException", "AccessDeniedException"] {
         let (watch, _logged, _counted) = Watch::begin();
         let mut world = World::with(3, Engine::Fails(400, code, u32::MAX)).await;
@@ -314,7 +314,7 @@ async fn an_engine_that_refuses_batches_for_good_gets_one_and_is_logged_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_engine_that_refuses_every_statement_for_good_gets_one_batch() {
+async fn a_permanent_refusal_of_every_statement_ends_batches() {
     for code in ["AccessDenied", "ValidationError"] {
         let (watch, _logged, _counted) = Watch::begin();
         let mut world = World::with(3, Engine::RefusesStatements(code, 3)).await;
@@ -327,7 +327,7 @@ async fn an_engine_that_refuses_every_statement_for_good_gets_one_batch() {
 
 /// Batches go on after a refusal that lies in one item, and after one that passes.
 #[tokio::test(start_paused = true)]
-async fn a_refusal_of_some_statements_or_for_now_is_logged_once_and_counted() {
+async fn partial_and_temporary_refusals_are_logged_once_and_counted() {
     for (code, refused) in [("ValidationError", 1), ("ThrottlingError", 3)] {
         let (watch, _logged, _counted) = Watch::begin();
         let mut world = World::with(3, Engine::RefusesStatements(code, refused)).await;
@@ -339,7 +339,7 @@ async fn a_refusal_of_some_statements_or_for_now_is_logged_once_and_counted() {
 }
 
 #[tokio::test]
-async fn a_condition_that_was_not_met_is_neither_logged_nor_counted() {
+async fn a_failed_condition_is_neither_logged_nor_counted() {
     let (watch, _logged, _counted) = Watch::begin();
     let mut world = World::with(3, Engine::Fails(400, "none", 0)).await;
     world.tasks.iter_mut().for_each(|task| task.revision += 1);
@@ -350,7 +350,7 @@ async fn a_condition_that_was_not_met_is_neither_logged_nor_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn throttled_batches_fail_and_are_sent_again() {
+async fn throttled_batches_fail_and_batching_continues() {
     let throttled = Engine::Fails(400, "ThrottlingException", u32::MAX);
     let mut world = World::with(2, throttled).await;
     for times in [6, 12] {
@@ -363,7 +363,7 @@ async fn throttled_batches_fail_and_are_sent_again() {
 
 /// An engine whose parser fails on the statements answers as one that is out of order.
 #[tokio::test(start_paused = true)]
-async fn server_errors_before_any_batch_was_answered_end_batches_after_the_third() {
+async fn three_batches_with_server_errors_before_any_success_end_batches() {
     for (code, counted) in [("InternalFailure", "InternalFailure"), ("", "HTTP 500")] {
         let (watch, _logged, _counted) = Watch::begin();
         let mut world = World::with(2, Engine::Fails(500, code, u32::MAX)).await;
@@ -377,7 +377,7 @@ async fn server_errors_before_any_batch_was_answered_end_batches_after_the_third
 }
 
 #[tokio::test(start_paused = true)]
-async fn server_errors_before_the_first_answer_do_not_end_batches_if_they_pass() {
+async fn temporary_server_errors_before_the_first_success_do_not_end_batches() {
     let mut world = World::with(2, Engine::Fails(500, "InternalServerError", 12)).await;
     for batches in [6, 12, 13, 14] {
         world.all_are_saved().await;

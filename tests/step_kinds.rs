@@ -157,7 +157,7 @@ fn parcels(air: bool, refuse: bool) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn items_waits_conditions_and_tasks_of_steps_are_done_and_returned() {
+async fn items_waits_conditions_and_child_tasks_are_processed() {
     let world = World::start(delivery()).await;
     world.submit("delivery", "d-1", parcels(true, false)).await;
     let task = world.ended("d-1").await;
@@ -173,7 +173,7 @@ async fn items_waits_conditions_and_tasks_of_steps_are_done_and_returned() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn items_and_tasks_of_steps_are_undone_with_the_task() {
+async fn items_and_child_tasks_are_undone_with_their_task() {
     let world = World::start(delivery()).await;
     world.submit("delivery", "d-2", parcels(false, true)).await;
     let task = world.ended("d-2").await;
@@ -189,7 +189,7 @@ async fn items_and_tasks_of_steps_are_undone_with_the_task() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_workflow_that_is_not_published_fails_its_step() {
+async fn a_child_workflow_that_is_not_published_fails_its_step() {
     let mut workflows = delivery();
     workflows.remove(0);
     let world = World::start(workflows).await;

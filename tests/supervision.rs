@@ -86,7 +86,7 @@ fn put(task: &Task, shards: NonZeroU32) -> WriteRequest {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sweep_of_100_000_tasks_reads_only_the_overdue_ones_and_they_are_finished() {
+async fn a_sweep_of_100_000_tasks_reads_and_recovers_only_the_overdue_ones() {
     let deployment = Deployment::new(&line(1)).await;
     fill(&deployment).await;
     let meter = Meter::default();
@@ -130,7 +130,7 @@ async fn a_sweep_of_100_000_tasks_reads_only_the_overdue_ones_and_they_are_finis
 }
 
 #[tokio::test]
-async fn a_sweep_stops_when_its_time_is_up_and_the_next_goes_on() {
+async fn a_sweep_without_remaining_time_stops_and_the_next_continues() {
     let deployment = Deployment::new(&line(1)).await;
     let ports = deployment.ports("supervisor");
     let none = sweep(&ports, 0, ports.clock().now()).await.unwrap();
@@ -154,7 +154,7 @@ async fn alerts_of_a_run(deployment: &Deployment) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_dead_letter_is_told_once_for_each_that_comes() {
+async fn each_new_dead_letter_is_alerted_once() {
     let deployment = with_dead_letter().await;
     let alerts = alerts_of_a_run(&deployment).await;
     assert_eq!(alerts.len(), 1, "{alerts:?}");
@@ -177,7 +177,7 @@ async fn a_dead_letter_is_told_once_for_each_that_comes() {
 }
 
 #[tokio::test]
-async fn a_supervisor_that_dies_after_telling_of_a_dead_letter_has_the_next_one_tell_again() {
+async fn the_next_supervisor_repeats_a_dead_letter_alert_after_a_crash() {
     let deployment = with_dead_letter().await;
     let sabotage = Sabotage::once("PutItem", "#dead-letters", Cut::DieBefore);
     let ports = deployment.sabotaged("supervisor", sabotage);

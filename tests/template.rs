@@ -129,7 +129,7 @@ fn length_of(value: &str) -> usize {
 
 /// Lambda refuses a function whose environment has more than 4 KB; only that of dead letters grows.
 #[test]
-fn an_environment_has_room_for_the_dead_letters_of_thirty_agents() {
+fn environment_variables_fit_the_dead_letter_queues_of_thirty_agents() {
     let dead_letters = format!("{STACK}-agent-{AGENT}-dead-letters,").len();
     for (template, function) in FUNCTIONS
         .map(|function| (template(), function))
@@ -152,7 +152,7 @@ fn an_environment_has_room_for_the_dead_letters_of_thirty_agents() {
 
 /// Queues have 80 characters, functions, roles and rules 64.
 #[test]
-fn names_that_are_given_fit() {
+fn resource_names_fit_their_length_limits() {
     let longest_agent = "a".repeat(40);
     for template in [template(), agent_template(), parsed(include_str!("../infra/operations.yaml"))]
     {
@@ -175,7 +175,7 @@ fn names_that_are_given_fit() {
 }
 
 #[test]
-fn functions_are_for_arm_and_traced() {
+fn functions_have_the_architecture_parameter_and_tracing() {
     let (template, agent) = (template(), agent_template());
     for function in [&template["Globals"]["Function"], properties(&agent, "AgentFunction")] {
         assert_eq!(function["Architectures"], json!(["Architecture"]));
@@ -190,7 +190,7 @@ fn functions_are_for_arm_and_traced() {
 }
 
 #[test]
-fn every_queue_delivers_again_as_the_local_ones_do() {
+fn every_queue_has_the_redelivery_settings_of_the_local_queues() {
     for (template, function, queue, local) in [
         (template(), "SubmissionFunction", "SubmissionsQueue", queues::SUBMISSIONS),
         (template(), "SchedulerFunction", "SchedulerQueue", queues::SCHEDULER),
@@ -250,7 +250,7 @@ fn every_queue_is_encrypted_and_refuses_plain_http() {
 }
 
 #[test]
-fn rules_of_triggers_and_schedules_and_no_others_may_send_submissions() {
+fn only_rules_of_triggers_and_schedules_may_send_submissions() {
     let template = template();
     let schedules = parsed(include_str!("../infra/schedule.yaml"));
     let schedule = properties(&schedules, "Rule")["Name"].as_str().unwrap();
@@ -273,7 +273,7 @@ fn rules_of_triggers_and_schedules_and_no_others_may_send_submissions() {
 }
 
 #[test]
-fn a_schedule_sends_a_submission_whose_id_is_that_of_the_firing() {
+fn a_schedule_sends_a_submission_named_after_its_scheduled_time() {
     let template = parsed(include_str!("../infra/schedule.yaml"));
     let rule = properties(&template, "Rule");
     assert!(rule["EventBusName"].is_null(), "schedules fire on the default bus only");
@@ -293,7 +293,7 @@ fn a_schedule_sends_a_submission_whose_id_is_that_of_the_firing() {
 }
 
 #[test]
-fn every_agent_of_the_shipped_workflows_is_nested_and_its_dead_letters_are_watched() {
+fn every_agent_of_the_shipped_workflows_is_deployed_and_its_dead_letters_monitored() {
     let agents = example_agents();
     let names = all(&agents, "AWS::Serverless::Application")
         .map(|(_, agent)| agent["Parameters"]["Name"].as_str().unwrap().to_owned());
@@ -327,7 +327,7 @@ fn every_agent_of_the_shipped_workflows_is_nested_and_its_dead_letters_are_watch
 }
 
 #[test]
-fn every_alarm_watches_a_metric_that_is_counted_and_says_what_to_do() {
+fn every_alarm_uses_a_recorded_metric_and_links_to_its_instructions() {
     let metrics = include_str!("../crates/runtime/src/metrics.rs");
     let operations = include_str!("../docs/operations.md");
     let mut watched = BTreeSet::new();
@@ -368,7 +368,7 @@ fn every_alarm_watches_a_metric_that_is_counted_and_says_what_to_do() {
 }
 
 #[test]
-fn throttling_of_each_index_is_an_alarm() {
+fn every_index_has_alarms_for_throttling() {
     let template = parsed(include_str!("../infra/operations.yaml"));
     let watched: BTreeSet<_> = all(&template, "AWS::CloudWatch::Alarm")
         .map(|(_, alarm)| (alarm["Dimensions"][1]["Value"].as_str(), alarm["MetricName"].as_str()))
@@ -384,13 +384,13 @@ fn throttling_of_each_index_is_an_alarm() {
 
 /// Lambda drops the sixteenth invocation in a chain through queues, as a task of many steps is one.
 #[test]
-fn no_function_is_taken_for_a_loop() {
+fn recursive_loop_detection_is_disabled_for_all_functions() {
     assert_eq!(template()["Globals"]["Function"]["RecursiveLoop"], "Allow");
     assert_eq!(properties(&agent_template(), "AgentFunction")["RecursiveLoop"], "Allow");
 }
 
 #[test]
-fn triggers_of_the_supervisor_do_not_pile_up() {
+fn missed_supervisor_runs_do_not_accumulate() {
     let template = template();
     let config = &properties(&template, "SupervisorFunction")["EventInvokeConfig"];
     let wanted = json!({ "MaximumRetryAttempts": 0, "MaximumEventAgeInSeconds": 60 });
@@ -398,7 +398,7 @@ fn triggers_of_the_supervisor_do_not_pile_up() {
 }
 
 #[test]
-fn tables_outlive_the_stack_but_not_its_failed_creation() {
+fn tables_outlive_the_stack_unless_its_creation_failed() {
     let template = template();
     let tables = template["Resources"].as_object().unwrap().iter();
     let tables = tables.filter(|(_, resource)| resource["Type"] == "AWS::DynamoDB::Table");
@@ -423,7 +423,7 @@ fn builds_are_not_cached() {
 }
 
 #[test]
-fn a_silent_supervisor_is_an_alarm_although_there_is_no_data() {
+fn a_supervisor_without_runs_raises_an_alarm() {
     let template = parsed(include_str!("../infra/operations.yaml"));
     let alarm = properties(&template, "SupervisorSilent");
     assert_eq!(alarm["MetricName"], "steward_sweeps_total");
@@ -433,7 +433,7 @@ fn a_silent_supervisor_is_an_alarm_although_there_is_no_data() {
 }
 
 #[tokio::test]
-async fn the_tables_are_those_of_the_local_host() {
+async fn the_tables_match_those_of_the_local_host() {
     let template = template();
     let aws = EmbeddedAws::in_memory().unwrap();
     resources::create(&aws, &[]).await.unwrap();

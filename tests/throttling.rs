@@ -176,14 +176,14 @@ async fn create(ports: &TestPorts, tasks: &[Task]) -> Vec<bool> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_read_that_comes_item_by_item_comes_whole() {
+async fn a_read_with_unprocessed_keys_is_repeated_until_complete() {
     let (tasks, ports, asked) = busy(12, Busy::ReadsOne, 11).await;
     assert_eq!(found(&ports, &tasks).await, 12);
     assert_eq!(asked.load(Ordering::SeqCst), 12);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_read_that_makes_no_progress_is_given_up() {
+async fn a_read_without_progress_is_abandoned() {
     let (tasks, ports, asked) = busy(3, Busy::ReadsNone, u32::MAX).await;
     assert_eq!(found(&ports, &tasks).await, 0);
     assert_eq!(asked.load(Ordering::SeqCst), 8);
@@ -191,7 +191,7 @@ async fn a_read_that_makes_no_progress_is_given_up() {
 
 /// The SDK asks again by itself, and soon: its pauses are those of DynamoDB.
 #[tokio::test(start_paused = true)]
-async fn a_write_that_is_throttled_is_done_within_seconds() {
+async fn a_throttled_write_succeeds_within_seconds() {
     let (tasks, ports, asked) = busy(1, Busy::Throttles, 5).await;
     let begun = tokio::time::Instant::now();
     let next = Task { revision: tasks[0].revision + 1, ..tasks[0].clone() };
@@ -201,7 +201,7 @@ async fn a_write_that_is_throttled_is_done_within_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn new_tasks_that_are_throttled_are_recorded_together_later() {
+async fn throttled_creations_are_retried_together() {
     for reason in ["ThrottlingError", "TransactionConflict"] {
         let (tasks, ports, asked) = busy(3, Busy::Cancels(reason), 2).await;
         assert_eq!(create(&ports, &tasks).await, [true; 3]);
@@ -210,7 +210,7 @@ async fn new_tasks_that_are_throttled_are_recorded_together_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_task_that_is_throttled_alone_is_recorded_later() {
+async fn a_single_throttled_creation_is_retried() {
     let (tasks, ports, asked) = busy(1, Busy::Cancels("ThrottlingError"), 2).await;
     assert_eq!(create(&ports, &tasks).await, [true]);
     assert_eq!(asked.load(Ordering::SeqCst), 3);

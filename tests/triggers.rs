@@ -162,7 +162,7 @@ impl Bus {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_same_event_twice_is_one_task() {
+async fn a_duplicate_event_creates_one_task() {
     let bus = Bus::open().await;
     bus.publish(&workflow("order", 1, placed("${ event.id }"))).await;
     let id = put(&bus.client, "Order Placed", json!({ "number": 7 })).await;
@@ -177,7 +177,7 @@ async fn the_same_event_twice_is_one_task() {
 
 /// Each delivery is read with the trigger that is published then; `steward workflow diff` flags the change.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_event_that_comes_again_after_its_trigger_named_tasks_otherwise_is_a_second_task() {
+async fn an_event_redelivered_after_its_trigger_changed_the_ids_creates_a_second_task() {
     let bus = Bus::open().await;
     bus.publish(&workflow("order", 1, placed("order-${ event.detail.number }"))).await;
     put(&bus.client, "Order Placed", json!({ "number": 7 })).await;
@@ -191,7 +191,7 @@ async fn an_event_that_comes_again_after_its_trigger_named_tasks_otherwise_is_a_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_event_for_two_workflows_is_a_task_of_each_and_one_refusal_does_not_disturb_the_other() {
+async fn an_event_creates_a_task_of_each_workflow_even_if_one_is_rejected() {
     let bus = Bus::open().await;
     bus.publish(&workflow("order", 1, placed("order-${ event.detail.number }"))).await;
     bus.publish(&workflow("vip", 1, placed("vip-${ event.detail.vip }"))).await;
@@ -208,7 +208,7 @@ async fn an_event_for_two_workflows_is_a_task_of_each_and_one_refusal_does_not_d
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ids_that_two_triggers_make_alike_after_all_are_refused_as_any_id_that_is_taken() {
+async fn a_trigger_id_that_another_trigger_already_used_is_rejected() {
     let bus = Bus::open().await;
     bus.publish(&workflow("audit", 1, placed("${ event.detail.number }"))).await;
     bus.publish(&workflow("order", 1, placed("${ string(event.detail.number) }"))).await;
@@ -222,7 +222,7 @@ async fn ids_that_two_triggers_make_alike_after_all_are_refused_as_any_id_that_i
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_event_that_makes_no_task_is_kept_and_alerted() {
+async fn an_event_that_creates_no_task_is_kept_and_alerted() {
     let bus = Bus::open().await;
     let mut strict = workflow("order", 1, placed("order-${ event.detail.number }"));
     strict.input = serde_json::from_value(json!({ "required": ["sku"] })).unwrap();
@@ -291,7 +291,7 @@ async fn the_rule_follows_the_newest_published_version() {
 
 /// EventBridge allows 300 rules on a bus, unless the account's quota was raised.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_definition_for_whose_rule_the_bus_has_no_room_is_not_published() {
+async fn a_definition_is_not_published_if_the_bus_has_no_room_for_its_rule() {
     let bus = Bus::open().await;
     let order = workflow("order", 1, placed("a-${ event.id }"));
     for n in 0..300 {
@@ -314,7 +314,7 @@ async fn a_definition_for_whose_rule_the_bus_has_no_room_is_not_published() {
 
 /// The rule comes first, and goes again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_definition_that_is_not_published_leaves_no_rule() {
+async fn a_failed_publication_leaves_no_rule() {
     let bus = Bus::open().await;
     bus.publish(&workflow("order", 1, Value::Null)).await;
     let other = workflow("order", 1, placed("a-${ event.id }"));
@@ -323,7 +323,7 @@ async fn a_definition_that_is_not_published_leaves_no_rule() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_rule_cannot_deliver_goes_to_the_queues_dead_letters() {
+async fn undeliverable_events_go_to_the_submission_dead_letters() {
     let bus = Bus::open().await;
     let queue = |name: &str| format!("arn:aws:sqs:us-east-1:000000000000:{name}");
     bus.publish(&workflow("order", 1, placed("a-${ event.id }"))).await;
@@ -337,7 +337,7 @@ async fn what_the_rule_cannot_deliver_goes_to_the_queues_dead_letters() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_host_that_is_opened_again_makes_the_rules_of_what_was_published_before() {
+async fn a_reopened_host_recreates_the_rules_of_published_workflows() {
     let dir = std::env::temp_dir().join(format!("steward-rules-{:x}", std::process::id()));
     let options =
         |workflows| HostOptions { data: Some(dir.clone()), workflows, ..HostOptions::default() };

@@ -80,7 +80,7 @@ impl World {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_task_stays_with_its_version_and_a_new_one_takes_the_newest_or_the_one_it_names() {
+async fn a_task_keeps_its_version_and_a_new_task_gets_the_newest_or_the_named_one() {
     let world = World::open().await;
     world.submit("old", None).await;
     world.decide(vec![wake("old")]).await;
@@ -97,7 +97,7 @@ async fn a_task_stays_with_its_version_and_a_new_one_takes_the_newest_or_the_one
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_tasks_are_not_at_rest_their_version_is_not_unpublished() {
+async fn a_version_with_unfinished_tasks_cannot_be_unpublished() {
     let world = World::open().await;
     for n in 1..=7 {
         world.submit(&format!("t-{n}"), None).await;
@@ -121,7 +121,7 @@ async fn while_tasks_are_not_at_rest_their_version_is_not_unpublished() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_task_in_error_or_being_undone_still_needs_its_version() {
+async fn only_processed_and_undone_tasks_release_their_version() {
     let world = World::open().await;
     world.submit("t-1", None).await;
     let store = world.deployment.ports("writer");
@@ -150,7 +150,7 @@ async fn a_task_in_error_or_being_undone_still_needs_its_version() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_unpublished_no_new_task_takes_until_it_is_published_again() {
+async fn new_tasks_do_not_use_an_unpublished_version_until_it_is_republished() {
     let world = World::open().await;
     world.publisher.publish(&version(2)).await.unwrap();
     world.unpublish(2).await.unwrap();
@@ -166,7 +166,7 @@ async fn what_is_unpublished_no_new_task_takes_until_it_is_published_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_task_submitted_while_its_version_is_unpublished_goes_on_and_can_be_undone() {
+async fn a_task_submitted_during_unpublication_continues_and_can_be_undone() {
     let world = World::open().await;
     world.submit("ended", None).await;
     world.run("ended").await;
@@ -185,7 +185,7 @@ async fn a_task_submitted_while_its_version_is_unpublished_goes_on_and_can_be_un
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_version_is_listed_with_its_mark_and_no_trigger_is() {
+async fn the_list_contains_every_version_with_its_state_and_no_trigger() {
     let world = World::open().await;
     let definitions = world.deployment.ports("reader").aws.definitions().clone();
     let on = json!({ "source": "shop", "detail_type": "Order Placed" });

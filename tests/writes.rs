@@ -88,7 +88,7 @@ fn others(tasks: &[Task]) -> Vec<Task> {
 }
 
 #[tokio::test]
-async fn what_is_written_together_is_one_request_for_each_25_items() {
+async fn concurrent_writes_share_one_request_for_each_25_items() {
     let (counted, tasks) = Counted::new(60).await;
     let saved = counted.save(&tasks.iter().map(next).collect::<Vec<_>>()).await;
     assert!(saved.into_iter().all(|saved| saved.unwrap() == Saved::Saved));
@@ -99,14 +99,14 @@ async fn what_is_written_together_is_one_request_for_each_25_items() {
 }
 
 #[tokio::test]
-async fn what_is_written_alone_is_a_put() {
+async fn a_single_write_is_a_put() {
     let (counted, tasks) = Counted::new(1).await;
     assert_eq!(counted.save(&[next(&tasks[0])]).await.remove(0).unwrap(), Saved::Saved);
     assert_eq!(counted.requests(), [1, 0, 0]);
 }
 
 #[tokio::test]
-async fn tasks_and_documents_are_written_together_each_on_its_own_condition() {
+async fn tasks_and_documents_share_a_request_and_keep_their_own_conditions() {
     let (counted, tasks) = Counted::new(4).await;
     let store = counted.ports.store();
     let (mine, stale, missing) = (next(&tasks[0]), tasks[1].clone(), &others(&tasks[..1])[0]);
@@ -132,7 +132,7 @@ async fn tasks_and_documents_are_written_together_each_on_its_own_condition() {
 
 /// Two statements for one item are refused, so they go in two requests.
 #[tokio::test]
-async fn of_two_saves_of_one_task_at_the_same_moment_one_wins() {
+async fn one_of_two_concurrent_saves_of_a_task_wins() {
     let (counted, tasks) = Counted::new(2).await;
     let (first, second) = (next(&tasks[0]), Task { failure_count: 1, ..next(&tasks[0]) });
     let saved = counted.save(&[next(&tasks[1]), first, second]).await;
@@ -146,7 +146,7 @@ async fn of_two_saves_of_one_task_at_the_same_moment_one_wins() {
 }
 
 #[tokio::test]
-async fn what_is_large_has_no_company() {
+async fn large_documents_do_not_share_a_request() {
     let (counted, tasks) = Counted::new(3).await;
     let large =
         Document { key: "step/step_1/1/output".parse().unwrap(), ..submitted("x".repeat(200_000)) };
@@ -156,7 +156,7 @@ async fn what_is_large_has_no_company() {
 }
 
 #[tokio::test]
-async fn new_tasks_are_one_transaction_for_each_25() {
+async fn new_tasks_share_one_transaction_for_each_25() {
     let (counted, tasks) = Counted::new(60).await;
     let others = others(&tasks);
     assert!(counted.create(&others).await.into_iter().all(|created| created == Created::Created));
@@ -167,7 +167,7 @@ async fn new_tasks_are_one_transaction_for_each_25() {
 }
 
 #[tokio::test]
-async fn a_task_that_exists_keeps_no_other_from_being_recorded() {
+async fn an_existing_task_does_not_prevent_others_from_being_recorded() {
     let (counted, tasks) = Counted::new(2).await;
     let mixed = [others(&tasks), tasks[..1].to_vec()].concat();
     let created = counted.create(&mixed).await;
@@ -183,7 +183,7 @@ async fn a_task_that_exists_keeps_no_other_from_being_recorded() {
 /// Two releases side by side: an update that shares a request keeps what it does not know of, a `PutItem` drops it.
 /// So what a newer release adds may be missing, or stale.
 #[tokio::test]
-async fn an_attribute_of_a_newer_version_stays_in_company_and_goes_alone() {
+async fn an_unknown_attribute_survives_a_shared_write_and_is_dropped_by_a_put() {
     let (counted, tasks) = Counted::new(2).await;
     let client = aws_sdk_dynamodb::Client::new(&counted.deployment.aws.sdk_config());
     let table = &counted.deployment.config.tasks_table;
@@ -207,7 +207,7 @@ async fn an_attribute_of_a_newer_version_stays_in_company_and_goes_alone() {
 
 /// A throttled request is the SDK's to repeat; what it gives up comes back to its queue.
 #[tokio::test]
-async fn a_request_that_fails_fails_all_of_its_writes_for_now() {
+async fn a_failed_shared_request_fails_all_its_writes_with_retryable_errors() {
     let (counted, tasks) = Counted::new(3).await;
     let sabotage = Sabotage::always("BatchExecuteStatement", "", Cut::FailBefore);
     let ports = counted.deployment.sabotaged("writer", sabotage);
@@ -223,7 +223,7 @@ async fn a_request_that_fails_fails_all_of_its_writes_for_now() {
 }
 
 #[tokio::test]
-async fn where_statements_are_refused_each_write_is_a_put() {
+async fn each_write_is_a_put_if_statements_are_unsupported() {
     let (counted, tasks) = Counted::new(3).await;
     let sdk = Without::over("BatchExecuteStatement", &counted.deployment.aws.sdk_config());
     let ports = counted.deployment.ports_over("writer", &sdk);
@@ -237,7 +237,7 @@ async fn where_statements_are_refused_each_write_is_a_put() {
 
 /// Whoever began a request may be given up before it is sent: the others are told to come again.
 #[tokio::test(start_paused = true)]
-async fn a_writer_whose_request_was_never_sent_is_told() {
+async fn a_writer_gets_a_retryable_error_if_its_shared_request_was_never_sent() {
     let (counted, tasks) = Counted::new(2).await;
     let (saves, store) = ([next(&tasks[0]), next(&tasks[1])], counted.ports.store());
     let mut first = Box::pin(store.save(&saves[0]));

@@ -15,7 +15,7 @@ use crate::support::{Deployment, event, line, wake};
 const CALLS_AT_ONCE: usize = 100;
 
 #[tokio::test(start_paused = true)]
-async fn calls_are_made_side_by_side_and_answers_sent_meanwhile() {
+async fn calls_run_concurrently_and_replies_are_sent_meanwhile() {
     for size in SIZES {
         let deployment = Deployment::new(&line(1)).await;
         submitted(&deployment, &ids(size)).await;

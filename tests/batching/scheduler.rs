@@ -45,7 +45,7 @@ fn branches() -> Workflow {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_each_is_a_load_and_a_save_each_and_a_tenth_of_a_send() {
+async fn one_message_per_task_costs_one_load_one_save_and_a_tenth_of_a_send() {
     for size in SIZES {
         let deployment = Deployment::new(&line(2)).await;
         submitted(&deployment, &ids(size)).await;
@@ -73,7 +73,7 @@ async fn a_message_each_is_a_load_and_a_save_each_and_a_tenth_of_a_send() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_of_one_task_in_one_batch_are_one_load_and_one_save() {
+async fn replies_for_one_task_in_one_batch_share_one_load_and_one_save() {
     for size in SIZES {
         let deployment = Deployment::new(&fan_out()).await;
         let tasks = ids(size / 10);
@@ -114,7 +114,7 @@ async fn answers_of_one_task_in_one_batch_are_one_load_and_one_save() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_answers_of_one_task_make_it_read_is_read_together() {
+async fn documents_needed_by_replies_for_one_task_are_read_together() {
     let deployment = Deployment::new(&branches()).await;
     submitted(&deployment, &ids(1)).await;
     let slow = Slow::new(&deployment, "scheduler");
@@ -134,7 +134,7 @@ async fn what_the_answers_of_one_task_make_it_read_is_read_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_read_is_alerted_while_the_rest_is_decided() {
+async fn corrupt_messages_are_alerted_while_other_tasks_are_decided() {
     let deployment = Deployment::new(&line(1)).await;
     submitted(&deployment, &ids(10)).await;
     let slow = Slow::new(&deployment, "scheduler");
@@ -153,7 +153,7 @@ async fn what_cannot_be_read_is_alerted_while_the_rest_is_decided() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn errors_are_alerted_and_recorded_as_alerted_side_by_side() {
+async fn errors_are_alerted_and_marked_as_alerted_concurrently() {
     let workflow = json!({ "name": "line", "version": 1, "steps": { "a": {
         "agent": "a", "request": { "path": "/x" }, "recovery": { "then": "alert" },
     } } });

@@ -31,7 +31,7 @@ fn asked(seen: &Seen, workflows: u64, start: Instant) -> (usize, u64) {
 const TRIGGERED: usize = 3;
 
 #[tokio::test(start_paused = true)]
-async fn of_submissions_25_are_a_transaction_and_ten_a_send() {
+async fn submissions_share_transactions_of_25_and_sends_of_ten() {
     for size in SIZES {
         let deployment = Deployment::new(&line(1)).await;
         let slow = Slow::new(&deployment, "submission");
@@ -73,7 +73,7 @@ fn placed(id: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_tasks_of_an_event_are_recorded_side_by_side() {
+async fn the_tasks_of_one_event_are_recorded_concurrently() {
     for size in SIZES {
         let deployment = Deployment::new(&triggered(1)).await;
         for n in 2..=TRIGGERED {

@@ -14,7 +14,7 @@ use crate::support::{Deployment, line};
 const PAGE: usize = 100;
 
 #[tokio::test(start_paused = true)]
-async fn shards_are_swept_side_by_side() {
+async fn shards_are_swept_concurrently() {
     for size in SIZES {
         let deployment = Deployment::new(&line(1)).await;
         submitted(&deployment, &ids(size)).await;
@@ -43,7 +43,7 @@ async fn shards_are_swept_side_by_side() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dead_letters_of_many_queues_are_counted_told_and_recorded_side_by_side() {
+async fn dead_letters_of_many_queues_are_counted_alerted_and_recorded_concurrently() {
     let mut deployment = Deployment::new(&line(1)).await;
     let sdk = deployment.aws.sdk_config();
     let client = aws_sdk_sqs::Client::new(&sdk);

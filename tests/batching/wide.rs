@@ -28,13 +28,14 @@ fn wide(steps: usize) -> Workflow {
 }
 
 #[tokio::test(start_paused = true)]
-async fn replies_to_a_wide_task_over_thirty_invocations_at_once_are_all_recorded_in_seconds() {
+async fn replies_to_a_wide_task_over_thirty_concurrent_invocations_are_recorded_in_seconds() {
     replies_arrive_at_once(3, 30).await;
 }
 
 #[tokio::test(start_paused = true)]
 #[ignore = "a minute of computing"]
-async fn replies_to_a_thousand_parts_over_a_hundred_invocations_are_all_recorded_in_seconds() {
+async fn replies_to_a_thousand_parts_over_a_hundred_concurrent_invocations_are_recorded_in_seconds()
+{
     replies_arrive_at_once(10, 100).await;
 }
 

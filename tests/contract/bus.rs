@@ -112,7 +112,7 @@ pub(super) async fn more_than_ten_events_are_all_published(world: impl World) {
     }
 }
 
-pub(super) async fn to_publish_nothing_is_harmless(world: impl World) {
+pub(super) async fn publishing_nothing_succeeds(world: impl World) {
     publish(world.ports(), Vec::new()).await;
     assert_eq!(world.published(0).await, []);
 }

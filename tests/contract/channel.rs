@@ -54,7 +54,7 @@ pub(super) async fn a_message_arrives_with_its_attributes(world: impl World) {
     assert_eq!(sent, expected);
 }
 
-pub(super) async fn any_text_arrives_as_it_was(world: impl World) {
+pub(super) async fn any_text_arrives_unchanged(world: impl World) {
     let texts =
         ["{\"a\":\"\\u0000\\n\"}", "Ünïcödé \u{1f4e6}", " \t\r\n ", "<a href=\"&amp;\">%20+</a>"];
     let messages = texts.iter().map(|text| to(&agent(), *text)).collect();
@@ -64,7 +64,7 @@ pub(super) async fn any_text_arrives_as_it_was(world: impl World) {
     assert_eq!(bodies(&world, &agent()).await, expected);
 }
 
-pub(super) async fn messages_arrive_in_their_own_queues(world: impl World) {
+pub(super) async fn messages_arrive_in_the_queue_they_were_sent_to(world: impl World) {
     let queues = [Queue::Scheduler, Queue::Rejected, agent(), world.client_queue()];
     let names = ["scheduler", "rejected", "agent", "client"];
     let mut messages = Vec::new();
@@ -90,7 +90,7 @@ pub(super) async fn more_than_ten_messages_all_arrive(world: impl World) {
     }
 }
 
-pub(super) async fn large_messages_go_in_batches_that_queues_take(world: impl World) {
+pub(super) async fn large_messages_are_sent_in_batches_within_the_limits(world: impl World) {
     let traceparent = vec![("traceparent", "x".repeat(1_000))];
     for (count, bytes) in [(12, 60_000), (5, 65_536), (9, 40_000), (10, 26_215)] {
         let texts: Vec<_> =
@@ -102,7 +102,7 @@ pub(super) async fn large_messages_go_in_batches_that_queues_take(world: impl Wo
     }
 }
 
-pub(super) async fn the_largest_message_is_taken(world: impl World) {
+pub(super) async fn a_message_of_the_maximum_size_is_accepted(world: impl World) {
     let large = "x".repeat(limits::MESSAGE_BYTES_MAX);
     let attributes = vec![("reason", "y".repeat(limits::REASON_CHARS_MAX))];
     let message = Outgoing { attributes, ..to(&Queue::Rejected, large.as_str()) };
@@ -111,7 +111,7 @@ pub(super) async fn the_largest_message_is_taken(world: impl World) {
     assert!(bodies(&world, &Queue::Rejected).await == ["small", large.as_str()]);
 }
 
-pub(super) async fn a_queue_that_is_not_there_fails_its_own_messages_alone(world: impl World) {
+pub(super) async fn a_missing_queue_fails_only_its_own_messages(world: impl World) {
     let queues = [agent(), world.missing_queue(), Queue::Scheduler];
     let messages = (0..36).map(|n| to(&queues[n % 3], format!("{n:02}"))).collect();
     let answers = send(world.ports(), messages).await;
@@ -132,7 +132,7 @@ pub(super) async fn a_queue_that_is_not_there_fails_its_own_messages_alone(world
     assert_eq!(bodies(&world, &Queue::Scheduler).await, expected(2).collect::<Vec<_>>());
 }
 
-pub(super) async fn answers_come_in_the_order_asked(world: impl World) {
+pub(super) async fn results_are_in_the_order_of_the_messages(world: impl World) {
     // One that fails at every place of three batches, in turn.
     for place in 0..25 {
         let queue = |n| {
@@ -144,6 +144,6 @@ pub(super) async fn answers_come_in_the_order_asked(world: impl World) {
     }
 }
 
-pub(super) async fn to_send_nothing_is_harmless(world: impl World) {
+pub(super) async fn sending_nothing_succeeds(world: impl World) {
     assert_all_sent(&send(world.ports(), Vec::new()).await, 0);
 }

@@ -231,7 +231,7 @@ impl World for Company {
 
 /// This world is what it says: what is not refused is not asked for again.
 #[tokio::test]
-async fn what_is_written_is_written_together() {
+async fn every_write_shares_its_request() {
     let world = Company::of(Embedded::open_in_process().await);
     let task = task_due("t", None);
     let store = world.ports().store();

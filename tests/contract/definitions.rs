@@ -19,7 +19,7 @@ async fn newest(world: &impl World, name: &str) -> Option<u32> {
     read(&world.another(), name, None).await.map(|workflow| workflow.version)
 }
 
-pub(super) async fn a_definition_reads_as_it_was_published(world: impl World) {
+pub(super) async fn a_definition_is_read_unchanged(world: impl World) {
     let published = workflow("order", 1);
     world.publish_definition(&published).await.unwrap();
     for ports in [world.ports().clone(), world.another()] {
@@ -55,7 +55,7 @@ pub(super) async fn a_version_is_read_by_its_number(world: impl World) {
     }
 }
 
-pub(super) async fn what_was_not_published_is_not_there(world: impl World) {
+pub(super) async fn an_unpublished_definition_is_absent(world: impl World) {
     let ports = world.ports();
     assert_eq!(read(ports, "order", None).await, None);
     world.publish_definition(&workflow("order", 2)).await.unwrap();
@@ -67,7 +67,7 @@ pub(super) async fn what_was_not_published_is_not_there(world: impl World) {
     assert!(read(ports, "order", None).await.is_some());
 }
 
-pub(super) async fn the_same_may_be_published_again(world: impl World) {
+pub(super) async fn the_same_definition_can_be_published_again(world: impl World) {
     for _ in 0..3 {
         world.publish_definition(&workflow("order", 1)).await.unwrap();
     }
@@ -84,7 +84,7 @@ pub(super) async fn a_version_never_changes(world: impl World) {
     world.publish_definition(&Workflow { version: 2, ..other }).await.unwrap();
 }
 
-pub(super) async fn a_definition_with_problems_is_refused(world: impl World) {
+pub(super) async fn a_definition_with_problems_is_rejected(world: impl World) {
     let mut broken = workflow("order", 1);
     broken.version = 0;
     broken.steps["charge"].recovery.attempts.0 = 0;
@@ -94,7 +94,7 @@ pub(super) async fn a_definition_with_problems_is_refused(world: impl World) {
     assert_eq!(read(&world.another(), "order", None).await, None);
 }
 
-pub(super) async fn a_definition_that_is_too_large_is_refused(world: impl World) {
+pub(super) async fn a_definition_that_is_too_large_is_rejected(world: impl World) {
     let sized = |version, bytes: usize| {
         let bare = Workflow { description: String::new(), ..workflow("order", version) };
         // An empty description is left out, name and all.
@@ -116,7 +116,7 @@ async fn for_a_new_task(world: &impl World, name: &str, version: Option<u32>) ->
     published.await.unwrap().map(|workflow| workflow.version)
 }
 
-pub(super) async fn a_version_that_is_unpublished_is_for_its_own_tasks_only(world: impl World) {
+pub(super) async fn an_unpublished_version_serves_only_its_existing_tasks(world: impl World) {
     for version in [1, 2, 3] {
         world.publish_definition(&workflow("order", version)).await.unwrap();
         assert_eq!(for_a_new_task(&world, "order", Some(version)).await, Some(version));
@@ -132,9 +132,7 @@ pub(super) async fn a_version_that_is_unpublished_is_for_its_own_tasks_only(worl
     }
 }
 
-pub(super) async fn once_unpublished_the_same_may_be_published_again_and_nothing_else(
-    world: impl World,
-) {
+pub(super) async fn an_unpublished_version_can_only_be_republished_unchanged(world: impl World) {
     let first = workflow("order", 1);
     world.publish_definition(&first).await.unwrap();
     assert!(world.unpublish_definition("order", 1).await);
@@ -147,7 +145,7 @@ pub(super) async fn once_unpublished_the_same_may_be_published_again_and_nothing
     assert_eq!(for_a_new_task(&world, "order", Some(1)).await, Some(1));
 }
 
-pub(super) async fn what_is_not_there_cannot_be_unpublished(world: impl World) {
+pub(super) async fn an_absent_version_cannot_be_unpublished(world: impl World) {
     world.publish_definition(&workflow("order", 1)).await.unwrap();
     for (name, version) in [("order", 2), ("orders", 1)] {
         assert!(!world.unpublish_definition(name, version).await);
@@ -170,7 +168,9 @@ async fn found<P: Ports>(ports: &P, (source, detail_type): (&str, &str)) -> Vec<
     found.iter().map(|workflow| format!("{} {}", workflow.name, workflow.version)).collect()
 }
 
-pub(super) async fn a_trigger_finds_the_workflows_that_have_it_now(world: impl World) {
+pub(super) async fn an_event_finds_the_workflows_whose_newest_version_has_its_trigger(
+    world: impl World,
+) {
     let (placed, paid) = (("shop", "Order Placed"), ("shop", "Order Paid"));
     // One instance that has seen every version before, and one that has seen nothing.
     let ports = world.ports();
@@ -197,7 +197,7 @@ pub(super) async fn a_trigger_finds_the_workflows_that_have_it_now(world: impl W
     assert_eq!(found(&world.another(), placed).await, ["audit 7"]);
 }
 
-pub(super) async fn triggers_that_look_alike_are_told_apart(world: impl World) {
+pub(super) async fn similar_triggers_are_distinguished(world: impl World) {
     world.publish_definition(&triggered("left", 1, ("a/b", "c"))).await.unwrap();
     world.publish_definition(&triggered("right", 1, ("a", "b/c"))).await.unwrap();
     assert_eq!(found(&world.another(), ("a/b", "c")).await, ["left 1"]);
@@ -210,9 +210,7 @@ pub(super) async fn triggers_that_look_alike_are_told_apart(world: impl World) {
     assert_eq!(found(&world.another(), (truck, bicycle)).await, [""; 0]);
 }
 
-pub(super) async fn of_two_workflows_with_the_same_trigger_and_ids_one_is_refused(
-    world: impl World,
-) {
+pub(super) async fn a_second_workflow_with_the_same_trigger_and_ids_is_rejected(world: impl World) {
     let placed = ("shop", "Order Placed");
     let first = triggered("order", 1, placed);
     world.publish_definition(&first).await.unwrap();

@@ -31,7 +31,7 @@ async fn read<P: Ports>(ports: &P, task_id: &str, keys: &[DocumentKey]) -> Vec<D
     documents
 }
 
-pub(super) async fn a_document_reads_as_it_was_written(world: impl World) {
+pub(super) async fn a_document_is_read_unchanged(world: impl World) {
     let (ports, task) = (world.ports(), new_task("t"));
     let bodies = [
         Value::Null,
@@ -65,7 +65,7 @@ pub(super) async fn a_document_keeps_the_times_of_its_attempt(world: impl World)
     }
 }
 
-pub(super) async fn a_document_is_written_once(world: impl World) {
+pub(super) async fn a_document_is_never_overwritten(world: impl World) {
     let (ports, task) = (world.ports(), new_task("t"));
     let first = output("charge", 1, json!({ "charge": "c-1" }));
     put(ports, &task, &first).await;
@@ -78,7 +78,7 @@ pub(super) async fn a_document_is_written_once(world: impl World) {
     assert_eq!(read(ports, "t", std::slice::from_ref(&first.key)).await, [first]);
 }
 
-pub(super) async fn of_sixteen_writes_of_one_document_the_first_stays<W: World>(world: W) {
+pub(super) async fn the_first_of_sixteen_concurrent_document_writes_wins<W: World>(world: W) {
     let attempts = race(world.ports(), |ports, n| async move {
         let document = output("charge", 1, n.into());
         (
@@ -99,7 +99,7 @@ pub(super) async fn of_sixteen_writes_of_one_document_the_first_stays<W: World>(
     assert_eq!(&read(world.ports(), "t", &[key]).await[0].body, first);
 }
 
-pub(super) async fn any_number_of_documents_is_read(world: impl World) {
+pub(super) async fn any_number_of_documents_can_be_read(world: impl World) {
     let (ports, task) = (world.ports(), new_task("t"));
     let mut documents: Vec<_> =
         (1..=120).map(|attempt| output("charge", attempt, json!({ "attempt": attempt }))).collect();
@@ -149,7 +149,7 @@ pub(super) async fn a_document_belongs_to_its_task(world: impl World) {
     }
 }
 
-pub(super) async fn the_submission_is_a_document_like_any_other(world: impl World) {
+pub(super) async fn the_submission_is_read_and_written_like_any_document(world: impl World) {
     let (ports, task) = (world.ports(), new_task("t"));
     let first = submission(&task);
     ports.store().create(&task, &first).await.unwrap();

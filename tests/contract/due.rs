@@ -44,7 +44,7 @@ async fn due<P: Ports>(ports: &P, until: Timestamp) -> Vec<String> {
     ids
 }
 
-pub(super) async fn a_task_is_found_when_it_is_due_and_not_before(world: impl World) {
+pub(super) async fn a_task_is_listed_from_its_due_time_on(world: impl World) {
     let (ports, time) = (world.ports(), at(10) + Duration::from_millis(5));
     create(ports, &task_due("t", Some(time))).await;
     assert_eq!(due(ports, at(10)).await, [""; 0]);
@@ -54,7 +54,7 @@ pub(super) async fn a_task_is_found_when_it_is_due_and_not_before(world: impl Wo
     assert_eq!(due(ports, at(10_000)).await, ["t"]);
 }
 
-pub(super) async fn due_tasks_are_found_earliest_first(world: impl World) {
+pub(super) async fn due_tasks_are_listed_earliest_first(world: impl World) {
     let ports = world.ports();
     let ids = ids_in(1, ports.store().shards(), 5);
     // 9 s and 100 s: as texts they would be in the other order.
@@ -65,14 +65,14 @@ pub(super) async fn due_tasks_are_found_earliest_first(world: impl World) {
     assert_eq!(due_in(ports, 1, at(199)).await, expected.map(String::as_str));
 }
 
-pub(super) async fn a_task_without_a_due_time_is_never_found(world: impl World) {
+pub(super) async fn a_task_without_a_due_time_is_never_listed(world: impl World) {
     let ports = world.ports();
     create(ports, &task_due("t", None)).await;
     save(ports, &next(&task_due("t", None))).await;
     assert_eq!(due(ports, at(1_000_000)).await, [""; 0]);
 }
 
-pub(super) async fn a_task_that_ends_is_found_no_more(world: impl World) {
+pub(super) async fn an_ended_task_is_no_longer_listed(world: impl World) {
     let (ports, task) = (world.ports(), new_task("t"));
     create(ports, &task).await;
     create(ports, &new_task("other")).await;
@@ -81,7 +81,7 @@ pub(super) async fn a_task_that_ends_is_found_no_more(world: impl World) {
     assert_eq!(due(ports, at(1_000)).await, ["other"]);
 }
 
-pub(super) async fn a_task_that_is_moved_is_found_at_its_new_time(world: impl World) {
+pub(super) async fn a_rescheduled_task_is_listed_at_its_new_time(world: impl World) {
     let (ports, task) = (world.ports(), task_due("t", Some(at(10))));
     create(ports, &task).await;
     let later = Task { due: Some(at(50)), ..next(&task) };
@@ -97,14 +97,14 @@ pub(super) async fn a_task_that_is_moved_is_found_at_its_new_time(world: impl Wo
     assert_eq!(due(ports, at(20)).await, ["t"]);
 }
 
-pub(super) async fn a_task_that_ended_can_be_due_again(world: impl World) {
+pub(super) async fn an_ended_task_can_be_due_again(world: impl World) {
     let (ports, task) = (world.ports(), task_due("t", None));
     create(ports, &task).await;
     save(ports, &Task { due: Some(at(30)), ..next(&task) }).await;
     assert_eq!(due(ports, at(30)).await, ["t"]);
 }
 
-pub(super) async fn a_save_that_is_lost_moves_nothing(world: impl World) {
+pub(super) async fn a_rejected_save_does_not_change_the_due_time(world: impl World) {
     let (ports, task) = (world.ports(), task_due("t", Some(at(10))));
     create(ports, &task).await;
     for due in [None, Some(at(99))] {
@@ -118,7 +118,7 @@ pub(super) async fn a_save_that_is_lost_moves_nothing(world: impl World) {
     assert_eq!(due(ports, at(1_000)).await, ["t"]);
 }
 
-pub(super) async fn every_task_is_found_in_its_one_shard(world: impl World) {
+pub(super) async fn every_task_is_listed_in_exactly_one_shard(world: impl World) {
     let ports = world.ports();
     let shards = NonZeroU32::new(ports.store().shards()).unwrap();
     let ids: BTreeSet<_> = (0..60).map(|n| format!("order-{n}")).collect();
@@ -137,7 +137,7 @@ pub(super) async fn every_task_is_found_in_its_one_shard(world: impl World) {
     assert_eq!(found, ids);
 }
 
-pub(super) async fn pages_show_each_task_once(world: impl World) {
+pub(super) async fn pages_list_each_task_once(world: impl World) {
     let ports = world.ports();
     let ids = ids_in(2, ports.store().shards(), 250);
     for (seconds, task_id) in (0..).zip(&ids) {
@@ -149,7 +149,7 @@ pub(super) async fn pages_show_each_task_once(world: impl World) {
     assert_eq!(due_in(ports, 2, at(99)).await, ids[..100]);
 }
 
-pub(super) async fn pages_of_tasks_due_at_the_same_time_show_each_once(world: impl World) {
+pub(super) async fn pages_of_tasks_due_at_the_same_time_list_each_once(world: impl World) {
     let ports = world.ports();
     let mut ids = ids_in(0, ports.store().shards(), 250);
     for task_id in &ids {
@@ -162,7 +162,7 @@ pub(super) async fn pages_of_tasks_due_at_the_same_time_show_each_once(world: im
 }
 
 /// As the supervisor does it: each task that a page shows is moved before the next page is read.
-pub(super) async fn tasks_that_are_moved_between_pages_do_not_hide_others(world: impl World) {
+pub(super) async fn rescheduling_tasks_between_pages_hides_no_other_task(world: impl World) {
     let ports = world.ports();
     let mut ids = ids_in(0, ports.store().shards(), 250);
     for task_id in &ids {

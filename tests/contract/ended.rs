@@ -55,7 +55,7 @@ async fn ended<P: Ports>(ports: &P, state: ProcessState, to: Timestamp) -> Vec<S
     ids
 }
 
-pub(super) async fn a_task_that_ended_is_found_by_how_and_when(world: impl World) {
+pub(super) async fn an_ended_task_is_listed_by_its_state_and_end_time(world: impl World) {
     let ports = world.ports();
     for (state, task_id) in FINAL.into_iter().zip(["p", "e", "u"]) {
         let task = new_task(task_id);
@@ -70,7 +70,7 @@ pub(super) async fn a_task_that_ended_is_found_by_how_and_when(world: impl World
     }
 }
 
-pub(super) async fn what_a_task_ran_is_known_of_it_when_it_ended(world: impl World) {
+pub(super) async fn an_ended_task_is_listed_with_its_workflow(world: impl World) {
     let ports = world.ports();
     let workflow = "return".parse().unwrap();
     let task = Task { workflow, ..ended_task("t", ProcessState::Undone, at(5)) };
@@ -83,7 +83,7 @@ pub(super) async fn what_a_task_ran_is_known_of_it_when_it_ended(world: impl Wor
     assert_eq!(found, [expected]);
 }
 
-pub(super) async fn a_task_that_goes_on_has_not_ended(world: impl World) {
+pub(super) async fn a_resumed_task_is_no_longer_listed_as_ended(world: impl World) {
     let ports = world.ports();
     let error = ended_task("t", ProcessState::Error, at(5));
     create(ports, &error).await;
@@ -101,7 +101,7 @@ pub(super) async fn a_task_that_goes_on_has_not_ended(world: impl World) {
 }
 
 /// An alert that is yet to be sent keeps a task in the due index; it has ended nonetheless.
-pub(super) async fn a_task_in_error_may_be_due_and_have_ended(world: impl World) {
+pub(super) async fn a_task_in_error_can_be_both_due_and_ended(world: impl World) {
     let ports = world.ports();
     let error = Task { due: Some(at(9)), ..ended_task("t", ProcessState::Error, at(5)) };
     create(ports, &error).await;
@@ -110,7 +110,7 @@ pub(super) async fn a_task_in_error_may_be_due_and_have_ended(world: impl World)
     assert_eq!(ended(ports, ProcessState::Error, at(10)).await, ["t"]);
 }
 
-pub(super) async fn ended_tasks_are_found_once_earliest_first_in_their_own_parts(
+pub(super) async fn ended_tasks_are_listed_once_earliest_first_in_their_partitions(
     world: impl World,
 ) {
     let ports = world.ports();

@@ -45,7 +45,7 @@ async fn read<P: Ports>(ports: &P, task: &Task, key: DocumentKey) -> Vec<Documen
     ports.store().documents(&task.owner(), &[key]).await.unwrap()
 }
 
-pub(super) async fn a_task_that_has_expired_is_absent(world: impl World) {
+pub(super) async fn an_expired_task_is_absent(world: impl World) {
     let ports = world.ports();
     assert_eq!(create(ports, &expired_task("t", 0)).await, Created::Created);
     assert_eq!(ports.store().load(&id("t")).await.unwrap(), None);
@@ -55,7 +55,7 @@ pub(super) async fn a_task_that_has_expired_is_absent(world: impl World) {
     assert_eq!(ports.store().load(&id("u")).await.unwrap(), Some(due));
 }
 
-pub(super) async fn a_document_that_has_expired_is_absent(world: impl World) {
+pub(super) async fn an_expired_document_is_absent(world: impl World) {
     let (ports, task) = (world.ports(), new_task("t"));
     let (gone, left) = (output("charge", 1, 1.into()), output("charge", 2, 2.into()));
     let past = Kept { from: Timestamp::UNIX_EPOCH, retention_s: Some(3_600) };
@@ -68,7 +68,7 @@ pub(super) async fn a_document_that_has_expired_is_absent(world: impl World) {
     assert_eq!(ports.store().documents(&task.owner(), &keys).await.unwrap(), [left]);
 }
 
-pub(super) async fn a_new_task_takes_the_place_of_one_that_has_expired(world: impl World) {
+pub(super) async fn a_new_task_replaces_an_expired_one(world: impl World) {
     let ports = world.ports();
     let (first, second) = (expired_task("t", 0), new_task("t"));
     assert_eq!(create(ports, &first).await, Created::Created);
@@ -79,7 +79,7 @@ pub(super) async fn a_new_task_takes_the_place_of_one_that_has_expired(world: im
     assert_eq!(create(ports, &second).await, Created::Exists(Some(Box::new(second))));
 }
 
-pub(super) async fn a_new_task_takes_no_place_before_the_old_one_expires(world: impl World) {
+pub(super) async fn a_new_task_does_not_replace_an_unexpired_one(world: impl World) {
     let ports = world.ports();
     let first = expired_task("t", 0);
     assert_eq!(create(ports, &first).await, Created::Created);
@@ -90,7 +90,7 @@ pub(super) async fn a_new_task_takes_no_place_before_the_old_one_expires(world: 
     assert_eq!(create(ports, &in_time).await, Created::Created);
 }
 
-pub(super) async fn documents_that_an_earlier_task_left_are_not_seen(world: impl World) {
+pub(super) async fn documents_of_an_earlier_task_are_not_visible(world: impl World) {
     let ports = world.ports();
     let (first, second) = (new_task("t"), Task { submitted_at: at(1), ..new_task("t") });
     let second = Task { incarnation: Some(Incarnation::recorded_at(at(1))), ..second };
@@ -113,7 +113,7 @@ pub(super) async fn documents_that_an_earlier_task_left_are_not_seen(world: impl
     }
 }
 
-pub(super) async fn the_task_of_a_step_takes_the_place_of_an_earlier_parents(world: impl World) {
+pub(super) async fn a_child_task_replaces_the_ended_child_of_an_earlier_parent(world: impl World) {
     let ports = world.ports();
     let of_parent = |second, task: Task| Task {
         parent: Some(Parent {
@@ -145,7 +145,7 @@ pub(super) async fn the_task_of_a_step_takes_the_place_of_an_earlier_parents(wor
     assert_eq!(create(ports, &later).await, Created::Exists(Some(Box::new(again))));
 }
 
-pub(super) async fn of_sixteen_creations_in_the_place_of_an_expired_task_one_wins<W: World>(
+pub(super) async fn one_of_sixteen_concurrent_creations_replaces_an_expired_task<W: World>(
     world: W,
 ) {
     assert_eq!(create(world.ports(), &expired_task("t", 0)).await, Created::Created);
@@ -167,7 +167,7 @@ pub(super) async fn of_sixteen_creations_in_the_place_of_an_expired_task_one_win
 
 /// What people see of a task: nothing that an earlier one left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn people_see_the_documents_of_the_newest_task_only() {
+async fn operators_see_only_the_documents_of_the_newest_task() {
     let world = Embedded::open().await;
     let (ports, first, second) = (world.ports(), expired_task("t", 0), new_task("t"));
     let kept = second.kept();

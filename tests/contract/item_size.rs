@@ -184,7 +184,7 @@ impl Dice {
 }
 
 #[test]
-fn no_task_of_a_definition_has_a_larger_item_than_was_computed() {
+fn no_task_item_is_larger_than_computed_from_its_definition() {
     let items = Items { shards: NonZeroU32::MAX, retention: Duration::from_secs(u32::MAX.into()) };
     for seed in 1..=500 {
         let (workflow, task) = Dice(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed)).task();

@@ -34,7 +34,7 @@ async fn read<P: Ports>(ports: &P, record: &Shared) -> Option<Shared> {
     ports.store().shared(&record.key).await.unwrap()
 }
 
-pub(super) async fn a_shared_record_reads_as_it_was_saved(world: impl World) {
+pub(super) async fn a_shared_record_is_read_unchanged(world: impl World) {
     let ports = world.ports();
     let first = breaker(1, json!({ "z": [1, 2.5, null], "a": "“quoted” \u{1f4b3}" }));
     assert_eq!(read(ports, &first).await, None);
@@ -57,7 +57,7 @@ pub(super) async fn a_shared_record_is_saved_revision_after_revision(world: impl
     assert_eq!(read(ports, &now).await, Some(now));
 }
 
-pub(super) async fn of_sixteen_saves_of_one_shared_revision_one_wins(world: impl World) {
+pub(super) async fn one_of_sixteen_concurrent_saves_of_a_shared_record_wins(world: impl World) {
     for revision in [1, 2] {
         let saves = race(world.ports(), move |ports, n| async move {
             save(&ports, &breaker(revision, n.into())).await
@@ -88,7 +88,7 @@ pub(super) async fn shared_records_are_listed_by_their_kind(world: impl World) {
     assert_eq!(breakers, expected);
 }
 
-pub(super) async fn a_shared_record_may_go_at_its_time_to_the_second(world: impl World) {
+pub(super) async fn the_expiry_of_a_shared_record_is_stored_in_seconds(world: impl World) {
     let at = |second| Some(Timestamp::from_second(second).unwrap());
     let run = |revision, expires_at| Shared {
         expires_at,
@@ -108,7 +108,7 @@ pub(super) async fn a_shared_record_may_go_at_its_time_to_the_second(world: impl
 
 /// What DynamoDB does by itself; the ports in memory keep everything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dynamodb_deletes_a_shared_record_that_has_expired() {
+async fn dynamodb_deletes_an_expired_shared_record() {
     let world = Embedded::open_in_process().await;
     let records =
         [("past", Some(Timestamp::UNIX_EPOCH)), ("later", Some(Timestamp::MAX)), ("never", None)];
@@ -122,7 +122,7 @@ async fn dynamodb_deletes_a_shared_record_that_has_expired() {
     assert_eq!(names, ["later", "never"]);
 }
 
-pub(super) async fn a_shared_record_is_no_task(world: impl World) {
+pub(super) async fn a_shared_record_cannot_be_loaded_as_a_task(world: impl World) {
     let ports = world.ports();
     assert_eq!(save(ports, &breaker(1, json!(0))).await, SharedSaved::Saved);
     assert_eq!(ports.store().load(&id("payment")).await.unwrap(), None);

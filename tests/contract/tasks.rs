@@ -26,19 +26,19 @@ async fn load<P: Ports>(ports: &P, task_id: &str) -> Option<Task> {
     ports.store().load(&id(task_id)).await.unwrap()
 }
 
-pub(super) async fn a_created_task_loads_as_it_was(world: impl World) {
+pub(super) async fn a_created_task_is_loaded_unchanged(world: impl World) {
     let ports = world.ports();
     create(ports, &full_task("t")).await;
     assert_eq!(load(ports, "t").await, Some(full_task("t")));
 }
 
-pub(super) async fn what_a_task_does_not_have_it_does_not_have_when_loaded(world: impl World) {
+pub(super) async fn absent_fields_of_a_task_stay_absent(world: impl World) {
     let (ports, task) = (world.ports(), Task { due: None, ..new_task("t") });
     create(ports, &task).await;
     assert_eq!(load(ports, "t").await, Some(task));
 }
 
-pub(super) async fn a_time_keeps_its_milliseconds_and_no_more(world: impl World) {
+pub(super) async fn times_are_stored_with_millisecond_precision(world: impl World) {
     let ports = world.ports();
     let precise = "2096-06-01T12:00:00.123456789Z".parse().unwrap();
     let kept = "2096-06-01T12:00:00.123Z".parse().unwrap();
@@ -60,11 +60,13 @@ pub(super) async fn a_time_keeps_its_milliseconds_and_no_more(world: impl World)
     }
 }
 
-pub(super) async fn a_task_that_was_not_created_is_not_there(world: impl World) {
+pub(super) async fn a_task_that_was_not_created_is_absent(world: impl World) {
     assert_eq!(load(world.ports(), "t").await, None);
 }
 
-pub(super) async fn a_task_created_twice_exists_and_stays_as_it_was(world: impl World) {
+pub(super) async fn a_second_creation_reports_the_existing_task_and_changes_nothing(
+    world: impl World,
+) {
     let (ports, first) = (world.ports(), full_task("t"));
     create(ports, &first).await;
     let mut other = submission(&first);
@@ -103,7 +105,7 @@ pub(super) async fn a_document_is_not_created_without_its_task(world: impl World
     assert_eq!(ports.store().documents(&task.owner(), &[late.key]).await.unwrap(), []);
 }
 
-pub(super) async fn of_sixteen_creations_of_one_task_one_wins<W: World>(world: W) {
+pub(super) async fn one_of_sixteen_concurrent_creations_wins<W: World>(world: W) {
     let attempts = race(world.ports(), |ports, n| async move {
         let task = Task { version: n, ..new_task("t") };
         let mut document = submission(&task);
@@ -163,7 +165,7 @@ pub(super) async fn a_save_of_an_old_revision_is_a_conflict(world: impl World) {
     assert_eq!(load(ports, "t").await, Some(third));
 }
 
-pub(super) async fn a_save_of_a_revision_to_come_is_a_conflict(world: impl World) {
+pub(super) async fn a_save_of_a_future_revision_is_a_conflict(world: impl World) {
     let (ports, task) = (world.ports(), new_task("t"));
     create(ports, &task).await;
     let early = next(&next(&task));
@@ -173,7 +175,7 @@ pub(super) async fn a_save_of_a_revision_to_come_is_a_conflict(world: impl World
 }
 
 /// Whoever repeats a save whose answer was lost finds its own work.
-pub(super) async fn a_save_repeated_is_a_conflict_with_itself(world: impl World) {
+pub(super) async fn a_repeated_save_is_a_conflict_with_itself(world: impl World) {
     let (ports, task) = (world.ports(), full_task("t"));
     create(ports, &task).await;
     let saved = next(&task);
@@ -182,7 +184,7 @@ pub(super) async fn a_save_repeated_is_a_conflict_with_itself(world: impl World)
     assert_eq!(again, Saved::Conflict(Some(Box::new(saved))));
 }
 
-pub(super) async fn a_save_of_a_missing_task_is_a_conflict_with_nothing(world: impl World) {
+pub(super) async fn a_save_of_a_missing_task_is_a_conflict_without_a_task(world: impl World) {
     let ports = world.ports();
     for revision in [0, 1, 2] {
         let task = Task { revision, ..new_task("t") };
@@ -192,7 +194,7 @@ pub(super) async fn a_save_of_a_missing_task_is_a_conflict_with_nothing(world: i
     assert_eq!(load(ports, "t").await, None);
 }
 
-pub(super) async fn of_sixteen_saves_of_one_revision_one_wins<W: World>(world: W) {
+pub(super) async fn one_of_sixteen_concurrent_saves_wins<W: World>(world: W) {
     let task = full_task("t");
     create(world.ports(), &task).await;
     for round in 1..=10_u64 {
@@ -213,7 +215,7 @@ pub(super) async fn of_sixteen_saves_of_one_revision_one_wins<W: World>(world: W
     }
 }
 
-pub(super) async fn what_one_instance_wrote_another_reads_at_once(world: impl World) {
+pub(super) async fn another_instance_reads_a_write_at_once(world: impl World) {
     let (one, another) = (world.ports(), world.another());
     let mut task = new_task("t");
     create(one, &task).await;

@@ -51,7 +51,7 @@ fn cases() -> Vec<Case> {
 }
 
 #[test]
-fn no_allocations_come_without_notice() {
+fn allocations_match_their_baseline() {
     let counted = cases().into_iter().map(|case| {
         let (mut allocations, mut bytes) = (0, 0);
         for _ in 0..RUNS {
@@ -65,8 +65,8 @@ fn no_allocations_come_without_notice() {
 }
 
 #[test]
-fn no_instructions_come_without_notice() {
-    let counted = match valgrind::instructions("every_case_once") {
+fn instructions_match_their_baseline() {
+    let counted = match valgrind::instructions("run_every_case_once_under_valgrind") {
         Ok(counted) => counted,
         Err(why) => {
             say(&format!("instructions not counted: {why}"));
@@ -82,6 +82,6 @@ fn no_instructions_come_without_notice() {
 
 #[test]
 #[ignore = "valgrind runs it"]
-fn every_case_once() {
+fn run_every_case_once_under_valgrind() {
     valgrind::count(cases);
 }

@@ -204,7 +204,7 @@ fn supervisor() -> u64 {
 }
 
 #[test]
-fn a_batch_of_a_thousand_has_room() {
+fn a_batch_of_a_thousand_messages_stays_within_the_memory_limit() {
     let peaks = [
         ("agent", agent()),
         ("scheduler", scheduler()),

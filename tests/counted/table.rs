@@ -123,7 +123,7 @@ fn compiler() -> String {
 }
 
 #[test]
-fn more_fails_and_so_does_less_and_what_is_not_in_the_table() {
+fn an_increase_a_decrease_and_an_unknown_case_all_fail() {
     let row = |name: &str, cost| (name.to_owned(), vec![cost]);
     let before = vec![row("same", 100), row("more", 100), row("less", 100), row("gone", 100)];
     let now = vec![row("same", 105), row("more", 106), row("less", 94), row("new", 1)];

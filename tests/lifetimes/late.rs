@@ -10,7 +10,7 @@ fn parent_then_undo(retention: &str) -> Value {
 /// SQS delivers the submission of a step's task twice (or its handler dies before it acknowledges). The first
 /// delivery finds no published workflow and is refused; the operator publishes it; the second is accepted.
 #[tokio::test]
-async fn a_refused_submission_that_is_delivered_again_starts_nothing() {
+async fn a_rejected_child_submission_that_is_redelivered_starts_nothing() {
     let mut world = World::new(&[parent_then_undo("30d")]);
     world.held = Some(Vec::new());
     world.submit(submission("t", "parent")).await.unwrap();
@@ -32,7 +32,7 @@ async fn a_refused_submission_that_is_delivered_again_starts_nothing() {
 /// The same, with a stricter version of the child published: one instance of Submission still has the old
 /// version in its cache (10 s), another has the new one.
 #[tokio::test]
-async fn a_submission_refused_by_one_instance_and_accepted_by_another_is_undone() {
+async fn a_child_rejected_by_one_instance_and_accepted_by_another_is_undone() {
     let mut world = World::new(&[parent_then_undo("30d"), child()]);
     world.held = Some(Vec::new());
     world.submit(submission("t", "parent")).await.unwrap();
@@ -56,7 +56,7 @@ async fn a_submission_refused_by_one_instance_and_accepted_by_another_is_undone(
 /// The submission of a step's task lies in the dead letters; the parent is undone, which leaves a tombstone; all
 /// expires; the operator sends the dead letter back within its 14 days.
 #[tokio::test]
-async fn a_submission_that_comes_after_its_tombstone_expired_starts_nothing() {
+async fn a_child_submission_that_arrives_after_its_tombstone_expired_starts_nothing() {
     let mut world = World::new(&[parent_then_undo("1h"), child()]);
     world.held = Some(Vec::new());
     world.submit(submission("t", "parent")).await.unwrap();
@@ -73,7 +73,7 @@ async fn a_submission_that_comes_after_its_tombstone_expired_starts_nothing() {
 
 /// A bulk command is sent again to tasks without an answer; one of them has expired since, and its id is used by another.
 #[tokio::test]
-async fn a_command_for_an_earlier_task_with_the_same_id_is_refused() {
+async fn a_command_for_an_earlier_task_with_the_same_id_is_rejected() {
     let two = json!({ "name": "two", "version": 1, "complete_within": "1d", "retention": "1h", "steps": {
         "charge": call("/charge"), "ship": { "agent": "a", "after": ["charge"], "request": { "path": "/ship" } } } });
     let mut world = World::new(&[two]);
@@ -108,7 +108,7 @@ async fn a_command_for_an_earlier_task_with_the_same_id_is_refused() {
 
 /// A slow save of an expired task meets a later task with its id, at the same revision.
 #[tokio::test]
-async fn a_save_of_an_earlier_task_with_the_same_id_is_refused() {
+async fn a_save_of_an_earlier_task_with_the_same_id_is_rejected() {
     let mut world = World::new(&[one_call()]);
     world.submit(submission("t", "one")).await.unwrap();
     world.reply("t", "charge", refused()).await;
@@ -134,7 +134,7 @@ async fn a_save_of_an_earlier_task_with_the_same_id_is_refused() {
 /// As docs/operations.md says: a child that was undone stays undone; the step is resubmitted with an edited input, and
 /// another is made. Then SQS delivers the first child's report a second time.
 #[tokio::test]
-async fn the_report_of_an_earlier_child_is_not_taken_for_that_of_the_next() {
+async fn a_report_of_an_earlier_child_is_not_applied_to_the_next_child() {
     let parent = json!({ "name": "parent", "version": 1, "complete_within": "2d",
         "steps": { "deliver": { "workflow": { "name": "child" } } } });
     let mut world = World::new(&[parent, child()]);
@@ -175,7 +175,7 @@ async fn a_processed_child_is_not_undone_without_its_parent() {
 
 /// The same duplicate, while the second child is being undone.
 #[tokio::test]
-async fn the_report_of_an_earlier_child_does_not_complete_the_undo_of_the_next() {
+async fn a_report_of_an_earlier_child_does_not_complete_the_undo_of_the_next() {
     let parent = json!({ "name": "parent", "version": 1, "complete_within": "2d",
         "steps": { "deliver": { "workflow": { "name": "child" } },
             "last": { "agent": "a", "after": ["deliver"], "recovery": { "then": "undo" }, "request": { "path": "/last" } } } });
