@@ -30,7 +30,10 @@ use steward_core::{
 use steward_runtime::ports::{Clock, Ports};
 use tokio::{net::TcpListener, sync::Semaphore, task::JoinSet};
 
-use crate::support::{Cut, Deployment, Sabotage, TestPorts, event, failed, line, whole_millis};
+use crate::support::{
+    AdapterPorts, InjectedFault, SdkFaultInjector, TestDeployment, failed_message_ids,
+    sequential_workflow, sqs_event, truncate_to_millis,
+};
 
 const NONE: [Value; 0] = [];
 
@@ -90,14 +93,14 @@ async fn answer(path: &str, nth: usize, gate: &Semaphore) -> Response {
 }
 
 /// A deployment and the ports of an agent in it.
-async fn deployment() -> (Deployment, TestPorts) {
-    let deployment = Deployment::new(&line(1)).await;
+async fn deployment() -> (TestDeployment, AdapterPorts) {
+    let deployment = TestDeployment::new(&sequential_workflow(1)).await;
     let ports = deployment.ports("agent");
     (deployment, ports)
 }
 
 /// A request for agent `a`, with a minute to go.
-fn request(ports: &TestPorts, task: &str, path: &str) -> StepRequest {
+fn request(ports: &AdapterPorts, task: &str, path: &str) -> StepRequest {
     StepRequest {
         task_id: task.parse().unwrap(),
         step: "step_1".parse().unwrap(),
@@ -117,16 +120,16 @@ fn request(ports: &TestPorts, task: &str, path: &str) -> StepRequest {
     }
 }
 
-fn after(ports: &TestPorts, ms: i64) -> Timestamp {
+fn after(ports: &AdapterPorts, ms: i64) -> Timestamp {
     ports.clock().now() + SignedDuration::from_millis(ms)
 }
 
 fn messages<'a>(requests: impl IntoIterator<Item = &'a StepRequest>) -> SqsEvent {
-    event(requests.into_iter().map(|request| serde_json::to_string(request).unwrap()), 1)
+    sqs_event(requests.into_iter().map(|request| serde_json::to_string(request).unwrap()), 1)
 }
 
 async fn handle<S: RemoteService>(
-    ports: &TestPorts,
+    ports: &AdapterPorts,
     agent: &Agent<S>,
     event: SqsEvent,
 ) -> SqsBatchResponse {
@@ -155,15 +158,15 @@ fn said(body: &str) -> Value {
 }
 
 /// What waits for the scheduler, sorted by task.
-async fn replies(deployment: &Deployment) -> Vec<Value> {
-    let bodies = deployment.to_scheduler().await;
+async fn replies(deployment: &TestDeployment) -> Vec<Value> {
+    let bodies = deployment.take_scheduler_messages().await;
     let mut replies: Vec<_> = bodies.iter().map(|body| said(body)).collect();
     replies.sort_by_key(|reply| reply["task_id"].to_string());
     replies
 }
 
 /// The tasks of the next `count` messages for the scheduler, as they come.
-async fn next_replies(deployment: &Deployment, count: usize) -> Vec<String> {
+async fn next_replies(deployment: &TestDeployment, count: usize) -> Vec<String> {
     let sqs = aws_sdk_sqs::Client::new(&deployment.aws.sdk_config());
     let queue = &deployment.config.scheduler_queue_url;
     let mut tasks = Vec::new();
@@ -216,7 +219,7 @@ async fn each_reply_has_the_outcome_and_the_trace_of_its_own_request() {
 
     assert_eq!(handle(&ports, &remote.agent, event).await, SqsBatchResponse::default());
     let refused = json!({ "status": "failed", "reason": "HTTP 409 Conflict: Sold out", "may_have_run": true });
-    let mut sent = deployment.take(&deployment.config.scheduler_queue_url).await;
+    let mut sent = deployment.take_messages(&deployment.config.scheduler_queue_url).await;
     sent.sort_by_key(|message| message.body().unwrap().to_owned());
     let expected = [
         (completed("t-0", json!({ "id": "x" })), Some(traceparent)),
@@ -265,14 +268,14 @@ async fn corrupt_messages_fail_and_are_alerted_on_their_first_delivery() {
     ];
 
     for receives in 1..=3 {
-        let answer = handle(&ports, &remote.agent, event(bodies.clone(), receives)).await;
-        let mut came_back = failed(&answer);
+        let answer = handle(&ports, &remote.agent, sqs_event(bodies.clone(), receives)).await;
+        let mut came_back = failed_message_ids(&answer);
         came_back.sort_unstable();
         assert_eq!(came_back, ["m-0", "m-2", "m-3", "m-4"]);
         let said = if receives > 1 { completed_beside_another } else { completed };
         assert_eq!(replies(&deployment).await, [said("t-0", json!({ "id": "x" }))]);
         assert_eq!(remote.calls().len(), receives as usize, "the good one alone is called for");
-        let alerts = deployment.alerts().await;
+        let alerts = deployment.take_alerts().await;
         if receives > 1 {
             assert_eq!(alerts, NONE, "alerted again at delivery {receives}");
             continue;
@@ -287,7 +290,7 @@ async fn corrupt_messages_fail_and_are_alerted_on_their_first_delivery() {
         let mut details: Vec<_> =
             alerts.iter().map(|alert| alert["detail"]["data"].clone()).collect();
         details.sort_by_key(|detail| detail["message_id"].to_string());
-        let at = json!(whole_millis(ports.clock().now()));
+        let at = json!(truncate_to_millis(ports.clock().now()));
         assert!(alerts.iter().all(|alert| alert["detail"]["metadata"]["at"] == at));
         let expected = expected.map(|(message_id, reason)| {
             json!({ "role": "a", "message_id": message_id, "reason": reason })
@@ -327,7 +330,7 @@ async fn a_call_that_would_exceed_the_functions_time_returns_to_the_queue() {
     let answer =
         steward_agent::handle(&ports, &remote.agent, messages(&requests), after(&ports, 5_000))
             .await;
-    assert_eq!(failed(&answer), ["m-0"]);
+    assert_eq!(failed_message_ids(&answer), ["m-0"]);
     assert_eq!(replies(&deployment).await, [completed("t-1", json!({ "id": "x" }))]);
 }
 
@@ -347,10 +350,10 @@ async fn a_panic_in_one_call_fails_only_its_own_message() {
     let agent = Agent::new("a".parse().unwrap(), Buggy, Settings::default());
     let requests = ["t-0", "t-1", "t-2"].map(|task| request(&ports, task, DONE));
     let answer = handle(&ports, &agent, messages(&requests)).await;
-    assert_eq!(failed(&answer), ["m-1"]);
+    assert_eq!(failed_message_ids(&answer), ["m-1"]);
     let done = ["t-0", "t-2"].map(|task| completed(task, json!({ "id": "x" })));
     assert_eq!(replies(&deployment).await, done);
-    assert_eq!(deployment.alerts().await, NONE, "it is the agent that is at fault");
+    assert_eq!(deployment.take_alerts().await, NONE, "it is the agent that is at fault");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -358,11 +361,14 @@ async fn a_request_whose_reply_cannot_be_sent_is_redelivered_and_repeated() {
     let (deployment, ports) = deployment().await;
     let remote = Remote::start().await;
     let event = messages([&request(&ports, "t", DONE)]);
-    for cut in [Cut::FailBefore, Cut::FailAfter] {
-        let sabotage = Sabotage::once("SendMessageBatch", "", cut);
-        let unlucky = deployment.sabotaged("agent", sabotage.clone());
-        assert_eq!(failed(&handle(&unlucky, &remote.agent, event.clone()).await), ["m-0"]);
-        assert!(sabotage.is_done());
+    for cut in [InjectedFault::FailBefore, InjectedFault::FailAfter] {
+        let injector = SdkFaultInjector::once("SendMessageBatch", "", cut);
+        let unlucky = deployment.ports_with_faults("agent", injector.clone());
+        assert_eq!(
+            failed_message_ids(&handle(&unlucky, &remote.agent, event.clone()).await),
+            ["m-0"]
+        );
+        assert!(injector.is_exhausted());
     }
     assert_eq!(handle(&ports, &remote.agent, event).await, SqsBatchResponse::default());
     // The one whose answer alone was lost, and the last; the scheduler knows them for the same.
@@ -380,7 +386,7 @@ async fn all_messages_return_to_the_queue_if_the_scheduler_queue_is_missing() {
     sqs.delete_queue().queue_url(&deployment.config.scheduler_queue_url).send().await.unwrap();
     let requests = ["t-0", "t-1", "t-2"].map(|task| request(&ports, task, DONE));
     let answer = handle(&ports, &remote.agent, messages(&requests)).await;
-    let mut came_back = failed(&answer);
+    let mut came_back = failed_message_ids(&answer);
     came_back.sort_unstable();
     assert_eq!(came_back, ["m-0", "m-1", "m-2"]);
 }

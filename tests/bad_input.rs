@@ -18,7 +18,7 @@ use steward_emulator::{
 use steward_runtime::ports::{Clock, Ports, StateStore};
 use tokio::net::TcpSocket;
 
-use crate::support::{Deployment, event, failed, whole_millis};
+use crate::support::{TestDeployment, failed_message_ids, sqs_event, truncate_to_millis};
 
 /// The workflow that ships.
 fn order() -> Workflow {
@@ -39,14 +39,14 @@ fn strict(version: u32, maximum: u32) -> Workflow {
 
 /// A deployment with a client's queue, which notices may go to, and a stranger's, which they may not.
 struct Door {
-    deployment: Deployment,
+    deployment: TestDeployment,
     client: String,
     stranger: String,
 }
 
 impl Door {
     async fn open() -> Self {
-        let deployment = Deployment::new(&order()).await;
+        let deployment = TestDeployment::new(&order()).await;
         let ports = deployment.ports("publisher");
         ports.definitions().publish(&strict(1, 10)).await.unwrap();
         let sdk = deployment.aws.sdk_config();
@@ -57,13 +57,13 @@ impl Door {
 
     async fn hand_in(&self, texts: &[String]) -> SqsBatchResponse {
         let ports = self.deployment.ports("submission");
-        let event = event(texts.iter().cloned(), 1);
+        let event = sqs_event(texts.iter().cloned(), 1);
         steward_submission::handle(&ports, &self.deployment.config.reply_queues, event).await
     }
 
     /// The tasks that the scheduler is asked to look at, sorted.
     async fn woken(&self) -> Vec<String> {
-        let wakes = self.deployment.to_scheduler().await.into_iter().map(|body| {
+        let wakes = self.deployment.take_scheduler_messages().await.into_iter().map(|body| {
             let wake: Value = serde_json::from_str(&body).unwrap();
             assert_eq!((&wake["type"], &wake["cause"]), (&json!("wake"), &json!("submitted")));
             wake["task_id"].as_str().unwrap().to_owned()
@@ -73,19 +73,19 @@ impl Door {
 
     /// Texts on the rejected queue, each with its reason, sorted.
     async fn rejected(&self) -> Vec<(String, String)> {
-        let taken = self.deployment.take(&self.deployment.config.rejected_queue_url).await;
+        let taken = self.deployment.take_messages(&self.deployment.config.rejected_queue_url).await;
         sorted(taken.iter().map(|message| (body(message), attribute(message, "reason"))).collect())
     }
 
     /// Alerts about submissions: id and reason, sorted.
     async fn alerted(&self) -> Vec<(Option<String>, String)> {
-        let alerts = self.deployment.alerts().await.into_iter().map(|event| {
+        let alerts = self.deployment.take_alerts().await.into_iter().map(|event| {
             assert_eq!(event["detail-type"], "Submission Refused");
             let (metadata, alert) = (&event["detail"]["metadata"], &event["detail"]["data"]);
             assert_eq!(metadata["event"], "submission_refused");
             assert_eq!(
                 metadata["at"],
-                json!(whole_millis(self.deployment.ports("reader").clock().now()))
+                json!(truncate_to_millis(self.deployment.ports("reader").clock().now()))
             );
             (optional(&alert["task_id"]), alert["reason"].as_str().unwrap().to_owned())
         });
@@ -94,7 +94,7 @@ impl Door {
 
     /// Notices on a queue: id, status and reason, sorted.
     async fn told(&self, queue: &str) -> Vec<(Option<String>, String, Option<String>)> {
-        let taken = self.deployment.take(queue).await;
+        let taken = self.deployment.take_messages(queue).await;
         let notices = taken.iter().map(|message| {
             let notice: Value = serde_json::from_str(&body(message)).unwrap();
             let status = notice["status"].as_str().unwrap().to_owned();
@@ -415,7 +415,8 @@ async fn a_submission_that_inflates_its_own_rejection_reason_is_rejected() {
 async fn a_valid_trace_is_sent_with_the_wake_and_an_invalid_one_is_dropped() {
     let door = Door::open().await;
     let traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-    let mut batch = event([order_of("traced").to_string(), order_of("untraced").to_string()], 1);
+    let mut batch =
+        sqs_event([order_of("traced").to_string(), order_of("untraced").to_string()], 1);
     for (record, text) in batch.records.iter_mut().zip([traceparent, "not\na trace"]) {
         let attribute = json!({
             "stringValue": text, "dataType": "String", "stringListValues": [], "binaryListValues": [],
@@ -427,7 +428,7 @@ async fn a_valid_trace_is_sent_with_the_wake_and_an_invalid_one_is_dropped() {
     let answer =
         steward_submission::handle(&ports, &door.deployment.config.reply_queues, batch).await;
     assert_eq!(answer, SqsBatchResponse::default());
-    let wakes = door.deployment.take(&door.deployment.config.scheduler_queue_url).await;
+    let wakes = door.deployment.take_messages(&door.deployment.config.scheduler_queue_url).await;
     assert_eq!(wakes.len(), 2);
     for wake in wakes {
         let trace = wake.message_attributes().and_then(|attributes| attributes.get("traceparent"));
@@ -450,7 +451,7 @@ async fn submissions_that_cannot_be_stored_return_and_the_others_are_handled() {
         order_of("good-too").to_string(),
     ];
     let answer = door.hand_in(&texts).await;
-    assert_eq!(sorted(failed(&answer)), ["m-1", "m-2"]);
+    assert_eq!(sorted(failed_message_ids(&answer)), ["m-1", "m-2"]);
     let reason = "not a submission: EOF while parsing an object at line 1 column 1".to_owned();
     assert_eq!(door.rejected().await, [("{".to_owned(), reason)]);
     assert_eq!(door.told(&door.client).await, [], "nothing is recorded, so nothing is said");
@@ -467,8 +468,9 @@ async fn all_messages_return_while_aws_is_unreachable() {
     let (_held, sdk) = out_of_reach(&door.deployment);
     let ports = AwsPorts::new(&sdk, &door.deployment.config, "submission");
     let texts = ["{".to_owned(), order_of("good").to_string(), order_of("good-too").to_string()];
-    let answer = steward_submission::handle(&ports, reply_queues, event(texts.clone(), 1)).await;
-    assert_eq!(sorted(failed(&answer)), ["m-0", "m-1", "m-2"]);
+    let answer =
+        steward_submission::handle(&ports, reply_queues, sqs_event(texts.clone(), 1)).await;
+    assert_eq!(sorted(failed_message_ids(&answer)), ["m-0", "m-1", "m-2"]);
     assert_eq!(door.stored().await, [""; 0]);
     // And once it answers again, the same messages are as good as new.
     assert_eq!(door.hand_in(&texts).await, SqsBatchResponse::default());
@@ -477,7 +479,7 @@ async fn all_messages_return_while_aws_is_unreachable() {
 }
 
 /// Clients of an address where nobody listens while it is held, and which do not try twice.
-fn out_of_reach(deployment: &Deployment) -> (TcpSocket, aws_config::SdkConfig) {
+fn out_of_reach(deployment: &TestDeployment) -> (TcpSocket, aws_config::SdkConfig) {
     let held = TcpSocket::new_v4().unwrap();
     held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = held.local_addr().unwrap();

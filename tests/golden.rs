@@ -24,7 +24,7 @@ use steward_core::{definition::workflow::Workflow, model::messages::StepRequest}
 use steward_emulator::resources;
 use steward_runtime::ports::{Clock, Ports};
 
-use crate::support::{Deployment, TestPorts, event};
+use crate::support::{AdapterPorts, TestDeployment, sqs_event};
 
 /// 2100-01-01: nothing that is written then has expired by any other clock.
 const START: i64 = 4_102_444_800;
@@ -133,29 +133,29 @@ fn reply(request: &StepRequest) -> Value {
 }
 
 struct Golden {
-    deployment: Deployment,
-    ports: TestPorts,
+    deployment: TestDeployment,
+    ports: AdapterPorts,
 }
 
 impl Golden {
     async fn schedule(&self, bodies: Vec<String>) {
-        let answer = steward_scheduler::handle(&self.ports, event(bodies, 1)).await;
+        let answer = steward_scheduler::handle(&self.ports, sqs_event(bodies, 1)).await;
         assert_eq!(answer.batch_item_failures, []);
     }
 
     async fn submit(&self, bodies: Vec<String>) {
         let queues = &self.deployment.config.reply_queues;
-        let answer = steward_submission::handle(&self.ports, queues, event(bodies, 1)).await;
+        let answer = steward_submission::handle(&self.ports, queues, sqs_event(bodies, 1)).await;
         assert_eq!(answer.batch_item_failures, []);
     }
 
     /// Delivers one round of messages. Answers whether there was any.
     async fn round(&self) -> bool {
         let config = &self.deployment.config;
-        let submitted = self.deployment.take(&config.submissions_queue_url).await;
+        let submitted = self.deployment.take_messages(&config.submissions_queue_url).await;
         let submitted: Vec<_> = submitted.into_iter().filter_map(|message| message.body).collect();
-        let mut to_scheduler = self.deployment.to_scheduler().await;
-        for request in self.deployment.requests().await {
+        let mut to_scheduler = self.deployment.take_scheduler_messages().await;
+        for request in self.deployment.take_agent_requests().await {
             to_scheduler.push(reply(&request).to_string());
             if request.path == "/sign" {
                 let body: Value =
@@ -178,7 +178,7 @@ impl Golden {
     async fn run(&self) {
         for _ in 0..12 {
             while self.round().await {}
-            self.deployment.clock.advance(60);
+            self.deployment.clock.advance_seconds(60);
             let until = self.deployment.clock.now() + jiff::SignedDuration::from_secs(5);
             steward_supervisor::sweep(&self.ports, 0, until).await.unwrap();
         }
@@ -191,14 +191,15 @@ async fn writes_messages_events_and_metrics_match_the_golden_files() {
     let _metrics = metrics::set_default_local_recorder(recorder);
     let [parent, child] = workflows();
     assert_eq!((parent.problems(), child.problems()), (vec![], vec![]));
-    let deployment = Deployment::new(&parent).await;
+    let deployment = TestDeployment::new(&parent).await;
     deployment.ports("publisher").definitions().publish(&child).await.unwrap();
     deployment.clock.set(jiff::Timestamp::from_second(START).unwrap());
     let sdk = deployment.aws.sdk_config();
     let client = resources::create_queue(&sdk, "client-golden", None);
     let client = client.await.unwrap();
     let wire = WireLog::default();
-    let ports = deployment.watched("golden", vec![SharedInterceptor::new(wire.clone())]);
+    let ports =
+        deployment.ports_with_interceptors("golden", vec![SharedInterceptor::new(wire.clone())]);
     let golden = Golden { deployment, ports };
 
     for id in ["paid", "refused"] {

@@ -14,29 +14,34 @@ use steward_runtime::{
 };
 use steward_supervisor::supervise;
 
-use crate::support::{Cut, Deployment, Sabotage, completed, event, line};
+use crate::support::{
+    InjectedFault, SdkFaultInjector, TestDeployment, completed_reply, sequential_workflow,
+    sqs_event,
+};
 
 /// Long enough for what just ended to be counted.
 const SETTLED: SignedDuration = SignedDuration::from_secs(120);
 
-async fn runs(deployment: &Deployment, role: &str) -> u64 {
+async fn runs(deployment: &TestDeployment, role: &str) -> u64 {
     supervise(&deployment.ports(role), 0, Timestamp::MAX).await.unwrap().due
 }
 
 /// Tasks that were submitted and processed by the real handlers, all within the minute that is returned.
-async fn processed(deployment: &Deployment, ids: &[&str]) -> Timestamp {
+async fn processed(deployment: &TestDeployment, ids: &[&str]) -> Timestamp {
     let into_minute = deployment.clock.now().as_second().rem_euclid(60);
-    deployment.clock.advance(61 - into_minute);
+    deployment.clock.advance_seconds(61 - into_minute);
     let ids: Vec<_> = ids.iter().map(|id| (*id).to_owned()).collect();
     deployment.submit(&deployment.ports("submission"), &ids).await;
     let scheduler = deployment.ports("scheduler");
     loop {
-        let replies: Vec<_> = deployment.requests().await.iter().map(completed).collect();
-        let messages: Vec<_> = deployment.to_scheduler().await.into_iter().chain(replies).collect();
+        let replies: Vec<_> =
+            deployment.take_agent_requests().await.iter().map(completed_reply).collect();
+        let messages: Vec<_> =
+            deployment.take_scheduler_messages().await.into_iter().chain(replies).collect();
         if messages.is_empty() {
             break;
         }
-        let answer = steward_scheduler::handle(&scheduler, event(messages, 1)).await;
+        let answer = steward_scheduler::handle(&scheduler, sqs_event(messages, 1)).await;
         assert_eq!(answer, SqsBatchResponse::default());
     }
     for id in &ids {
@@ -45,13 +50,13 @@ async fn processed(deployment: &Deployment, ids: &[&str]) -> Timestamp {
     minute_of(deployment.task(&ids[0]).await.ended_at.unwrap())
 }
 
-async fn history(deployment: &Deployment) -> Vec<(Timestamp, Counts)> {
+async fn history(deployment: &TestDeployment) -> Vec<(Timestamp, Counts)> {
     let store = deployment.ports("console").store().all_shared(SharedKind::History).await.unwrap();
     let minutes = store.iter().map(|record| Minute::read(record).unwrap());
     minutes.map(|(start, minute)| (start, minute.workflows["line"])).collect()
 }
 
-async fn last_run(deployment: &Deployment) -> Option<LastRun> {
+async fn last_run(deployment: &TestDeployment) -> Option<LastRun> {
     let record = deployment.ports("console").store().shared(&LastRun::key()).await.unwrap();
     record.map(|record| LastRun::read(&record).unwrap())
 }
@@ -62,7 +67,7 @@ fn processed_counts(processed: u64) -> Counts {
 
 #[tokio::test]
 async fn ended_tasks_are_counted_once_after_their_minute_is_over() {
-    let deployment = Deployment::new(&line(1)).await;
+    let deployment = TestDeployment::new(&sequential_workflow(1)).await;
     runs(&deployment, "supervisor").await;
     let first = processed(&deployment, &["a", "b", "c"]).await;
     runs(&deployment, "supervisor").await;
@@ -78,9 +83,9 @@ async fn ended_tasks_are_counted_once_after_their_minute_is_over() {
 
 #[tokio::test]
 async fn a_run_records_its_time_and_its_counts() {
-    let deployment = Deployment::new(&line(1)).await;
+    let deployment = TestDeployment::new(&sequential_workflow(1)).await;
     deployment.submit(&deployment.ports("submission"), &["a".to_owned()]).await;
-    deployment.clock.advance(3_600);
+    deployment.clock.advance_seconds(3_600);
     let at = deployment.clock.now();
     assert_eq!(runs(&deployment, "supervisor").await, 1);
     let run = last_run(&deployment).await.unwrap();
@@ -93,7 +98,7 @@ async fn a_run_records_its_time_and_its_counts() {
 
 #[tokio::test]
 async fn concurrent_supervisors_count_each_task_once() {
-    let deployment = Deployment::new(&line(1)).await;
+    let deployment = TestDeployment::new(&sequential_workflow(1)).await;
     runs(&deployment, "supervisor").await;
     let minute = processed(&deployment, &["a", "b"]).await;
     deployment.clock.advance_by(SETTLED);
@@ -104,13 +109,14 @@ async fn concurrent_supervisors_count_each_task_once() {
 
 #[tokio::test]
 async fn the_next_run_counts_the_same_after_a_supervisor_crashed() {
-    for cut in [Cut::DieBefore, Cut::DieAfter] {
+    for cut in [InjectedFault::CrashBefore, InjectedFault::CrashAfter] {
         for needle in ["#history", "#supervisor"] {
-            let deployment = Deployment::new(&line(1)).await;
+            let deployment = TestDeployment::new(&sequential_workflow(1)).await;
             runs(&deployment, "supervisor").await;
             let minute = processed(&deployment, &["a", "b"]).await;
             deployment.clock.advance_by(SETTLED);
-            let ports = deployment.sabotaged("supervisor", Sabotage::once("PutItem", needle, cut));
+            let ports = deployment
+                .ports_with_faults("supervisor", SdkFaultInjector::once("PutItem", needle, cut));
             let run = async move { supervise(&ports, 0, Timestamp::MAX).await };
             assert!(tokio::spawn(run).await.is_err());
             runs(&deployment, "supervisor").await;
@@ -124,14 +130,14 @@ async fn the_next_run_counts_the_same_after_a_supervisor_crashed() {
 /// is counted later.
 #[tokio::test]
 async fn a_failed_count_does_not_fail_the_sweep() {
-    let deployment = Deployment::new(&line(1)).await;
+    let deployment = TestDeployment::new(&sequential_workflow(1)).await;
     runs(&deployment, "supervisor").await;
     let minute = processed(&deployment, &["a"]).await;
     deployment.submit(&deployment.ports("submission"), &["b".to_owned()]).await;
-    deployment.clock.advance(3_600);
+    deployment.clock.advance_seconds(3_600);
     let before = last_run(&deployment).await.unwrap();
-    let sabotage = Sabotage::always("Query", "\"ended\"", Cut::FailBefore);
-    let ports = deployment.sabotaged("supervisor", sabotage);
+    let injector = SdkFaultInjector::always("Query", "\"ended\"", InjectedFault::FailBefore);
+    let ports = deployment.ports_with_faults("supervisor", injector);
     let swept = supervise(&ports, 0, Timestamp::MAX).await.unwrap();
     assert_eq!((swept.due, swept.failed), (1, 0));
     let run = last_run(&deployment).await.unwrap();
@@ -146,7 +152,7 @@ async fn a_failed_count_does_not_fail_the_sweep() {
 
 #[tokio::test]
 async fn a_run_without_remaining_time_leaves_the_count_to_the_next_one() {
-    let deployment = Deployment::new(&line(1)).await;
+    let deployment = TestDeployment::new(&sequential_workflow(1)).await;
     runs(&deployment, "supervisor").await;
     let minute = processed(&deployment, &["a"]).await;
     deployment.clock.advance_by(SETTLED);
@@ -161,7 +167,7 @@ async fn a_run_without_remaining_time_leaves_the_count_to_the_next_one() {
 /// in which something did.
 #[tokio::test]
 async fn a_run_uses_few_read_and_write_units() {
-    let deployment = Deployment::new(&line(1)).await;
+    let deployment = TestDeployment::new(&sequential_workflow(1)).await;
     runs(&deployment, "supervisor").await;
     processed(&deployment, &["a", "b", "c"]).await;
     deployment.clock.advance_by(SETTLED);
@@ -173,7 +179,8 @@ async fn a_run_uses_few_read_and_write_units() {
         }
         deployment.clock.advance_by(ended + ended);
         let meter = Meter::default();
-        let ports = deployment.watched("supervisor", vec![SharedInterceptor::new(meter.clone())]);
+        let ports = deployment
+            .ports_with_interceptors("supervisor", vec![SharedInterceptor::new(meter.clone())]);
         let before = last_run(&deployment).await.unwrap().counted_until.unwrap();
         supervise(&ports, 0, Timestamp::MAX).await.unwrap();
         let after = last_run(&deployment).await.unwrap().counted_until.unwrap();

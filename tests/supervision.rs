@@ -23,7 +23,10 @@ use steward_runtime::{
 };
 use steward_supervisor::{supervise, sweep};
 
-use crate::support::{Cut, Deployment, Sabotage, completed, event, line};
+use crate::support::{
+    InjectedFault, SdkFaultInjector, TestDeployment, completed_reply, sequential_workflow,
+    sqs_event,
+};
 
 const TASKS: usize = 100_000;
 const OVERDUE: usize = 1_000;
@@ -32,7 +35,7 @@ const OVERDUE: usize = 1_000;
 const BATCH: usize = 25;
 
 /// Puts tasks in the table as submission would, without sending any wake.
-async fn fill(deployment: &Deployment) {
+async fn fill(deployment: &TestDeployment) {
     let now = deployment.clock.now();
     let client = aws_sdk_dynamodb::Client::new(&deployment.aws.sdk_config());
     let shards = deployment.config.shards;
@@ -73,7 +76,7 @@ fn task(number: usize, due: Timestamp) -> Task {
         retention: steward_core::model::time::Timing::RETENTION,
     };
     let submitted_at = due - SignedDuration::from_hours(1);
-    let (task, _) = accept(&submission, &line(1), None, submitted_at, timing);
+    let (task, _) = accept(&submission, &sequential_workflow(1), None, submitted_at, timing);
     Task { due: Some(due), ..task }
 }
 
@@ -87,10 +90,11 @@ fn put(task: &Task, shards: NonZeroU32) -> WriteRequest {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sweep_of_100_000_tasks_reads_and_recovers_only_the_overdue_ones() {
-    let deployment = Deployment::new(&line(1)).await;
+    let deployment = TestDeployment::new(&sequential_workflow(1)).await;
     fill(&deployment).await;
     let meter = Meter::default();
-    let supervisor = deployment.watched("supervisor", vec![SharedInterceptor::new(meter.clone())]);
+    let supervisor = deployment
+        .ports_with_interceptors("supervisor", vec![SharedInterceptor::new(meter.clone())]);
 
     let swept = sweep(&supervisor, 0, Timestamp::MAX).await.unwrap();
     assert_eq!((swept.due, swept.failed, swept.shards_left), (OVERDUE as u64, 0, 0));
@@ -106,18 +110,19 @@ async fn a_sweep_of_100_000_tasks_reads_and_recovers_only_the_overdue_ones() {
 
     let mut wakes = 0;
     loop {
-        let messages = deployment.to_scheduler().await;
+        let messages = deployment.take_scheduler_messages().await;
         if messages.is_empty() {
             break;
         }
         wakes += messages.len();
         let ports = deployment.ports("scheduler");
         for batch in messages.chunks(100) {
-            steward_scheduler::handle(&ports, event(batch.to_vec(), 1)).await;
+            steward_scheduler::handle(&ports, sqs_event(batch.to_vec(), 1)).await;
         }
-        let replies: Vec<_> = deployment.requests().await.iter().map(completed).collect();
+        let replies: Vec<_> =
+            deployment.take_agent_requests().await.iter().map(completed_reply).collect();
         for batch in replies.chunks(100) {
-            steward_scheduler::handle(&ports, event(batch.to_vec(), 1)).await;
+            steward_scheduler::handle(&ports, sqs_event(batch.to_vec(), 1)).await;
         }
     }
     assert_eq!(wakes, OVERDUE, "each was asked for once");
@@ -131,7 +136,7 @@ async fn a_sweep_of_100_000_tasks_reads_and_recovers_only_the_overdue_ones() {
 
 #[tokio::test]
 async fn a_sweep_without_remaining_time_stops_and_the_next_continues() {
-    let deployment = Deployment::new(&line(1)).await;
+    let deployment = TestDeployment::new(&sequential_workflow(1)).await;
     let ports = deployment.ports("supervisor");
     let none = sweep(&ports, 0, ports.clock().now()).await.unwrap();
     assert_eq!((none.due, none.shards_left), (0, deployment.config.shards.get()));
@@ -140,17 +145,17 @@ async fn a_sweep_without_remaining_time_stops_and_the_next_continues() {
 }
 
 /// A deployment with something in the dead letters of the scheduler's queue.
-async fn with_dead_letter() -> Deployment {
-    let deployment = Deployment::new(&line(1)).await;
+async fn with_dead_letter() -> TestDeployment {
+    let deployment = TestDeployment::new(&sequential_workflow(1)).await;
     let queue = format!("{}-dead-letters", deployment.config.scheduler_queue_url);
     let client = aws_sdk_sqs::Client::new(&deployment.aws.sdk_config());
     client.send_message().queue_url(queue).message_body("{").send().await.unwrap();
     deployment
 }
 
-async fn alerts_of_a_run(deployment: &Deployment) -> Vec<Value> {
+async fn alerts_of_a_run(deployment: &TestDeployment) -> Vec<Value> {
     supervise(&deployment.ports("supervisor"), 0, Timestamp::MAX).await.unwrap();
-    deployment.alerts().await
+    deployment.take_alerts().await
 }
 
 #[tokio::test]
@@ -170,7 +175,7 @@ async fn each_new_dead_letter_is_alerted_once() {
     assert_eq!(alerts_of_a_run(&deployment).await[0]["detail"]["data"]["messages"], 2);
 
     // Taken out again: nothing to tell, and the next one is told.
-    assert_eq!(deployment.take(&queue).await.len(), 2);
+    assert_eq!(deployment.take_messages(&queue).await.len(), 2);
     assert_eq!(alerts_of_a_run(&deployment).await.len(), 0);
     client.send_message().queue_url(&queue).message_body("[").send().await.unwrap();
     assert_eq!(alerts_of_a_run(&deployment).await.len(), 1);
@@ -179,11 +184,11 @@ async fn each_new_dead_letter_is_alerted_once() {
 #[tokio::test]
 async fn the_next_supervisor_repeats_a_dead_letter_alert_after_a_crash() {
     let deployment = with_dead_letter().await;
-    let sabotage = Sabotage::once("PutItem", "#dead-letters", Cut::DieBefore);
-    let ports = deployment.sabotaged("supervisor", sabotage);
+    let injector = SdkFaultInjector::once("PutItem", "#dead-letters", InjectedFault::CrashBefore);
+    let ports = deployment.ports_with_faults("supervisor", injector);
     let run = async move { supervise(&ports, 0, Timestamp::MAX).await };
     assert!(tokio::spawn(run).await.is_err());
-    assert_eq!(deployment.alerts().await.len(), 1);
+    assert_eq!(deployment.take_alerts().await.len(), 1);
     assert_eq!(alerts_of_a_run(&deployment).await.len(), 1);
     assert_eq!(alerts_of_a_run(&deployment).await.len(), 0);
 }

@@ -17,7 +17,7 @@ use steward_emulator::{
 };
 use steward_runtime::ports::{Definitions, Ports, StateStore, chain};
 
-use crate::support::{Deployment, event, line};
+use crate::support::{TestDeployment, sequential_workflow, sqs_event};
 
 /// A workflow that events of the shop submit tasks to.
 fn workflow(name: &str, version: u32, trigger: Value) -> Workflow {
@@ -105,14 +105,14 @@ async fn an_event_on_the_bus_becomes_a_task_that_is_processed() {
 
 /// A deployment turned by hand, with what publishes to it.
 struct Bus {
-    deployment: Deployment,
+    deployment: TestDeployment,
     publisher: Publisher,
     client: EventBridge,
 }
 
 impl Bus {
     async fn open() -> Self {
-        let deployment = Deployment::new(&line(1)).await;
+        let deployment = TestDeployment::new(&sequential_workflow(1)).await;
         let ports = deployment.ports("publisher");
         let publisher = publisher(&deployment.aws, &deployment.config, &ports.aws);
         let client = EventBridge::new(&deployment.aws.sdk_config());
@@ -127,7 +127,7 @@ impl Bus {
     async fn arrived(&self) -> Vec<String> {
         let queue = self.deployment.config.scheduler_queue_url.as_str();
         let queue = queue.replace(resources::SCHEDULER_QUEUE, resources::SUBMISSIONS_QUEUE);
-        let taken = self.deployment.take(&queue).await;
+        let taken = self.deployment.take_messages(&queue).await;
         taken.into_iter().map(|message| message.body.unwrap()).collect()
     }
 
@@ -137,7 +137,7 @@ impl Bus {
         let answer = steward_submission::handle(
             &ports,
             &self.deployment.config.reply_queues,
-            event(texts, 1),
+            sqs_event(texts, 1),
         )
         .await;
         assert_eq!(answer.batch_item_failures.len(), 0);
@@ -145,7 +145,7 @@ impl Bus {
 
     /// Texts on the rejected queue, with their reasons.
     async fn rejected(&self) -> Vec<(String, String)> {
-        let taken = self.deployment.take(&self.deployment.config.rejected_queue_url).await;
+        let taken = self.deployment.take_messages(&self.deployment.config.rejected_queue_url).await;
         let each = taken.into_iter().map(|message| {
             let attributes = message.message_attributes().unwrap();
             let reason = attributes["reason"].string_value().unwrap().to_owned();
@@ -155,7 +155,7 @@ impl Bus {
     }
 
     async fn refusals_alerted(&self) -> Vec<Value> {
-        let alerts = self.deployment.alerts().await.into_iter();
+        let alerts = self.deployment.take_alerts().await.into_iter();
         let refused = alerts.filter(|alert| alert["detail-type"] == "Submission Refused");
         refused.map(|alert| alert["detail"]["data"].clone()).collect()
     }

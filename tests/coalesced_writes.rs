@@ -20,18 +20,21 @@ use steward_core::model::{
 use steward_runtime::ports::{Created, PortError, Ports, Put, Saved, StateStore};
 use tokio::time::timeout;
 
-use crate::support::{Cut, Deployment, Sabotage, TestPorts, Without, line};
+use crate::support::{
+    AdapterPorts, InjectedFault, SdkFaultInjector, TestDeployment, sequential_workflow,
+    without_operation,
+};
 
 struct Counted {
-    deployment: Deployment,
-    ports: TestPorts,
+    deployment: TestDeployment,
+    ports: AdapterPorts,
     meter: Meter,
 }
 
 impl Counted {
     /// A store with so many tasks, as they were submitted.
     async fn new(count: usize) -> (Self, Vec<Task>) {
-        let deployment = Deployment::new(&line(1)).await;
+        let deployment = TestDeployment::new(&sequential_workflow(1)).await;
         let ids: Vec<_> = (0..count).map(|n| format!("t-{n:03}")).collect();
         deployment.submit(&deployment.ports("submission"), &ids).await;
         let mut tasks = Vec::new();
@@ -39,7 +42,8 @@ impl Counted {
             tasks.push(deployment.task(id).await);
         }
         let meter = Meter::default();
-        let ports = deployment.watched("writer", vec![SharedInterceptor::new(meter.clone())]);
+        let ports = deployment
+            .ports_with_interceptors("writer", vec![SharedInterceptor::new(meter.clone())]);
         (Self { deployment, ports, meter }, tasks)
     }
 
@@ -209,8 +213,8 @@ async fn an_unknown_attribute_survives_a_shared_write_and_is_dropped_by_a_put() 
 #[tokio::test]
 async fn a_failed_shared_request_fails_all_its_writes_with_retryable_errors() {
     let (counted, tasks) = Counted::new(3).await;
-    let sabotage = Sabotage::always("BatchExecuteStatement", "", Cut::FailBefore);
-    let ports = counted.deployment.sabotaged("writer", sabotage);
+    let injector = SdkFaultInjector::always("BatchExecuteStatement", "", InjectedFault::FailBefore);
+    let ports = counted.deployment.ports_with_faults("writer", injector);
     let saves: Vec<_> = tasks.iter().map(next).collect();
     for (task, saved) in
         tasks.iter().zip(join_all(saves.iter().map(|task| ports.store().save(task))).await)
@@ -225,8 +229,8 @@ async fn a_failed_shared_request_fails_all_its_writes_with_retryable_errors() {
 #[tokio::test]
 async fn each_write_is_a_put_if_statements_are_unsupported() {
     let (counted, tasks) = Counted::new(3).await;
-    let sdk = Without::over("BatchExecuteStatement", &counted.deployment.aws.sdk_config());
-    let ports = counted.deployment.ports_over("writer", &sdk);
+    let sdk = without_operation("BatchExecuteStatement", &counted.deployment.aws.sdk_config());
+    let ports = counted.deployment.ports_with_sdk("writer", &sdk);
     let saves: Vec<_> = tasks.iter().map(next).collect();
     let saved = join_all(saves.iter().map(|task| ports.store().save(task))).await;
     assert!(saved.into_iter().all(|saved| saved.unwrap() == Saved::Saved));

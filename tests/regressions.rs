@@ -32,7 +32,7 @@ use steward_emulator::embedded::EmbeddedAws;
 use steward_runtime::ports::{Created, Ports, Saved, StateStore, shard_of};
 use steward_supervisor::supervise;
 
-use crate::support::{Deployment, line};
+use crate::support::{TestDeployment, sequential_workflow};
 
 fn wide(steps: usize) -> Workflow {
     let name = |n: usize| format!("reserve_the_seats_of_all_passengers_{n:04}");
@@ -58,7 +58,7 @@ fn wide(steps: usize) -> Workflow {
 async fn alerts_that_exceed_one_request_are_published_in_several() {
     let most = (1..=40).take_while(|n| wide(*n).problems().is_empty()).last().unwrap();
     let workflow = wide(most);
-    let deployment = Deployment::new(&workflow).await;
+    let deployment = TestDeployment::new(&workflow).await;
     let ports = deployment.ports("supervisor");
     let shards = deployment.config.shards;
     let ids: Vec<String> = (0..)
@@ -98,7 +98,7 @@ async fn alerts_that_exceed_one_request_are_published_in_several() {
         let deadline =
             steward_runtime::ports::Clock::now(&deployment.clock) + SignedDuration::from_secs(60);
         supervise(&ports, 0, deadline).await.unwrap();
-        deployment.clock.advance(3600);
+        deployment.clock.advance_seconds(3600);
     }
     let due: Vec<_> = futures_util::future::join_all(ids.iter().map(|id| deployment.task(id)))
         .await
@@ -106,7 +106,7 @@ async fn alerts_that_exceed_one_request_are_published_in_several() {
         .map(|task| task.due.is_some())
         .collect();
     assert!(due.iter().all(|due| !due), "tasks in Error that nobody was told of");
-    assert_eq!(deployment.alerts().await.len(), ids.len());
+    assert_eq!(deployment.take_alerts().await.len(), ids.len());
 }
 
 /// One byte of a journal is wrong, in the middle, as after a power cut that wrote its pages out of order.
@@ -141,8 +141,8 @@ async fn a_journal_with_a_damaged_line_in_the_middle_is_rejected() {
 /// The same as in `lifetimes`, on DynamoDB's adapter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_save_of_an_earlier_task_with_the_same_id_is_rejected() {
-    let deployment = Deployment::new(&line(1)).await;
-    let (ports, workflow) = (deployment.ports("scheduler"), line(1));
+    let deployment = TestDeployment::new(&sequential_workflow(1)).await;
+    let (ports, workflow) = (deployment.ports("scheduler"), sequential_workflow(1));
     let submission =
         serde_json::from_value(json!({ "task_id": "t", "workflow": "line", "input": {} })).unwrap();
     let now = steward_runtime::ports::Clock::now(&deployment.clock);
@@ -244,15 +244,20 @@ async fn effects_are_sent_if_the_response_to_their_save_is_lost_and_another_save
         "mail": step(json!(["left"]), json!({ "idempotent": false })),
     } }))
         .unwrap();
-    let deployment = std::sync::Arc::new(Deployment::new(&workflow).await);
+    let deployment = std::sync::Arc::new(TestDeployment::new(&workflow).await);
     deployment.submit(&deployment.ports("submission"), &["t".to_owned()]).await;
-    deployment.to_scheduler().await;
+    deployment.take_scheduler_messages().await;
     let second = std::sync::Arc::new(deployment.ports("second"));
-    steward_scheduler::handle(&*second, crate::support::event([crate::support::wake("t")], 1))
-        .await;
-    let requests = deployment.requests().await;
+    steward_scheduler::handle(
+        &*second,
+        crate::support::sqs_event([crate::support::wake_message("t")], 1),
+    )
+    .await;
+    let requests = deployment.take_agent_requests().await;
     let reply = |step: &str| {
-        crate::support::completed(requests.iter().find(|r| r.step.to_string() == step).unwrap())
+        crate::support::completed_reply(
+            requests.iter().find(|r| r.step.to_string() == step).unwrap(),
+        )
     };
     let (left, right) = (reply("left"), reply("right"));
     let done = std::sync::atomic::AtomicBool::new(false);
@@ -267,17 +272,19 @@ async fn effects_are_sent_if_the_response_to_their_save_is_lost_and_another_save
                 tokio::task::block_in_place(|| {
                     tokio::runtime::Handle::current().block_on(steward_scheduler::handle(
                         &*second,
-                        crate::support::event([right.clone()], 1),
+                        crate::support::sqs_event([right.clone()], 1),
                     ))
                 });
                 (503, "{}")
             }
         }),
     };
-    let first =
-        deployment.watched("first", vec![steward_aws::ports::SharedInterceptor::new(between)]);
-    steward_scheduler::handle(&first, crate::support::event([left], 1)).await;
-    let sent = deployment.requests().await;
+    let first = deployment.ports_with_interceptors(
+        "first",
+        vec![steward_aws::ports::SharedInterceptor::new(between)],
+    );
+    steward_scheduler::handle(&first, crate::support::sqs_event([left], 1)).await;
+    let sent = deployment.take_agent_requests().await;
     assert_eq!(sent.len(), 1, "the request was never sent, and its message is acknowledged");
 }
 
@@ -325,7 +332,7 @@ async fn a_notification_to_a_queue_with_a_disabled_key_is_abandoned() {
         serde_json::from_value(json!({ "name": "line", "version": 1, "steps": {
         "a": { "agent": "a", "request": { "path": "/x/${ input.missing }" } } } }))
         .unwrap();
-    let deployment = Deployment::new(&workflow).await;
+    let deployment = TestDeployment::new(&workflow).await;
     let sqs = aws_sdk_sqs::Client::new(&deployment.aws.sdk_config());
     let url = sqs.create_queue().queue_name("client-a").send().await.unwrap().queue_url.unwrap();
     let queues = steward_core::submission::ReplyQueues::parse(&url);
@@ -334,20 +341,24 @@ async fn a_notification_to_a_queue_with_a_disabled_key_is_abandoned() {
     steward_submission::handle(
         &deployment.ports("submission"),
         &queues,
-        crate::support::event([body], 1),
+        crate::support::sqs_event([body], 1),
     )
     .await;
-    let watched =
-        |role| deployment.watched(role, vec![steward_aws::ports::SharedInterceptor::new(no_key())]);
+    let watched = |role| {
+        deployment.ports_with_interceptors(
+            role,
+            vec![steward_aws::ports::SharedInterceptor::new(no_key())],
+        )
+    };
     for receives in 1..=10 {
         steward_scheduler::handle(
             &watched("scheduler"),
-            crate::support::event([crate::support::wake("t")], receives),
+            crate::support::sqs_event([crate::support::wake_message("t")], receives),
         )
         .await;
     }
     for _ in 0..24 {
-        deployment.clock.advance(3600);
+        deployment.clock.advance_seconds(3600);
         let deadline =
             steward_runtime::ports::Clock::now(&deployment.clock) + SignedDuration::from_secs(60);
         supervise(&watched("supervisor"), 0, deadline).await.unwrap();
@@ -363,12 +374,12 @@ async fn a_notification_to_a_queue_with_a_disabled_key_is_abandoned() {
 /// ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rejected_submission_of_the_maximum_message_size_is_kept() {
-    let deployment = Deployment::new(&line(1)).await;
+    let deployment = TestDeployment::new(&sequential_workflow(1)).await;
     let ports = deployment.ports("submission");
     let body =
         format!(r#"{{"task_id":"t","workflow":"line","input":"{}"}}"#, "x".repeat(262_144 - 60));
-    let event = crate::support::event([body], 1);
+    let event = crate::support::sqs_event([body], 1);
     let answer = steward_submission::handle(&ports, &deployment.config.reply_queues, event).await;
     assert_eq!(answer.batch_item_failures.len(), 0);
-    assert_eq!(deployment.take(&deployment.config.rejected_queue_url).await.len(), 1);
+    assert_eq!(deployment.take_messages(&deployment.config.rejected_queue_url).await.len(), 1);
 }

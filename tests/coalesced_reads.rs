@@ -11,21 +11,22 @@ use steward_core::model::{document::DocumentKey, names::TaskId};
 use steward_runtime::ports::{Ports, StateStore};
 use tokio::time::timeout;
 
-use crate::support::{Deployment, TestPorts, line};
+use crate::support::{AdapterPorts, TestDeployment, sequential_workflow};
 
 struct Counted {
-    deployment: Deployment,
-    ports: TestPorts,
+    deployment: TestDeployment,
+    ports: AdapterPorts,
     meter: Meter,
 }
 
 impl Counted {
     /// A store with tasks of these ids.
     async fn new(ids: &[String]) -> Self {
-        let deployment = Deployment::new(&line(1)).await;
+        let deployment = TestDeployment::new(&sequential_workflow(1)).await;
         deployment.submit(&deployment.ports("submission"), ids).await;
         let meter = Meter::default();
-        let ports = deployment.watched("reader", vec![SharedInterceptor::new(meter.clone())]);
+        let ports = deployment
+            .ports_with_interceptors("reader", vec![SharedInterceptor::new(meter.clone())]);
         Self { deployment, ports, meter }
     }
 
