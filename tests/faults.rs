@@ -1,6 +1,6 @@
-//! The rows of the failure table in `docs/architecture.md` that need more than the core: processes that die, calls that
-//! fail before or after they took effect. Real handlers and real adapters on embedded AWS; a fault is
-//! cut into the SDK's own call.
+//! The rows of the failure table in `docs/architecture.md` that need more than the core: processes that crash, and calls that
+//! fail before or after they took effect. Real handlers and real adapters run on the embedded AWS, and faults are injected
+//! into calls of the SDK.
 
 use jiff::Timestamp;
 use steward_aws::ports::SharedInterceptor;
@@ -16,27 +16,27 @@ fn ids(count: usize) -> Vec<String> {
     (0..count).map(|n| format!("t-{n}")).collect()
 }
 
-/// A deployment in which task `t` was submitted, and its wake taken from the queue.
-async fn submitted() -> TestDeployment {
+/// A deployment with the submitted task `t`, whose wake is taken from the queue.
+async fn deployment_with_task() -> TestDeployment {
     let deployment = TestDeployment::new(&sequential_workflow(2)).await;
     deployment.submit(&deployment.ports("submission"), &["t".to_owned()]).await;
     assert_eq!(deployment.take_scheduler_messages().await, [wake_message("t")]);
     deployment
 }
 
-/// Runs a scheduler that may die; `None` if it did.
+/// Runs a scheduler; returns the ids of its failed messages, or `None` if it panicked.
 async fn schedule(ports: AdapterPorts, bodies: Vec<String>, receives: u32) -> Option<Vec<String>> {
     let run = async move { steward_scheduler::handle(&ports, sqs_event(bodies, receives)).await };
-    let answer = tokio::spawn(run).await.ok()?;
-    Some(failed_message_ids(&answer).into_iter().map(str::to_owned).collect())
+    let response = tokio::spawn(run).await.ok()?;
+    Some(failed_message_ids(&response).into_iter().map(str::to_owned).collect())
 }
 
 #[tokio::test]
 async fn a_scheduler_that_crashes_before_the_save_has_decided_nothing() {
-    let deployment = submitted().await;
+    let deployment = deployment_with_task().await;
     let injector = SdkFaultInjector::once("PutItem", "steward-tasks", InjectedFault::CrashBefore);
     let ports = deployment.ports_with_faults("scheduler", injector.clone());
-    // The panic is kept to its own message, which comes back.
+    // Only the message that panicked returns to the queue.
     assert_eq!(schedule(ports, vec![wake_message("t")], 1).await, Some(vec!["m-0".to_owned()]));
     assert!(injector.is_exhausted());
     assert_eq!(deployment.task("t").await.process_state, ProcessState::Pending);
@@ -51,16 +51,16 @@ async fn a_scheduler_that_crashes_before_the_save_has_decided_nothing() {
 
 #[tokio::test]
 async fn a_scheduler_that_crashes_between_save_and_send_sends_when_redelivered() {
-    for cut in [InjectedFault::CrashBefore, InjectedFault::FailBefore] {
-        let deployment = submitted().await;
+    for fault in [InjectedFault::CrashBefore, InjectedFault::FailBefore] {
+        let deployment = deployment_with_task().await;
         let ports = deployment
-            .ports_with_faults("scheduler", SdkFaultInjector::once("SendMessageBatch", "", cut));
-        let came_back = schedule(ports, vec![wake_message("t")], 1).await;
-        assert!(came_back.is_none_or(|failed| failed == ["m-0"]));
+            .ports_with_faults("scheduler", SdkFaultInjector::once("SendMessageBatch", "", fault));
+        let returned = schedule(ports, vec![wake_message("t")], 1).await;
+        assert!(returned.is_none_or(|failed| failed == ["m-0"]));
         assert_eq!(deployment.task("t").await.process_state, ProcessState::Processing);
         assert_eq!(deployment.take_agent_requests().await.len(), 0);
 
-        // The same clock: nothing waited for complete-by.
+        // The clock did not advance: nothing waited for the complete-by.
         assert_eq!(
             schedule(deployment.ports("another"), vec![wake_message("t")], 2).await,
             Some(vec![])
@@ -74,7 +74,7 @@ async fn a_scheduler_that_crashes_between_save_and_send_sends_when_redelivered()
 
 #[tokio::test]
 async fn a_redelivered_reply_sends_the_next_request_that_was_not_sent() {
-    let deployment = submitted().await;
+    let deployment = deployment_with_task().await;
     schedule(deployment.ports("scheduler"), vec![wake_message("t")], 1).await;
     let reply = completed_reply(&deployment.take_agent_requests().await[0]);
     let ports = deployment.ports_with_faults(
@@ -93,9 +93,9 @@ async fn a_redelivered_reply_sends_the_next_request_that_was_not_sent() {
 
 #[tokio::test]
 async fn a_save_repeated_by_the_sdk_is_recognised_as_the_schedulers_own() {
-    let deployment = submitted().await;
-    // The save took effect; the SDK repeats it and hears that the revision is another. Nobody else
-    // will send the request, and the message will not come again.
+    let deployment = deployment_with_task().await;
+    // The save took effect; the SDK repeats it, which conflicts with the new revision. Nothing else would send the
+    // request, because the message is not redelivered.
     let injector = SdkFaultInjector::once("PutItem", "steward-tasks", InjectedFault::RetryAfter);
     let ports = deployment.ports_with_faults("scheduler", injector.clone());
     assert_eq!(schedule(ports, vec![wake_message("t")], 1).await, Some(vec![]));
@@ -115,13 +115,13 @@ async fn a_submission_repeated_by_the_sdk_is_the_same_submission() {
     assert_eq!(
         deployment.take_alerts().await,
         Vec::<serde_json::Value>::new(),
-        "nothing was refused"
+        "the submission was not rejected"
     );
 }
 
 #[tokio::test]
 async fn redelivery_recovers_a_save_whose_response_is_lost() {
-    let deployment = submitted().await;
+    let deployment = deployment_with_task().await;
     let injector = SdkFaultInjector::once("PutItem", "steward-tasks", InjectedFault::FailAfter);
     let ports = deployment.ports_with_faults("scheduler", injector);
     assert_eq!(schedule(ports, vec![wake_message("t")], 1).await, Some(vec!["m-0".to_owned()]));
@@ -136,16 +136,16 @@ async fn redelivery_recovers_a_save_whose_response_is_lost() {
 
 #[tokio::test]
 async fn the_next_delivery_reuses_a_document_that_was_written_without_its_save() {
-    let deployment = submitted().await;
+    let deployment = deployment_with_task().await;
     schedule(deployment.ports("scheduler"), vec![wake_message("t")], 1).await;
     let request = deployment.take_agent_requests().await.remove(0);
     let injector = SdkFaultInjector::once("PutItem", "steward-tasks", InjectedFault::CrashBefore);
     let reply = completed_reply(&request);
-    let died =
+    let failed =
         schedule(deployment.ports_with_faults("scheduler", injector), vec![reply.clone()], 1).await;
-    assert_eq!(died, Some(vec!["m-0".to_owned()]));
+    assert_eq!(failed, Some(vec!["m-0".to_owned()]));
 
-    // A second reply to the same attempt says otherwise; what was written first stands.
+    // A second reply to the same attempt has another output; the document that was written first is kept.
     let other = reply.replace("step_1-1", "other");
     assert_eq!(schedule(deployment.ports("another"), vec![other], 1).await, Some(vec![]));
     let requests = deployment.take_agent_requests().await;
@@ -154,13 +154,13 @@ async fn the_next_delivery_reuses_a_document_that_was_written_without_its_save()
 
 #[tokio::test]
 async fn the_supervisor_recovers_a_task_whose_scheduler_crashed() {
-    let deployment = submitted().await;
+    let deployment = deployment_with_task().await;
     let ports = deployment.ports_with_faults(
         "scheduler",
         SdkFaultInjector::once("SendMessageBatch", "", InjectedFault::CrashBefore),
     );
     assert_eq!(schedule(ports, vec![wake_message("t")], 1).await, None);
-    // Its message is lost too. After the complete-by, the supervisor finds the task.
+    // The message is lost, too. After the complete-by, the supervisor finds the task.
     deployment.clock.advance_seconds(31);
     steward_supervisor::sweep(&deployment.ports("supervisor"), 0, Timestamp::MAX).await.unwrap();
     let wakes = deployment.take_scheduler_messages().await;
@@ -172,7 +172,7 @@ async fn the_supervisor_recovers_a_task_whose_scheduler_crashed() {
 
 #[tokio::test]
 async fn a_lost_wake_only_delays_the_task() {
-    let deployment = submitted().await;
+    let deployment = deployment_with_task().await;
     deployment.clock.advance_seconds(9);
     let supervisor = deployment.ports("supervisor");
     assert_eq!(steward_supervisor::sweep(&supervisor, 0, Timestamp::MAX).await.unwrap().due, 0);
@@ -183,11 +183,11 @@ async fn a_lost_wake_only_delays_the_task() {
 
 #[tokio::test]
 async fn redelivery_recovers_a_submission_that_crashed_after_recording() {
-    for cut in [InjectedFault::CrashBefore, InjectedFault::FailBefore, InjectedFault::FailAfter] {
+    for fault in [InjectedFault::CrashBefore, InjectedFault::FailBefore, InjectedFault::FailAfter] {
         let deployment = TestDeployment::new(&sequential_workflow(1)).await;
         let queues = deployment.config.reply_queues.clone();
         let ports = deployment
-            .ports_with_faults("submission", SdkFaultInjector::once("SendMessageBatch", "", cut));
+            .ports_with_faults("submission", SdkFaultInjector::once("SendMessageBatch", "", fault));
         let first_queues = queues.clone();
         let first = tokio::spawn(async move {
             steward_submission::handle(
@@ -198,8 +198,8 @@ async fn redelivery_recovers_a_submission_that_crashed_after_recording() {
             .await
         });
         assert!(
-            first.await.is_ok_and(|answer| failed_message_ids(&answer) == ["m-0"])
-                || cut == InjectedFault::CrashBefore
+            first.await.is_ok_and(|response| failed_message_ids(&response) == ["m-0"])
+                || fault == InjectedFault::CrashBefore
         );
         deployment.take_scheduler_messages().await;
 
@@ -215,22 +215,22 @@ async fn redelivery_recovers_a_submission_that_crashed_after_recording() {
 
 #[tokio::test]
 async fn a_redelivered_rejection_sends_the_alert_that_was_lost_in_a_crash() {
-    for cut in [InjectedFault::CrashBefore, InjectedFault::FailBefore, InjectedFault::FailAfter] {
+    for fault in [InjectedFault::CrashBefore, InjectedFault::FailBefore, InjectedFault::FailAfter] {
         let deployment = TestDeployment::new(&sequential_workflow(1)).await;
         let queues = deployment.config.reply_queues.clone();
         let ports = deployment
-            .ports_with_faults("submission", SdkFaultInjector::once("PutEvents", "", cut));
+            .ports_with_faults("submission", SdkFaultInjector::once("PutEvents", "", fault));
         let (first_queues, text) =
             (queues.clone(), submission_message("t").replace("line", "nowhere"));
         let first = sqs_event([text.clone()], 1);
         let first = async move { steward_submission::handle(&ports, &first_queues, first).await };
         let first = tokio::spawn(first).await;
         assert!(
-            first.is_ok_and(|answer| failed_message_ids(&answer) == ["m-0"])
-                || cut == InjectedFault::CrashBefore
+            first.is_ok_and(|response| failed_message_ids(&response) == ["m-0"])
+                || fault == InjectedFault::CrashBefore
         );
-        let told = deployment.take_alerts().await.len();
-        assert_eq!(told, usize::from(cut == InjectedFault::FailAfter));
+        let alerts = deployment.take_alerts().await.len();
+        assert_eq!(alerts, usize::from(fault == InjectedFault::FailAfter));
 
         let ports = deployment.ports("submission");
         let again = steward_submission::handle(&ports, &queues, sqs_event([text], 2)).await;
@@ -243,19 +243,19 @@ async fn a_redelivered_rejection_sends_the_alert_that_was_lost_in_a_crash() {
 
 #[tokio::test]
 async fn the_next_sweep_continues_after_a_supervisor_crashed_after_counting() {
-    let deployment = submitted().await;
+    let deployment = deployment_with_task().await;
     schedule(deployment.ports("scheduler"), vec![wake_message("t")], 1).await;
     deployment.clock.advance_seconds(31);
     let ports = deployment.ports_with_faults(
         "supervisor",
         SdkFaultInjector::once("SendMessageBatch", "", InjectedFault::CrashBefore),
     );
-    let died =
+    let run =
         tokio::spawn(async move { steward_supervisor::sweep(&ports, 0, Timestamp::MAX).await });
-    assert!(died.await.is_err());
+    assert!(run.await.is_err());
     assert_eq!(deployment.task("t").await.failure_count, 1);
 
-    // The failure is counted; the wake was lost with the process. The next run makes it good.
+    // The failure is counted, and the wake was lost in the crash. The next sweep sends it.
     deployment.clock.advance_seconds(11);
     steward_supervisor::sweep(&deployment.ports("supervisor"), 0, Timestamp::MAX).await.unwrap();
     assert_eq!(deployment.take_scheduler_messages().await.len(), 1);
@@ -292,14 +292,14 @@ async fn the_next_sweep_sends_an_alert_that_was_lost_in_a_crash() {
     let alerts = deployment.take_alerts().await;
     assert_eq!(alerts.len(), 1);
     assert_eq!(alerts[0]["detail-type"], "Task In Error");
-    assert_eq!(deployment.task("t").await.due, None, "the alert is out, and nothing is due");
+    assert_eq!(deployment.task("t").await.due, None, "the alert is sent, so the task is not due");
 }
 
 #[tokio::test]
 async fn a_panic_over_one_task_does_not_affect_the_others_of_its_batch() {
     let deployment = TestDeployment::new(&sequential_workflow(1)).await;
     deployment.submit(&deployment.ports("submission"), &ids(10)).await;
-    // What several tasks ask for together none of them panics over alone.
+    // Without shared requests, so that only one task panics.
     let sdk = without_operation("BatchExecuteStatement", &deployment.aws.sdk_config());
     let injector = SdkFaultInjector::always("PutItem", "\"t-3\"", InjectedFault::CrashBefore);
     let ports = deployment.ports_with_sdk_and_interceptors(
@@ -315,7 +315,7 @@ async fn a_panic_over_one_task_does_not_affect_the_others_of_its_batch() {
 
 #[tokio::test]
 async fn nothing_is_acknowledged_while_dynamodb_is_down() {
-    let deployment = submitted().await;
+    let deployment = deployment_with_task().await;
     let ports = deployment.ports_with_faults(
         "scheduler",
         SdkFaultInjector::always("GetItem", "", InjectedFault::FailBefore),
@@ -325,12 +325,12 @@ async fn nothing_is_acknowledged_while_dynamodb_is_down() {
         "submission",
         SdkFaultInjector::always("TransactWriteItems", "", InjectedFault::FailBefore),
     );
-    let answer = steward_submission::handle(
+    let response = steward_submission::handle(
         &ports,
         &deployment.config.reply_queues,
         sqs_event([submission_message("u")], 1),
     );
-    assert_eq!(failed_message_ids(&answer.await), ["m-0"]);
+    assert_eq!(failed_message_ids(&response.await), ["m-0"]);
 }
 
 #[tokio::test]
@@ -340,9 +340,9 @@ async fn a_missing_client_queue_does_not_block_the_task() {
     let mut submission: serde_json::Value = serde_json::from_str(&submission_message("t")).unwrap();
     submission["reply_to"] = gone.into();
     let (ports, queues) = (deployment.ports("submission"), &deployment.config.reply_queues);
-    let answer =
+    let response =
         steward_submission::handle(&ports, queues, sqs_event([submission.to_string()], 1)).await;
-    assert_eq!(failed_message_ids(&answer), Vec::<&str>::new());
+    assert_eq!(failed_message_ids(&response), Vec::<&str>::new());
     schedule(deployment.ports("scheduler"), deployment.take_scheduler_messages().await, 1).await;
     let reply = completed_reply(&deployment.take_agent_requests().await[0]);
     assert_eq!(schedule(deployment.ports("scheduler"), vec![reply], 1).await, Some(vec![]));
@@ -351,15 +351,15 @@ async fn a_missing_client_queue_does_not_block_the_task() {
 
 #[tokio::test]
 async fn corrupt_messages_return_to_the_queue_and_are_alerted_once() {
-    let deployment = submitted().await;
-    let nonsense = || vec!["{".to_owned(), wake_message("unknown"), wake_message("t")];
-    let foreign = completed_for_a_step_that_never_started();
-    let mut first = nonsense();
-    first.push(foreign.clone());
-    let mut came_back = schedule(deployment.ports("scheduler"), first.clone(), 1).await.unwrap();
-    came_back.sort();
-    assert_eq!(came_back, ["m-0", "m-1", "m-3"]);
-    assert_eq!(deployment.take_agent_requests().await.len(), 1, "the good one was done");
+    let deployment = deployment_with_task().await;
+    let messages = || vec!["{".to_owned(), wake_message("unknown"), wake_message("t")];
+    let reply_without_attempt = completed_for_a_step_that_never_started();
+    let mut first = messages();
+    first.push(reply_without_attempt.clone());
+    let mut failed = schedule(deployment.ports("scheduler"), first.clone(), 1).await.unwrap();
+    failed.sort();
+    assert_eq!(failed, ["m-0", "m-1", "m-3"]);
+    assert_eq!(deployment.take_agent_requests().await.len(), 1, "the valid message was handled");
     let alerts = deployment.take_alerts().await;
     assert_eq!(alerts.len(), 3, "{alerts:#?}");
     schedule(deployment.ports("scheduler"), vec!["{".to_owned()], 2).await;
@@ -376,7 +376,7 @@ fn completed_for_a_step_that_never_started() -> String {
 
 #[tokio::test]
 async fn an_attempt_without_a_reply_is_repeated_and_its_late_reply_ignored() {
-    let deployment = submitted().await;
+    let deployment = deployment_with_task().await;
     schedule(deployment.ports("scheduler"), vec![wake_message("t")], 1).await;
     let first = deployment.take_agent_requests().await.remove(0);
     deployment.clock.advance_seconds(31);
@@ -385,7 +385,7 @@ async fn an_attempt_without_a_reply_is_repeated_and_its_late_reply_ignored() {
     let second = deployment.take_agent_requests().await.remove(0);
     assert_eq!((first.attempt, second.attempt), (1, 2));
     assert_eq!(first.idempotency_key, second.idempotency_key);
-    // The first agent wakes up and answers after all.
+    // The first attempt replies late.
     schedule(deployment.ports("scheduler"), vec![completed_reply(&first)], 1).await;
     let task = deployment.task("t").await;
     let step = task.steps.values().next().unwrap();

@@ -1,5 +1,5 @@
-//! Two schedulers, two supervisors, two submissions at once: one wins, and the other's loss is a
-//! value. On the real adapters.
+//! Races between two schedulers, two supervisors, and two instances of submission, on the real adapters: one wins, and the
+//! other gets a conflict as a value, not an error.
 
 use std::collections::BTreeSet;
 
@@ -46,7 +46,7 @@ async fn two_schedulers_claim_each_of_a_thousand_tasks_exactly_once() {
 
     assert!(one.iter().chain(&other).all(Result::is_ok));
     let requests = deployment.take_agent_requests().await;
-    assert_eq!(requests.len(), TASKS, "each task was sent once");
+    assert_eq!(requests.len(), TASKS, "one request for each task");
     assert!(requests.iter().all(|request| request.attempt == 1));
     let claimed: BTreeSet<_> = requests.iter().map(|request| request.task_id.clone()).collect();
     assert_eq!(claimed.len(), TASKS);
@@ -78,11 +78,7 @@ async fn two_supervisors_count_each_of_a_thousand_failures_exactly_once() {
         let step = task.steps.values().next().unwrap();
         assert!(matches!(step.run.state, StepState::Waiting { attempt: 1, .. }), "{step:?}");
     }
-    assert_eq!(
-        deployment.take_scheduler_messages().await.len(),
-        TASKS,
-        "each task was asked for once"
-    );
+    assert_eq!(deployment.take_scheduler_messages().await.len(), TASKS, "one wake for each task");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -105,7 +101,7 @@ async fn the_same_submission_to_two_instances_creates_one_task() {
     assert_eq!(
         deployment.take_alerts().await,
         Vec::<serde_json::Value>::new(),
-        "nothing was refused"
+        "no submission was rejected"
     );
 }
 
@@ -113,12 +109,12 @@ async fn the_same_submission_to_two_instances_creates_one_task() {
 async fn messages_for_one_task_in_one_batch_share_one_save() {
     let deployment = TestDeployment::new(&sequential_workflow(1)).await;
     deployment.submit(&deployment.ports("submission"), &["t".to_owned()]).await;
-    let answer = steward_scheduler::handle(
+    let response = steward_scheduler::handle(
         &deployment.ports("scheduler"),
         sqs_event([wake_message("t"), wake_message("t")], 1),
     )
     .await;
-    assert_eq!(failed_message_ids(&answer), Vec::<&str>::new());
+    assert_eq!(failed_message_ids(&response), Vec::<&str>::new());
     assert_eq!(deployment.task("t").await.revision, 2);
     assert_eq!(deployment.take_agent_requests().await.len(), 1);
 }
