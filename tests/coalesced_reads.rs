@@ -1,4 +1,4 @@
-//! Reads that are asked for at the same moment share a request, and nobody notices. On the real adapters.
+//! The store adapter coalesces concurrent reads into shared requests; each caller gets its own result.
 
 use std::time::Duration;
 
@@ -13,14 +13,15 @@ use tokio::time::timeout;
 
 use crate::support::{AdapterPorts, TestDeployment, sequential_workflow};
 
-struct Counted {
+/// A deployment, and ports whose requests are reader.
+struct MeteredReader {
     deployment: TestDeployment,
     ports: AdapterPorts,
     meter: Meter,
 }
 
-impl Counted {
-    /// A store with tasks of these ids.
+impl MeteredReader {
+    /// A store with tasks that have these ids.
     async fn new(ids: &[String]) -> Self {
         let deployment = TestDeployment::new(&sequential_workflow(1)).await;
         deployment.submit(&deployment.ports("submission"), ids).await;
@@ -30,12 +31,13 @@ impl Counted {
         Self { deployment, ports, meter }
     }
 
+    /// The numbers of single reads and of batch reads.
     fn requests(&self) -> (u64, u64) {
-        let of = |operation| total(&self.meter.read(), operation).requests;
-        (of("DynamoDB.GetItem"), of("DynamoDB.BatchGetItem"))
+        let count = |operation| total(&self.meter.read(), operation).requests;
+        (count("DynamoDB.GetItem"), count("DynamoDB.BatchGetItem"))
     }
 
-    /// Loads tasks at the same moment; returns the ids of those that there are.
+    /// Loads tasks concurrently; returns the ids of the existing ones.
     async fn load(&self, ids: &[TaskId]) -> Vec<TaskId> {
         let loaded = join_all(ids.iter().map(|id| self.ports.store().load(id))).await;
         loaded.into_iter().filter_map(Result::unwrap).map(|task| task.task_id).collect()
@@ -53,56 +55,56 @@ fn task_ids(ids: &[String]) -> Vec<TaskId> {
 #[tokio::test]
 async fn concurrent_reads_share_one_request_for_each_hundred_keys() {
     let ids = ids(120);
-    let counted = Counted::new(&ids).await;
-    let mut wanted = task_ids(&ids);
-    assert_eq!(counted.load(&wanted).await, wanted);
-    assert_eq!(counted.requests(), (0, 2));
-    // The same again, and one that there is not.
-    wanted.push("nowhere".parse().unwrap());
-    assert_eq!(counted.load(&wanted[..]).await.len(), 120);
-    assert_eq!(counted.requests(), (0, 4));
+    let reader = MeteredReader::new(&ids).await;
+    let mut requested = task_ids(&ids);
+    assert_eq!(reader.load(&requested).await, requested);
+    assert_eq!(reader.requests(), (0, 2));
+    // The same tasks again, and a missing one.
+    requested.push("nowhere".parse().unwrap());
+    assert_eq!(reader.load(&requested[..]).await.len(), 120);
+    assert_eq!(reader.requests(), (0, 4));
 }
 
 #[tokio::test]
 async fn concurrent_reads_of_one_key_are_a_single_get() {
     let ids = ids(1);
-    let counted = Counted::new(&ids).await;
+    let reader = MeteredReader::new(&ids).await;
     let id = task_ids(&ids).remove(0);
     let same = vec![id.clone(); 5];
-    assert_eq!(counted.load(&same).await, same);
-    assert_eq!(counted.requests(), (1, 0));
+    assert_eq!(reader.load(&same).await, same);
+    assert_eq!(reader.requests(), (1, 0));
 }
 
 #[tokio::test]
 async fn tasks_and_documents_share_a_request() {
     let ids = ids(2);
-    let counted = Counted::new(&ids).await;
-    let (store, ids) = (counted.ports.store(), task_ids(&ids));
-    let owner = (counted.deployment.task(ids[1].as_str()).await).owner();
+    let reader = MeteredReader::new(&ids).await;
+    let (store, ids) = (reader.ports.store(), task_ids(&ids));
+    let owner = (reader.deployment.task(ids[1].as_str()).await).owner();
     let (task, documents) = futures_util::join!(
         store.load(&ids[0]),
         store.documents(&owner, &[DocumentKey::Submission]),
     );
     assert_eq!(task.unwrap().unwrap().task_id, ids[0]);
     assert_eq!(documents.unwrap().len(), 1);
-    assert_eq!(counted.requests(), (0, 1));
+    assert_eq!(reader.requests(), (0, 1));
 }
 
-/// Whoever began a request may be given up before it is sent: the others are told to come again.
+/// The reader that began a shared request is cancelled before the request is sent. The other readers get a retryable error.
 #[tokio::test(start_paused = true)]
 async fn a_reader_gets_a_retryable_error_if_its_shared_request_was_never_sent() {
     let ids = ids(2);
-    let counted = Counted::new(&ids).await;
-    let (store, ids) = (counted.ports.store(), task_ids(&ids));
+    let reader = MeteredReader::new(&ids).await;
+    let (store, ids) = (reader.ports.store(), task_ids(&ids));
     let mut first = Box::pin(store.load(&ids[0]));
     let mut second = Box::pin(store.load(&ids[1]));
     assert!(futures_util::poll!(&mut first).is_pending());
     assert!(futures_util::poll!(&mut second).is_pending());
     drop(first);
-    // On a clock that goes on when there is nothing left but to wait.
+    // The paused clock advances while all tasks wait.
     let error = timeout(Duration::from_secs(60), second).await.unwrap().unwrap_err();
     assert!(error.retryable, "{error}");
     assert_eq!(error.operation, format!("load task {}", ids[1]));
-    // And nothing is stuck: the next read is as any other.
-    assert_eq!(counted.load(&ids).await, ids);
+    // The next read succeeds.
+    assert_eq!(reader.load(&ids).await, ids);
 }

@@ -1,6 +1,5 @@
-//! Writes that are asked for at the same moment share a request, and nobody notices: each has its own
-//! condition and its own answer. On the real adapters; the whole contract holds
-//! [in company](crate::contract) too.
+//! The store adapter coalesces concurrent writes into shared requests. Each write keeps its own condition, and each caller
+//! gets its own result. The [contract](crate::contract) also runs with coalesced writes.
 
 use std::time::Duration;
 
@@ -25,14 +24,15 @@ use crate::support::{
     without_operation,
 };
 
-struct Counted {
+/// A deployment, and ports whose requests are writer.
+struct MeteredWriter {
     deployment: TestDeployment,
     ports: AdapterPorts,
     meter: Meter,
 }
 
-impl Counted {
-    /// A store with so many tasks, as they were submitted.
+impl MeteredWriter {
+    /// A store with `count` submitted tasks.
     async fn new(count: usize) -> (Self, Vec<Task>) {
         let deployment = TestDeployment::new(&sequential_workflow(1)).await;
         let ids: Vec<_> = (0..count).map(|n| format!("t-{n:03}")).collect();
@@ -47,19 +47,20 @@ impl Counted {
         (Self { deployment, ports, meter }, tasks)
     }
 
-    /// Puts, batches of statements, and transactions.
+    /// The numbers of puts, batches of statements, and transactions.
     fn requests(&self) -> [u64; 3] {
         ["PutItem", "BatchExecuteStatement", "TransactWriteItems"]
             .map(|name| total(&self.meter.read(), &format!("DynamoDB.{name}")).requests)
     }
 
-    /// Saves tasks at the same moment.
+    /// Saves tasks concurrently.
     async fn save(&self, tasks: &[Task]) -> Vec<Result<Saved, PortError>> {
         join_all(tasks.iter().map(|task| self.ports.store().save(task))).await
     }
 
+    /// Creates tasks concurrently.
     async fn create(&self, tasks: &[Task]) -> Vec<Created> {
-        let documents: Vec<_> = tasks.iter().map(|_| submitted("new")).collect();
+        let documents: Vec<_> = tasks.iter().map(|_| submission_document("new")).collect();
         let created = tasks.iter().zip(&documents);
         let created = created.map(|(task, document)| self.ports.store().create(task, document));
         join_all(created).await.into_iter().map(Result::unwrap).collect()
@@ -70,8 +71,8 @@ impl Counted {
         self.ports.store().put_document(&owner, task.kept(), document).await.unwrap()
     }
 
-    /// The task as it is now.
-    async fn now(&self, task: &Task) -> Task {
+    /// The stored state of a task.
+    async fn stored(&self, task: &Task) -> Task {
         self.deployment.task(task.task_id.as_str()).await
     }
 }
@@ -80,47 +81,47 @@ fn next(task: &Task) -> Task {
     Task { revision: task.revision + 1, ..task.clone() }
 }
 
-fn submitted(body: impl Into<Value>) -> Document {
+fn submission_document(body: impl Into<Value>) -> Document {
     let (at, times) = (Timestamp::UNIX_EPOCH, AttemptTimes::default());
     Document { key: DocumentKey::Submission, at, body: body.into(), times }
 }
 
-/// New tasks, made of others.
-fn others(tasks: &[Task]) -> Vec<Task> {
+/// Copies of tasks with other ids.
+fn copies_of(tasks: &[Task]) -> Vec<Task> {
     let renamed = |task: &Task| format!("other-{}", task.task_id).parse().unwrap();
     tasks.iter().map(|task| Task { task_id: renamed(task), ..task.clone() }).collect()
 }
 
 #[tokio::test]
 async fn concurrent_writes_share_one_request_for_each_25_items() {
-    let (counted, tasks) = Counted::new(60).await;
-    let saved = counted.save(&tasks.iter().map(next).collect::<Vec<_>>()).await;
+    let (writer, tasks) = MeteredWriter::new(60).await;
+    let saved = writer.save(&tasks.iter().map(next).collect::<Vec<_>>()).await;
     assert!(saved.into_iter().all(|saved| saved.unwrap() == Saved::Saved));
-    assert_eq!(counted.requests(), [0, 3, 0]);
+    assert_eq!(writer.requests(), [0, 3, 0]);
     for task in &tasks {
-        assert_eq!(counted.now(task).await, next(task));
+        assert_eq!(writer.stored(task).await, next(task));
     }
 }
 
 #[tokio::test]
 async fn a_single_write_is_a_put() {
-    let (counted, tasks) = Counted::new(1).await;
-    assert_eq!(counted.save(&[next(&tasks[0])]).await.remove(0).unwrap(), Saved::Saved);
-    assert_eq!(counted.requests(), [1, 0, 0]);
+    let (writer, tasks) = MeteredWriter::new(1).await;
+    assert_eq!(writer.save(&[next(&tasks[0])]).await.remove(0).unwrap(), Saved::Saved);
+    assert_eq!(writer.requests(), [1, 0, 0]);
 }
 
 #[tokio::test]
 async fn tasks_and_documents_share_a_request_and_keep_their_own_conditions() {
-    let (counted, tasks) = Counted::new(4).await;
-    let store = counted.ports.store();
-    let (mine, stale, missing) = (next(&tasks[0]), tasks[1].clone(), &others(&tasks[..1])[0]);
-    let documents = [submitted(7), submitted(8)];
+    let (writer, tasks) = MeteredWriter::new(4).await;
+    let store = writer.ports.store();
+    let (valid, stale, missing) = (next(&tasks[0]), tasks[1].clone(), &copies_of(&tasks[..1])[0]);
+    let documents = [submission_document(7), submission_document(8)];
     let (saved, lost, gone, written, existing) = join!(
-        store.save(&mine),
+        store.save(&valid),
         store.save(&stale),
         store.save(missing),
-        counted.put(missing, &documents[0]),
-        counted.put(&tasks[3], &documents[1]),
+        writer.put(missing, &documents[0]),
+        writer.put(&tasks[3], &documents[1]),
     );
     assert_eq!(saved.unwrap(), Saved::Saved);
     assert_eq!(lost.unwrap(), Saved::Conflict(Some(Box::new(tasks[1].clone()))));
@@ -128,93 +129,95 @@ async fn tasks_and_documents_share_a_request_and_keep_their_own_conditions() {
     assert_eq!(written, Put::Stored);
     let Put::Existing(body) = existing else { panic!("{existing:?}") };
     assert_eq!(body["input"], json!({ "n": 1 }));
-    // Three were refused, and asked again alone what there is.
-    assert_eq!(counted.requests(), [3, 1, 0]);
-    assert_eq!(counted.now(&tasks[0]).await, mine);
-    assert_eq!(counted.now(&tasks[1]).await, tasks[1]);
+    // Three writes failed their conditions, and were repeated alone to get the existing items.
+    assert_eq!(writer.requests(), [3, 1, 0]);
+    assert_eq!(writer.stored(&tasks[0]).await, valid);
+    assert_eq!(writer.stored(&tasks[1]).await, tasks[1]);
 }
 
-/// Two statements for one item are refused, so they go in two requests.
+/// DynamoDB rejects two statements for one item in a request, so the saves use two requests.
 #[tokio::test]
 async fn one_of_two_concurrent_saves_of_a_task_wins() {
-    let (counted, tasks) = Counted::new(2).await;
+    let (writer, tasks) = MeteredWriter::new(2).await;
     let (first, second) = (next(&tasks[0]), Task { failure_count: 1, ..next(&tasks[0]) });
-    let saved = counted.save(&[next(&tasks[1]), first, second]).await;
+    let saved = writer.save(&[next(&tasks[1]), first, second]).await;
     let saved: Vec<_> = saved.into_iter().map(Result::unwrap).collect();
     assert_eq!(saved[0], Saved::Saved);
-    let now = Saved::Conflict(Some(Box::new(counted.now(&tasks[0]).await)));
+    let now = Saved::Conflict(Some(Box::new(writer.stored(&tasks[0]).await)));
     assert!(saved[1..].contains(&Saved::Saved) && saved[1..].contains(&now), "{saved:?}");
-    // One of the two went with the other task, one alone; and whichever lost asked what there is.
-    let [puts, batches, _] = counted.requests();
+    // One of the two saves shares a request with the other task. The losing save is repeated to get the stored task.
+    let [puts, batches, _] = writer.requests();
     assert!(batches == 1 && puts <= 2, "{puts} puts, {batches} batches");
 }
 
 #[tokio::test]
 async fn large_documents_do_not_share_a_request() {
-    let (counted, tasks) = Counted::new(3).await;
-    let large =
-        Document { key: "step/step_1/1/output".parse().unwrap(), ..submitted("x".repeat(200_000)) };
-    let puts = join_all(tasks.iter().map(|task| counted.put(task, &large))).await;
+    let (writer, tasks) = MeteredWriter::new(3).await;
+    let large = Document {
+        key: "step/step_1/1/output".parse().unwrap(),
+        ..submission_document("x".repeat(200_000))
+    };
+    let puts = join_all(tasks.iter().map(|task| writer.put(task, &large))).await;
     assert!(puts.into_iter().all(|put| put == Put::Stored));
-    assert_eq!(counted.requests(), [3, 0, 0]);
+    assert_eq!(writer.requests(), [3, 0, 0]);
 }
 
 #[tokio::test]
 async fn new_tasks_share_one_transaction_for_each_25() {
-    let (counted, tasks) = Counted::new(60).await;
-    let others = others(&tasks);
-    assert!(counted.create(&others).await.into_iter().all(|created| created == Created::Created));
-    assert_eq!(counted.requests(), [0, 0, 3]);
-    for task in &others {
-        assert_eq!(counted.now(task).await, *task);
+    let (writer, tasks) = MeteredWriter::new(60).await;
+    let copies = copies_of(&tasks);
+    assert!(writer.create(&copies).await.into_iter().all(|created| created == Created::Created));
+    assert_eq!(writer.requests(), [0, 0, 3]);
+    for task in &copies {
+        assert_eq!(writer.stored(task).await, *task);
     }
 }
 
 #[tokio::test]
 async fn an_existing_task_does_not_prevent_others_from_being_recorded() {
-    let (counted, tasks) = Counted::new(2).await;
-    let mixed = [others(&tasks), tasks[..1].to_vec()].concat();
-    let created = counted.create(&mixed).await;
+    let (writer, tasks) = MeteredWriter::new(2).await;
+    let mixed = [copies_of(&tasks), tasks[..1].to_vec()].concat();
+    let created = writer.create(&mixed).await;
     assert_eq!(
         created,
         [Created::Created, Created::Created, Created::Exists(Some(Box::new(tasks[0].clone())))]
     );
-    // All three, the one that exists alone, the others together.
-    assert_eq!(counted.requests(), [0, 0, 3]);
-    assert_eq!(counted.now(&tasks[0]).await, tasks[0]);
+    // One transaction for all three, then one for the existing task and one for the other two.
+    assert_eq!(writer.requests(), [0, 0, 3]);
+    assert_eq!(writer.stored(&tasks[0]).await, tasks[0]);
 }
 
-/// Two releases side by side: an update that shares a request keeps what it does not know of, a `PutItem` drops it.
-/// So what a newer release adds may be missing, or stale.
+/// Two releases run at the same time: an update statement keeps attributes that it does not know, and a `PutItem` drops
+/// them. So an attribute of a newer release may be missing or stale.
 #[tokio::test]
 async fn an_unknown_attribute_survives_a_shared_write_and_is_dropped_by_a_put() {
-    let (counted, tasks) = Counted::new(2).await;
-    let client = aws_sdk_dynamodb::Client::new(&counted.deployment.aws.sdk_config());
-    let table = &counted.deployment.config.tasks_table;
+    let (writer, tasks) = MeteredWriter::new(2).await;
+    let client = aws_sdk_dynamodb::Client::new(&writer.deployment.aws.sdk_config());
+    let table = &writer.deployment.config.tasks_table;
     let key = || AttributeValue::S(tasks[0].task_id.to_string());
     let newer = client.update_item().table_name(table).key("task_id", key());
     let newer = newer.update_expression("SET added_later = :v");
     newer.expression_attribute_values(":v", AttributeValue::Bool(true)).send().await.unwrap();
-    let is_there = async || {
+    let has_attribute = async || {
         let item = client.get_item().table_name(table).key("task_id", key()).send().await.unwrap();
         item.item.unwrap().contains_key("added_later")
     };
-    let saved = counted.save(&[next(&tasks[0]), next(&tasks[1])]).await;
+    let saved = writer.save(&[next(&tasks[0]), next(&tasks[1])]).await;
     assert!(saved.into_iter().all(|saved| saved.unwrap() == Saved::Saved));
-    assert_eq!(counted.requests(), [0, 1, 0]);
-    assert!(is_there().await, "an older release keeps it");
-    assert_eq!(counted.now(&tasks[0]).await, next(&tasks[0]), "and reads the task nonetheless");
-    counted.save(&[next(&next(&tasks[0]))]).await.remove(0).unwrap();
-    assert_eq!(counted.requests(), [1, 1, 0]);
-    assert!(!is_there().await, "alone, the whole item is replaced");
+    assert_eq!(writer.requests(), [0, 1, 0]);
+    assert!(has_attribute().await, "a shared write keeps the attribute");
+    assert_eq!(writer.stored(&tasks[0]).await, next(&tasks[0]), "the task is readable");
+    writer.save(&[next(&next(&tasks[0]))]).await.remove(0).unwrap();
+    assert_eq!(writer.requests(), [1, 1, 0]);
+    assert!(!has_attribute().await, "a single write replaces the whole item");
 }
 
-/// A throttled request is the SDK's to repeat; what it gives up comes back to its queue.
+/// The SDK retries throttled requests. When it gives up, the messages return to their queue.
 #[tokio::test]
 async fn a_failed_shared_request_fails_all_its_writes_with_retryable_errors() {
-    let (counted, tasks) = Counted::new(3).await;
+    let (writer, tasks) = MeteredWriter::new(3).await;
     let injector = SdkFaultInjector::always("BatchExecuteStatement", "", InjectedFault::FailBefore);
-    let ports = counted.deployment.ports_with_faults("writer", injector);
+    let ports = writer.deployment.ports_with_faults("writer", injector);
     let saves: Vec<_> = tasks.iter().map(next).collect();
     for (task, saved) in
         tasks.iter().zip(join_all(saves.iter().map(|task| ports.store().save(task))).await)
@@ -222,37 +225,37 @@ async fn a_failed_shared_request_fails_all_its_writes_with_retryable_errors() {
         let error = saved.unwrap_err();
         assert!(error.retryable, "{error}");
         assert_eq!(error.operation, format!("save task {}", task.task_id));
-        assert_eq!(counted.now(task).await, *task);
+        assert_eq!(writer.stored(task).await, *task);
     }
 }
 
 #[tokio::test]
 async fn each_write_is_a_put_if_statements_are_unsupported() {
-    let (counted, tasks) = Counted::new(3).await;
-    let sdk = without_operation("BatchExecuteStatement", &counted.deployment.aws.sdk_config());
-    let ports = counted.deployment.ports_with_sdk("writer", &sdk);
+    let (writer, tasks) = MeteredWriter::new(3).await;
+    let sdk = without_operation("BatchExecuteStatement", &writer.deployment.aws.sdk_config());
+    let ports = writer.deployment.ports_with_sdk("writer", &sdk);
     let saves: Vec<_> = tasks.iter().map(next).collect();
     let saved = join_all(saves.iter().map(|task| ports.store().save(task))).await;
     assert!(saved.into_iter().all(|saved| saved.unwrap() == Saved::Saved));
     for task in &tasks {
-        assert_eq!(counted.now(task).await, next(task));
+        assert_eq!(writer.stored(task).await, next(task));
     }
 }
 
-/// Whoever began a request may be given up before it is sent: the others are told to come again.
+/// The writer that began a shared request is cancelled before the request is sent. The other writers get a retryable error.
 #[tokio::test(start_paused = true)]
 async fn a_writer_gets_a_retryable_error_if_its_shared_request_was_never_sent() {
-    let (counted, tasks) = Counted::new(2).await;
-    let (saves, store) = ([next(&tasks[0]), next(&tasks[1])], counted.ports.store());
+    let (writer, tasks) = MeteredWriter::new(2).await;
+    let (saves, store) = ([next(&tasks[0]), next(&tasks[1])], writer.ports.store());
     let mut first = Box::pin(store.save(&saves[0]));
     let mut second = Box::pin(store.save(&saves[1]));
     assert!(futures_util::poll!(&mut first).is_pending());
     assert!(futures_util::poll!(&mut second).is_pending());
     drop(first);
-    // On a clock that goes on when there is nothing left but to wait.
+    // The paused clock advances while all tasks wait.
     let error = timeout(Duration::from_secs(60), second).await.unwrap().unwrap_err();
     assert!(error.retryable, "{error}");
-    // And nothing is stuck: the next write is as any other.
-    assert_eq!(counted.save(&saves).await.len(), 2);
-    assert_eq!(counted.now(&tasks[1]).await, saves[1]);
+    // The next write succeeds.
+    assert_eq!(writer.save(&saves).await.len(), 2);
+    assert_eq!(writer.stored(&tasks[1]).await, saves[1]);
 }
