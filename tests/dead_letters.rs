@@ -49,10 +49,10 @@ async fn waiting_messages(queue: &DeadLetterQueue) -> u64 {
 async fn a_look_returns_every_message_once_and_removes_none() {
     let (_aws, _sqs, queue) = dead_letter_queue(25).await;
     for _ in 0..2 {
-        let seen = queue.look(100).await.unwrap();
-        let bodies: BTreeSet<_> = seen.iter().map(|letter| letter.body()).collect();
-        assert_eq!((seen.len(), bodies.len()), (25, 25));
-        assert!(seen.is_sorted_by_key(|letter| letter.sent_at()));
+        let letters = queue.look(100).await.unwrap();
+        let bodies: BTreeSet<_> = letters.iter().map(|letter| letter.body()).collect();
+        assert_eq!((letters.len(), bodies.len()), (25, 25));
+        assert!(letters.is_sorted_by_key(|letter| letter.sent_at()));
         assert_eq!(waiting_messages(&queue).await, 25, "all messages are still in the queue");
     }
     assert_eq!(queue.look(12).await.unwrap().len(), 12);
@@ -109,7 +109,7 @@ async fn messages_are_not_redriven_if_the_event_cannot_be_published() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_redrive_without_remaining_time_stops_after_a_batch() {
     let (_aws, _sqs, queue) = dead_letter_queue(25).await;
-    let has_time = |seen| seen < 15;
+    let has_time = |redriven| redriven < 15;
     let bus = MemoryBus::default();
     let redriven =
         queue.redrive(&bus, Timestamp::now(), &redrive_of_at_most(100), has_time).await.unwrap();

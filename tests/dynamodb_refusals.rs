@@ -1,5 +1,5 @@
-//! The store adapter over implementations of DynamoDB that refuse more than DynamoDB does, or say less about it. The
-//! adapter reads an item back if a refused write comes without it, and stops to send batches of statements to an
+//! The store adapter over implementations of DynamoDB that refuse more than DynamoDB, or return less. The adapter reads the
+//! existing item if the refusal of a write does not contain it, and sends no more batches of statements to an
 //! implementation that refuses them.
 
 use std::sync::{
@@ -39,12 +39,12 @@ const STATEMENTS: &str = "BatchExecuteStatement";
 /// How an implementation differs from DynamoDB.
 #[derive(Debug, Clone, Copy)]
 enum Deviation {
-    /// A refused write comes without the existing item.
+    /// The refusal of a write does not contain the existing item.
     RefusesWithoutItem,
-    /// A refused write comes without the existing item, and a later read does not find it.
+    /// The refusal of a write does not contain the existing item, and a later read does not find it.
     LosesItems,
-    /// The first batches of statements, this many, fail with this HTTP status and error code. An empty code stands
-    /// for a response that is not JSON.
+    /// The first batches of statements, this many, fail with this HTTP status and error code. An empty code means
+    /// a response that is not JSON.
     FailsBatches(u16, &'static str, u32),
     /// In each batch, this many of the first statements fail with this error code.
     RefusesStatements(&'static str, usize),

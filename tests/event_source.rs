@@ -95,12 +95,12 @@ async fn only_failed_messages_are_redelivered_and_become_dead_letters() {
 async fn a_handler_that_panics_loses_no_message() {
     let (aws, queue) = queue_with_a_bad_message().await;
     let done = Arc::new(AtomicU32::new(0));
-    let seen = done.clone();
+    let counter = done.clone();
     let handler = move |event: SqsEvent| {
-        let seen = seen.clone();
+        let counter = counter.clone();
         async move {
             assert_eq!(count(&event, "bad"), 0, "the handler panics over this message");
-            seen.fetch_add(count(&event, "good"), Ordering::SeqCst);
+            counter.fetch_add(count(&event, "good"), Ordering::SeqCst);
             SqsBatchResponse::default()
         }
     };

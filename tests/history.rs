@@ -148,7 +148,7 @@ async fn a_failed_count_does_not_fail_the_sweep() {
     let run = last_run(&deployment).await.unwrap();
     assert!(run.at > before.at);
     assert_eq!(run.counted_until, before.counted_until);
-    // One run does not catch up on so many minutes.
+    // A single run does not count that many minutes.
     for _ in 0..2 {
         run_supervisor(&deployment, "supervisor").await;
     }

@@ -22,7 +22,7 @@ mod deployed;
 mod dynamodb_refusals;
 mod end_to_end;
 mod event_source;
-mod external;
+mod external_endpoints;
 mod faults;
 mod golden;
 mod history;

@@ -164,7 +164,7 @@ async fn a_read_without_progress_is_abandoned() {
     assert_eq!(requests.load(Ordering::SeqCst), 8);
 }
 
-/// The SDK retries by itself, with the short pauses that it uses for DynamoDB.
+/// The SDK retries with the short pauses that it uses for DynamoDB.
 #[tokio::test(start_paused = true)]
 async fn a_throttled_write_succeeds_within_seconds() {
     let (tasks, ports, requests) = throttled_store(1, Throttling::Throttles, 5).await;

@@ -57,8 +57,7 @@ async fn one_message_per_task_costs_one_load_one_save_and_a_tenth_of_a_send() {
         let (response, calls) =
             aws.observe(async |ports| steward_scheduler::handle(ports, batch).await).await;
 
-        // The tasks in hand are loaded batched_reads, and their documents; and the definition, once: the
-        // instance is new.
+        // Concurrent tasks share a load, and a read of their documents. The new instance reads the definition once.
         let requests = [
             ("DynamoDB.BatchExecuteStatement", batched_writes(size, 1)),
             ("DynamoDB.BatchGetItem", 2 * batched_reads(size)),

@@ -31,7 +31,7 @@ use super::{
     samples::{at, output, owner, submission, task_due},
 };
 
-/// The AWS backend, with another write beside every write.
+/// The AWS backend. Every write runs concurrently with an unrelated write.
 pub(super) struct CoalescedBackend {
     aws: AwsBackend,
     ports: CoalescedPorts,

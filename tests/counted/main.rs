@@ -1,7 +1,7 @@
 //! The allocations, allocated bytes and instructions of the hot functions. They are compared with baselines, so that a
 //! regression fails `cargo test`. Timings are measured by the benches, and never fail.
 //!
-//! The cases are those of the benches, and the baselines are tables beside this file. A figure that differs by more than
+//! The cases are those of the benches, and the baselines are tables in this directory. A figure that differs by more than
 //! 5 % fails, whether it is higher or lower, until the table is renewed:
 //!
 //! ```console

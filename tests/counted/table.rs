@@ -19,7 +19,7 @@ const COMPILER: &str = "# compiler: ";
 /// The name of each case, with its figure for each column.
 pub(crate) type CaseFigures = Vec<(String, Vec<u64>)>;
 
-/// A table of baseline figures, in a file beside this one.
+/// A table of baseline figures, in a file of this directory.
 pub(crate) struct BaselineTable {
     file: PathBuf,
     columns: &'static [&'static str],

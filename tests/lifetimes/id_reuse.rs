@@ -62,12 +62,12 @@ async fn messages_about_an_earlier_task_with_the_same_id_are_ignored() {
     deployment.complete("t:deliver", "ship", json!(null)).await;
     let is_child_report = |message: &&Outgoing| message.body.contains("child_ended");
     let ended = deployment.scheduler_messages.iter().find(is_child_report).unwrap().body.clone();
-    let asked = deployment
+    let child_inquiry = deployment
         .scheduler_messages
         .iter()
         .find(|message| message.body.contains("\"ask\""))
         .unwrap();
-    let asked = asked.body.replace("\"do\"", "\"undo\"");
+    let child_inquiry = child_inquiry.body.replace("\"do\"", "\"undo\"");
     deployment.command("t", "c-1", json!({ "command": "cancel" })).await;
     deployment.ports.clock().advance(60 * DAY);
     deployment.submit(submission("t", "parent")).await.unwrap();
@@ -78,7 +78,7 @@ async fn messages_about_an_earlier_task_with_the_same_id_are_ignored() {
         json!(SchedulerMessage::Reply(reply.clone())).to_string(),
         answer.to_string(),
         ended.clone(),
-        asked,
+        child_inquiry,
     ] {
         deployment.schedule(&old).await;
         assert_eq!(

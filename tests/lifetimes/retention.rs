@@ -84,7 +84,7 @@ async fn a_missing_document_is_an_error_and_the_alert_names_it() {
     deployment.ports.store().delete_expired(&ExpiredItem::Document(owner, key));
     deployment.requests.clear();
     deployment.run_for(HOUR).await;
-    assert_eq!(deployment.requests.len(), 0, "nothing is asked for with null");
+    assert_eq!(deployment.requests.len(), 0, "no request with a null instead of the document");
     assert_eq!(deployment.process_state("t").await, ProcessState::Error);
     let alerts = deployment.alert_reasons("t");
     assert!(

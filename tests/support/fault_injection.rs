@@ -24,7 +24,7 @@ use aws_smithy_types::{
     config_bag::{ConfigBag, Storable, StoreReplace},
 };
 
-/// A fault in one call to AWS. A panic stands for a crash of the process.
+/// A fault in one call to AWS. A panic simulates a crash of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InjectedFault {
     /// The process crashes before the call.
