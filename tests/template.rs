@@ -332,7 +332,7 @@ fn every_agent_of_the_shipped_workflows_is_deployed_and_its_dead_letters_monitor
 #[test]
 fn every_alarm_uses_a_recorded_metric_and_links_to_its_instructions() {
     let metrics = include_str!("../crates/runtime/src/metrics.rs");
-    let operations = include_str!("../docs/operations.md");
+    let operations = include_str!("../docs/operations/alarms.md");
     let mut watched = BTreeSet::new();
     for template in [parse_yaml(include_str!("../infra/operations.yaml")), agent_template()] {
         for (name, alarm) in all(&template, "AWS::CloudWatch::Alarm") {

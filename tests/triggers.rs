@@ -210,7 +210,7 @@ async fn an_event_creates_a_task_of_each_workflow_even_if_one_is_rejected() {
     assert_eq!(arrived.len(), 2, "one message for each rule");
     fixture.submit(arrived.clone()).await;
     assert_eq!(fixture.deployment.task("order-7").await.workflow.as_str(), "order");
-    let reason = "workflow `vip`: trigger.task_id: gives no valid id: a letter or digit, then letters, digits, \
+    let reason = "workflow `vip`: trigger.task_id: the result is not a valid id: a letter or digit, then letters, digits, \
                   `-`, `_`, `.` and `:`, at most 128 characters";
     let kept = arrived.into_iter().map(|text| (text, reason.to_owned()));
     assert_eq!(fixture.take_rejected().await, kept.collect::<Vec<_>>());
@@ -258,7 +258,7 @@ async fn an_event_that_creates_no_task_is_kept_and_alerted() {
             "input: \"sku\" is a required property",
             Some("order-7"),
         ),
-        (no_id, "not a submission: an event without a text `id`", None),
+        (no_id, "not a submission: an event without the text field `id`", None),
     ];
     for (envelope, reason, task_id) in cases {
         fixture.submit(vec![envelope.to_string()]).await;

@@ -150,7 +150,7 @@ fn unacceptable_submissions(client_queue: &str, unlisted_queue: &str) -> Vec<Inv
         invalid(
             with_field(order_submission("not-allowed"), "reply_to", json!(unlisted_queue)),
             "not-allowed",
-            "reply_to is not on the list of reply queues",
+            "reply_to is not on the list of allowed reply queues",
             false,
         ),
         invalid(

@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use serde_json::json;
 use steward_aws::definitions::PublishError;
-use steward_core::{definition::workflow::Workflow, limits};
+use steward_core::{
+    definition::{plan::Plan, workflow::Workflow},
+    limits,
+};
 use steward_runtime::ports::{Definitions, Ports};
 
 use super::{backends::Backend, samples::workflow};
 
-async fn read<P: Ports>(ports: &P, name: &str, version: Option<u32>) -> Option<Arc<Workflow>> {
+async fn read<P: Ports>(ports: &P, name: &str, version: Option<u32>) -> Option<Arc<Plan>> {
     ports.definitions().workflow(&name.parse().unwrap(), version).await.unwrap()
 }
 
@@ -24,7 +27,7 @@ pub(super) async fn a_definition_is_read_unchanged(backend: impl Backend) {
     for ports in [backend.ports().clone(), backend.another_instance()] {
         for version in [Some(1), None, Some(1)] {
             let read = read(&ports, "order", version).await.unwrap();
-            assert_eq!(*read, published);
+            assert_eq!(**read, published);
             // The order of fields is kept, too.
             assert_eq!(json!(*read).to_string(), json!(published).to_string());
         }
@@ -50,7 +53,7 @@ pub(super) async fn a_version_is_read_by_its_number(backend: impl Backend) {
     }
     for version in [2, 10, 1, 2] {
         let read = read(backend.ports(), "order", Some(version)).await.unwrap();
-        assert_eq!(*read, workflow("order", version));
+        assert_eq!(**read, workflow("order", version));
     }
 }
 
@@ -70,7 +73,7 @@ pub(super) async fn the_same_definition_can_be_published_again(backend: impl Bac
     for _ in 0..3 {
         backend.publish_definition(&workflow("order", 1)).await.unwrap();
     }
-    assert_eq!(*read(backend.ports(), "order", None).await.unwrap(), workflow("order", 1));
+    assert_eq!(**read(backend.ports(), "order", None).await.unwrap(), workflow("order", 1));
 }
 
 pub(super) async fn a_version_never_changes(backend: impl Backend) {
@@ -79,7 +82,7 @@ pub(super) async fn a_version_never_changes(backend: impl Backend) {
     let other = Workflow { description: "other".to_owned(), ..first.clone() };
     let refused = backend.publish_definition(&other).await.unwrap_err();
     assert!(matches!(&refused, PublishError::Taken(name, 1) if *name == first.name), "{refused:?}");
-    assert_eq!(*read(&backend.another_instance(), "order", Some(1)).await.unwrap(), first);
+    assert_eq!(**read(&backend.another_instance(), "order", Some(1)).await.unwrap(), first);
     backend.publish_definition(&Workflow { version: 2, ..other }).await.unwrap();
 }
 
@@ -134,7 +137,7 @@ pub(super) async fn an_unpublished_version_serves_only_its_existing_tasks(backen
         assert_eq!(version_of_new_task(&backend, "order", None).await, newest_left);
         assert_eq!(newest(&backend, "order").await, newest_left);
         let existing = read(&backend.another_instance(), "order", Some(unpublished)).await.unwrap();
-        assert_eq!(*existing, workflow("order", unpublished));
+        assert_eq!(**existing, workflow("order", unpublished));
     }
 }
 

@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
+use steward_core::definition::plan::Plan;
 
 use allocation_counter::measure;
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
@@ -14,7 +15,6 @@ use steward_agent::Agent;
 use steward_agent::attempt::{Fault, RemoteService};
 use steward_core::{
     breaker::Settings,
-    definition::workflow::Workflow,
     limits,
     model::{messages::StepRequest, time::Timing},
     submission::{self as core_submission, ReplyQueues},
@@ -151,7 +151,7 @@ fn fan_out_of_numbers() -> u64 {
         "request": { "path": "/x", "body": "${ input }" },
     } } });
     let numbers: Vec<_> = (0..60_000).map(|n| n % 10).collect();
-    let workflow: Arc<Workflow> = Arc::new(serde_json::from_value(definition).unwrap());
+    let workflow: Arc<Plan> = Arc::new(serde_json::from_value(definition).unwrap());
     let submission = core_submission::parse(r#"{ "task_id": "t", "workflow": "large" }"#).unwrap();
     let timing = Timing {
         pickup_within: Duration::from_secs(60),

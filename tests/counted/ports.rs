@@ -13,7 +13,7 @@ use std::{
 use jiff::Timestamp;
 use serde_json::Value;
 use steward_core::{
-    definition::workflow::Workflow,
+    definition::plan::Plan,
     model::{
         document::{Document, DocumentKey, Kept, Owner},
         events::BusEvent,
@@ -31,7 +31,7 @@ use tokio::task::yield_now;
 /// An implementation of all ports with constant results.
 pub(crate) struct ConstantPorts {
     /// The workflow of every task.
-    pub(crate) workflow: Arc<Workflow>,
+    pub(crate) workflow: Arc<Plan>,
     /// The state of every task.
     pub(crate) task: Task,
     /// The body of every document.
@@ -116,7 +116,7 @@ impl Definitions for ConstantPorts {
         &self,
         _: &WorkflowName,
         _: Option<u32>,
-    ) -> Result<Option<Arc<Workflow>>, PortError> {
+    ) -> Result<Option<Arc<Plan>>, PortError> {
         yield_now().await;
         Ok(Some(self.workflow.clone()))
     }
@@ -125,12 +125,12 @@ impl Definitions for ConstantPorts {
         &self,
         _: &WorkflowName,
         _: Option<u32>,
-    ) -> Result<Option<Arc<Workflow>>, PortError> {
+    ) -> Result<Option<Arc<Plan>>, PortError> {
         yield_now().await;
         Ok(Some(self.workflow.clone()))
     }
 
-    async fn triggered(&self, _: &str, _: &str) -> Result<Vec<Arc<Workflow>>, PortError> {
+    async fn triggered(&self, _: &str, _: &str) -> Result<Vec<Arc<Plan>>, PortError> {
         yield_now().await;
         Ok(vec![self.workflow.clone()])
     }

@@ -3,6 +3,7 @@
 //! All times are multiples of ten seconds, so that different paths come to the same worlds.
 
 use std::time::Duration;
+use steward_core::definition::plan::Plan;
 
 use serde_json::{Value, json};
 use steward_core::{
@@ -30,7 +31,7 @@ pub(crate) enum Ending {
 /// One workflow to explore.
 pub(super) struct Setting {
     pub(super) name: &'static str,
-    pub(super) workflow: Workflow,
+    pub(super) workflow: Plan,
     pub(super) timing: Timing,
     pub(super) budget: Budget,
     /// What operators may ask for.
@@ -54,6 +55,13 @@ pub(super) struct Setting {
 }
 
 impl Setting {
+    /// Changes the definition.
+    pub(super) fn edit(&mut self, change: impl FnOnce(&mut Workflow)) {
+        let mut workflow = Workflow::clone(&self.workflow);
+        change(&mut workflow);
+        self.workflow = Plan::new(workflow).unwrap();
+    }
+
     /// Whether a part runs a task of its own.
     pub(super) fn runs_task(&self, part: &Part) -> bool {
         self.workflow.steps[&part.step].workflow.is_some()
@@ -112,7 +120,7 @@ fn setting(name: &'static str, steps: Value, budget: Budget, endings: &[Ending])
     let definition = json!({
         "name": name, "version": 1, "complete_within": "200s", "overdue": overdue, "steps": steps,
     });
-    let workflow: Workflow = serde_json::from_value(definition).unwrap();
+    let workflow: Plan = serde_json::from_value(definition).unwrap();
     assert_eq!(workflow.problems(), []);
     let ten = Duration::from_secs(10);
     let timing = Timing { pickup_within: 2 * ten, clock_skew: ten, retention: Timing::RETENTION };
@@ -224,7 +232,7 @@ fn extended_wait() -> Setting {
     b["recovery"]["extended_wait"] = json!({ "wait": "15m", "times": 1 });
     let endings = [Ending::Processed, Ending::TaskInError];
     let mut setting = setting("extended_wait", json!({ "a": a, "b": b }), QUIET, &endings);
-    setting.workflow.complete_within = Duration::from_secs(2 * 3600);
+    setting.edit(|workflow| workflow.complete_within = Duration::from_secs(2 * 3600));
     setting
 }
 

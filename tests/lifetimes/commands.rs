@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use steward_core::{
-    definition::workflow::Workflow,
+    definition::plan::Plan,
     engine::{
         decision::{Context, Transition},
         documents::Documents,
@@ -28,7 +28,7 @@ async fn a_command_that_lost_a_race_does_not_replace_the_services_output() {
         "output": "${ steps.charge.output.id }",
         "steps": { "charge": { "agent": "a", "complete_within": "1m", "request": { "path": "/charge" },
             "undo": { "request": { "path": "/refund", "body": "${ steps.charge.output.id }" } } } } });
-    let definition: Workflow = serde_json::from_value(workflow.clone()).unwrap();
+    let definition: Plan = serde_json::from_value(workflow.clone()).unwrap();
     let mut deployment = MemoryDeployment::new(&[workflow]);
     deployment.submit(submission("t", "w")).await.unwrap();
     deployment.ports.clock().advance(Duration::from_secs(90));

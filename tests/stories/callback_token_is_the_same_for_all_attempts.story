@@ -25,5 +25,5 @@ agent completes approve #2 with {"ticket":8}
                              => ignored: DuplicateReply
 token o-1/approve/i000000000 completes with {"by":"eve"}
                              => ignored: DuplicateReply
-token o-1/ship/i000000000 completes  => illegal: an answer to step `ship`, which hands nothing out
+token o-1/ship/i000000000 completes  => illegal: an answer to step `ship`, which has no callback
 agent completes ship #1      => Processed; ship completed (output kept); no longer due

@@ -1,16 +1,17 @@
 //! Reading a story: its workflow, its times, its lines.
 
 use std::{collections::BTreeMap, fs, time::Duration};
+use steward_core::definition::plan::Plan;
 
 use jiff::SignedDuration;
 use serde_json::{Map, Value, json};
-use steward_core::{definition::workflow::Workflow, model::time::Timing};
+use steward_core::model::time::Timing;
 
 use super::folder;
 
 /// A story as it is written.
 pub(super) struct Story {
-    pub(super) workflow: Workflow,
+    pub(super) workflow: Plan,
     pub(super) timing: Timing,
     pub(super) lines: Vec<Line>,
 }
@@ -64,8 +65,7 @@ fn parse(text: &str) -> Result<Story, String> {
     if let (Some(output), Some(workflow)) = (about.remove("output"), workflow.as_object_mut()) {
         workflow.insert("output".to_owned(), json(&output));
     }
-    let workflow: Workflow =
-        serde_json::from_value(workflow).map_err(|error| format!("1: {error}"))?;
+    let workflow: Plan = serde_json::from_value(workflow).map_err(|error| format!("1: {error}"))?;
     match workflow.problems().first() {
         Some(problem) => Err(format!("1: {problem}")),
         None => Ok(Story { workflow, timing, lines }),

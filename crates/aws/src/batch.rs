@@ -189,7 +189,7 @@ mod tests {
             messages[0].parse::<steward_core::model::messages::SchedulerMessage>().unwrap_err();
         assert_eq!(
             corrupt.reason,
-            "an integer of more than 64 bits at line 1 column 71: it would lose digits; send it as a text"
+            "an integer of more than 64 bits at line 1 column 71: it would lose digits; send it as a string"
         );
     }
 

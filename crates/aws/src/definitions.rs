@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
+use steward_core::definition::plan::Plan;
 
 use aws_sdk_dynamodb::{Client, types::AttributeValue};
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -95,7 +96,7 @@ impl DynamoDefinitions {
         &self,
         name: &WorkflowName,
         version: Option<u32>,
-    ) -> Result<Option<Arc<Workflow>>, PortError> {
+    ) -> Result<Option<Arc<Plan>>, PortError> {
         let now = Instant::now();
         let read = match version {
             Some(version) => {
@@ -104,11 +105,9 @@ impl DynamoDefinitions {
             }
             None => self.read_newest(name).await?,
         };
-        Ok(read.map(|workflow| {
-            let workflow = Arc::new(workflow);
-            self.kept().keep_published(&workflow, version, now);
-            workflow
-        }))
+        let Some(plan) = read.map(compiled).transpose()? else { return Ok(None) };
+        self.kept().keep_published(&plan, version, now);
+        Ok(Some(plan))
     }
 
     /// What a new task runs, if it is `wanted`: as it is kept, or as another reads it just now. What is not
@@ -118,8 +117,8 @@ impl DynamoDefinitions {
         name: &WorkflowName,
         version: Option<u32>,
         wanted: impl Fn(&Workflow) -> bool,
-    ) -> Result<Option<Arc<Workflow>>, PortError> {
-        let is_wanted = |workflow: &Arc<Workflow>| wanted(workflow);
+    ) -> Result<Option<Arc<Plan>>, PortError> {
+        let is_wanted = |workflow: &Arc<Plan>| wanted(workflow);
         let kept = || self.kept().published(name, version, Instant::now()).filter(is_wanted);
         let turn = match kept() {
             Some(kept) => return Ok(Some(kept)),
@@ -136,11 +135,11 @@ impl DynamoDefinitions {
         &self,
         source: &str,
         detail_type: &str,
-    ) -> Result<Vec<Arc<Workflow>>, PortError> {
+    ) -> Result<Vec<Arc<Plan>>, PortError> {
         let names = stream::iter(self.registered(source, detail_type).await?);
         let newest = names.map(|name| async move { self.read_published(&name, None).await });
         let newest: Vec<_> = newest.buffered(READS_AT_ONCE).try_collect().await?;
-        let wanted = |newest: &Arc<Workflow>| has_trigger(newest, source, detail_type);
+        let wanted = |newest: &Arc<Plan>| has_trigger(newest, source, detail_type);
         Ok(newest.into_iter().flatten().filter(wanted).collect())
     }
 }
@@ -150,7 +149,7 @@ impl Definitions for DynamoDefinitions {
         &self,
         name: &WorkflowName,
         version: Option<u32>,
-    ) -> Result<Option<Arc<Workflow>>, PortError> {
+    ) -> Result<Option<Arc<Plan>>, PortError> {
         let Some(version) = version else { return self.published(name, None).await };
         let kept = || self.kept().version(name, version);
         let turn = match kept() {
@@ -160,18 +159,17 @@ impl Definitions for DynamoDefinitions {
         if let Some(kept) = turn.waited.then(kept).flatten() {
             return Ok(Some(kept));
         }
-        Ok(self.read_version(name, version).await?.map(|stored| {
-            let workflow = Arc::new(stored.workflow);
-            self.kept().keep(&workflow);
-            workflow
-        }))
+        let Some(stored) = self.read_version(name, version).await? else { return Ok(None) };
+        let plan = compiled(stored.workflow)?;
+        self.kept().keep(&plan);
+        Ok(Some(plan))
     }
 
     async fn published(
         &self,
         name: &WorkflowName,
         version: Option<u32>,
-    ) -> Result<Option<Arc<Workflow>>, PortError> {
+    ) -> Result<Option<Arc<Plan>>, PortError> {
         self.published_if(name, version, |_| true).await
     }
 
@@ -179,7 +177,7 @@ impl Definitions for DynamoDefinitions {
         &self,
         source: &str,
         detail_type: &str,
-    ) -> Result<Vec<Arc<Workflow>>, PortError> {
+    ) -> Result<Vec<Arc<Plan>>, PortError> {
         let wanted = |newest: &Workflow| has_trigger(newest, source, detail_type);
         let newest = |name| async move { self.published_if(&name, None, wanted).await };
         let names = stream::iter(self.registered(source, detail_type).await?);
@@ -194,6 +192,12 @@ fn has_trigger(workflow: &Workflow, source: &str, detail_type: &str) -> bool {
 
 fn is_published(item: &HashMap<String, AttributeValue>) -> bool {
     !item.contains_key(UNPUBLISHED)
+}
+
+/// A definition as the engine runs it. One that an older release published, and that cannot run, is corrupt.
+fn compiled(workflow: Workflow) -> Result<Arc<Plan>, PortError> {
+    let operation = format!("read workflow {} version {}", workflow.name, workflow.version);
+    Plan::new(workflow).map(Arc::new).map_err(|problem| corrupt(operation)(problem.into()))
 }
 
 fn read(

@@ -5,29 +5,30 @@
 //!        ┌────────┐ ─────────────────────────────────────► ┌──────┐
 //!        │ closed │                                        │ open │◄── probe fails: twice as long
 //!        └────────┘ ◄───────────── ┌───────────┐ ◄──────── └──────┘        │
-//!             the service answers  │ half open │   time is up: one         │
+//!            the service responds  │ half open │   time is up: one         │
 //!                                  └───────────┘   instance probes         │
 //!                                    │  ▲   └──────────────────────────────┘
-//!                                    └──┘ the prober died: another probes
+//!                                    └──┘ the probe timed out: another instance probes
 //! ```
 //!
-//! | state     | what happens                           | becomes   | and                        |
-//! | --------- | -------------------------------------- | --------- | -------------------------- |
-//! | closed    | asked                                  | closed    | call                       |
-//! | closed    | service unavailable, too often in a row | open     | alert                      |
-//! | open      | asked before its time is up            | open      | wait                       |
-//! | open      | asked after                            | half open | call: this is the probe    |
-//! | half open | asked while the probe has time         | half open | wait                       |
-//! | half open | asked after                            | half open | call: another's probe      |
-//! | half open | the probe's service answers            | closed    | alert                      |
-//! | half open | the probe's service is unavailable     | open      | for twice as long          |
-//! | half open | the probe was not made after all       | open      | another may probe at once  |
+//! | state     | event                                      | next state | action                             |
+//! | --------- | ------------------------------------------ | ---------- | ---------------------------------- |
+//! | closed    | call requested                             | closed     | allow the call                     |
+//! | closed    | too many calls in a row found no service   | open       | publish an alert                   |
+//! | open      | call requested before the time is up       | open       | refuse until then                  |
+//! | open      | call requested after that                  | half open  | allow the call as the probe        |
+//! | half open | call requested before the probe's deadline | half open  | refuse until then                  |
+//! | half open | call requested after that                  | half open  | allow the call as the new probe    |
+//! | half open | the service responds to the probe          | closed     | publish an event                   |
+//! | half open | the service is unavailable for the probe   | open       | double the time                    |
+//! | half open | the probe was not made                     | open       | the next call may probe at once    |
 //!
-//! Whatever else is heard changes nothing: a call that began before the breaker opened, a prober whose
-//! time was up. Everything here is pure: time, and who asks, are arguments. Each change is saved on the
-//! condition that nobody else was quicker; who loses the race decides again on what is stored.
+//! All other outcomes change nothing, for example that of a call that began before the breaker opened, or of a probe
+//! that timed out. The functions here are pure: the time and the caller are arguments. An instance saves a changed
+//! breaker on the condition that the stored breaker has not changed. If the save fails, the instance decides again with
+//! the stored breaker.
 //!
-//! The idea is Michael Nygard's ("Release It!"); see also
+//! The pattern is from Michael Nygard's "Release It!"; see also
 //! <https://learn.microsoft.com/azure/architecture/patterns/circuit-breaker>.
 
 use std::{num::NonZeroU32, time::Duration};
@@ -44,17 +45,16 @@ use crate::{
     },
 };
 
-/// When a breaker opens, and for how long.
+/// The settings of a circuit breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// How many calls in a row, as one instance sees them, find the service unavailable before the
-    /// breaker opens.
+    /// The breaker opens after this many consecutive calls of one instance have found the service unavailable.
     pub failures: NonZeroU32,
-    /// How long it stays open at first. It doubles with every probe that fails, up to
+    /// How long the breaker stays open at first. Each failed probe doubles this time, up to
     /// [`BREAKER_OPEN_MAX`](limits::BREAKER_OPEN_MAX).
     pub open_for: Duration,
-    /// How long a probe may take, unless its step allows a call less. If its instance dies, another probes after this
-    /// time.
+    /// How long a probe may take, unless its step limits calls to a shorter time. If the instance of the probe crashes,
+    /// another instance may probe after this time.
     pub probe_within: Duration,
 }
 
@@ -68,12 +68,12 @@ impl Default for Settings {
     }
 }
 
-/// What the instances of an agent share of its breaker.
+/// The state of a circuit breaker, shared by all instances of an agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Breaker {
     /// Whether the service may be called.
     pub state: State,
-    /// The turns that nobody is known to have been told of, oldest first.
+    /// The changes of the breaker whose events have not been published, or not for certain. Oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub untold: Vec<Turn>,
 }
@@ -82,46 +82,46 @@ pub struct Breaker {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum State {
-    /// It may.
+    /// All calls are allowed.
     #[default]
     Closed,
-    /// It may not.
+    /// No call is allowed.
     Open {
-        /// Until then.
+        /// After this time a probe is allowed.
         #[serde(with = "jiff::fmt::serde::timestamp::millisecond::required")]
         until: Timestamp,
-        /// How long that was from the beginning.
+        /// The whole time for which the breaker is open, in milliseconds.
         open_for_ms: u64,
-        /// What the last call met.
+        /// The result of the last call, such as `HTTP 503`.
         reason: String,
     },
-    /// One call may be made, to see.
+    /// One call, the probe, is in progress. No other call is allowed.
     HalfOpen {
-        /// The one that makes it.
+        /// The id of the call that is the probe.
         probe: String,
-        /// By when it has an answer. After that another may probe.
+        /// The deadline of the probe. After that another call may probe.
         #[serde(with = "jiff::fmt::serde::timestamp::millisecond::required")]
         until: Timestamp,
-        /// How long the breaker was open before.
+        /// How long the breaker was open before, in milliseconds.
         open_for_ms: u64,
-        /// What the last call met.
+        /// The result of the last call, such as `HTTP 503`.
         reason: String,
     },
 }
 
-/// A breaker opened or closed.
+/// The opening or closing of a breaker, for an event.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Turn {
-    /// Which.
+    /// Whether it opened or closed.
     pub to: Turned,
-    /// When; with the agent's name and `to` it is the event's id.
+    /// When it changed. The event id consists of the agent's name, `to` and this time.
     #[serde(with = "jiff::fmt::serde::timestamp::millisecond::required")]
     pub at: Timestamp,
-    /// What the last call met.
+    /// The result of the last call, such as `HTTP 503`.
     pub reason: String,
 }
 
-/// How a breaker turned.
+/// Whether a breaker opened or closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Turned {
@@ -131,59 +131,59 @@ pub enum Turned {
     Closed,
 }
 
-/// Who asks, and when.
+/// A call that an instance wants to make.
 #[derive(Debug, Clone, Copy)]
 pub struct Asker<'a> {
-    /// A name that no other call of any instance has.
+    /// The id of the call, unique among all calls of all instances.
     pub call: &'a str,
-    /// The time.
+    /// The current time.
     pub now: Timestamp,
-    /// How far clocks may disagree.
+    /// The maximum difference between two clocks.
     pub clock_skew: Duration,
 }
 
-/// The answer to who asks.
+/// The breaker's decision on a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asked {
-    /// Call.
+    /// The call is allowed.
     Call,
-    /// Call, once this is saved: the call is the probe.
+    /// The call is allowed as the probe, after this breaker has been saved.
     Probe(Breaker, Permit),
-    /// Do not call before this time has passed.
+    /// No call is allowed until this time has passed.
     Wait(Duration),
 }
 
-/// What a call may be made as.
+/// The permission for a call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Permit {
-    /// One of many.
+    /// A normal call through a closed breaker.
     Call,
-    /// The one that finds out whether the service is back.
+    /// The probe, which finds out whether the service is available again.
     Probe {
-        /// Its name.
+        /// The id of the call.
         call: String,
-        /// By when it must have an answer: then another may probe.
+        /// The deadline of the probe. After that another call may probe.
         until: Timestamp,
     },
 }
 
-/// What a call tells about the service's health.
+/// The outcome of a call, as far as it shows whether the service is available.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Heard {
-    /// It answered: with what was asked for, with a refusal, or that it wants to be left alone for a
-    /// while. That it refuses everyone is no reason to stop asking it.
+    /// The service responded: with success, with a refusal, or with a request to retry later. 4xx responses do not count
+    /// as failures, because they show that the service works.
     Alive,
-    /// It did not answer, or only that it is broken.
+    /// The service did not respond, or responded with a server error.
     Unavailable {
-        /// What the call met.
+        /// The result of the call, such as `HTTP 503`.
         reason: String,
     },
-    /// Nothing: the call was not made after all.
+    /// The call was not made.
     Nothing,
 }
 
 impl Breaker {
-    /// Whether the service may be called.
+    /// Decides whether a call to the service is allowed.
     #[must_use]
     pub fn ask(&self, asker: Asker<'_>, settings: &Settings) -> Asked {
         let Asker { call, now, clock_skew } = asker;
@@ -196,36 +196,37 @@ impl Breaker {
         };
         match &self.state {
             State::Closed => Asked::Call,
-            State::Open { until, open_for_ms, reason } => match left(*until, now) {
-                Some(left) => Asked::Wait(left),
+            State::Open { until, open_for_ms, reason } => match time_left(*until, now) {
+                Some(wait) => Asked::Wait(wait),
                 None => probe(*open_for_ms, reason),
             },
-            // The prober goes by its own clock.
+            // The instance of the probe uses its own clock, so the skew is added.
             State::HalfOpen { until, open_for_ms, reason, .. } => {
-                match left(later(*until, clock_skew), now) {
-                    // The probe may be over long before its time is.
-                    Some(left) => Asked::Wait(left.min(settings.open_for)),
+                match time_left(later(*until, clock_skew), now) {
+                    // The probe may end long before its deadline, so the wait is shortened.
+                    Some(wait) => Asked::Wait(wait.min(settings.open_for)),
                     None => probe(*open_for_ms, reason),
                 }
             }
         }
     }
 
-    /// The breaker after a call, if that changes it. `in_a_row` is how many calls, this one included,
-    /// found the service unavailable one after the other, as the calling instance sees it.
+    /// Records the outcome of a call. Returns the changed breaker, or `None` if the outcome changes nothing.
+    /// `failures_in_a_row` is the number of consecutive calls of this instance, including this one, that found the service
+    /// unavailable.
     #[must_use]
     pub fn after(
         &self,
         permit: &Permit,
-        heard: &Heard,
-        in_a_row: u32,
+        outcome: &Heard,
+        failures_in_a_row: u32,
         now: Timestamp,
         settings: &Settings,
     ) -> Option<Self> {
         match (&self.state, permit) {
-            (State::Closed, Permit::Call) => match heard {
-                Heard::Unavailable { reason } if in_a_row >= settings.failures.get() => {
-                    let opened = self.turned(Turned::Opened, reason, now);
+            (State::Closed, Permit::Call) => match outcome {
+                Heard::Unavailable { reason } if failures_in_a_row >= settings.failures.get() => {
+                    let opened = self.closed_with_change(Turned::Opened, reason, now);
                     Some(Self { state: open(settings.open_for, reason, now), ..opened })
                 }
                 Heard::Unavailable { .. } | Heard::Alive | Heard::Nothing => None,
@@ -235,8 +236,10 @@ impl Breaker {
                 Permit::Probe { call, .. },
             ) if probe == call => {
                 let untold = self.untold.clone();
-                Some(match heard {
-                    Heard::Alive => self.turned(Turned::Closed, "the service answers again", now),
+                Some(match outcome {
+                    Heard::Alive => {
+                        self.closed_with_change(Turned::Closed, "the service responds again", now)
+                    }
                     Heard::Unavailable { reason } => {
                         let open_for = Duration::from_millis(open_for_ms.saturating_mul(2));
                         Self { state: open(open_for, reason, now), untold }
@@ -254,16 +257,16 @@ impl Breaker {
         }
     }
 
-    /// The breaker once `told` has been told, if that changes it.
+    /// Removes the changes that have been published. Returns the changed breaker, or `None` if nothing changes.
     #[must_use]
-    pub fn told(&self, told: &[Turn]) -> Option<Self> {
+    pub fn told(&self, published: &[Turn]) -> Option<Self> {
         let untold: Vec<_> =
-            self.untold.iter().filter(|turn| !told.contains(turn)).cloned().collect();
+            self.untold.iter().filter(|change| !published.contains(change)).cloned().collect();
         (untold.len() < self.untold.len()).then(|| Self { state: self.state.clone(), untold })
     }
 
-    /// Whether it can be said without another look that the service may not be called at `now`. The
-    /// time until which a breaker is open is never cut short.
+    /// Whether calls are refused at `now` even if another instance has changed the breaker since it was read. No change
+    /// shortens the time for which a breaker is open.
     #[must_use]
     pub fn is_surely_open(&self, now: Timestamp) -> bool {
         match &self.state {
@@ -272,7 +275,7 @@ impl Breaker {
         }
     }
 
-    /// What the last call met, while the breaker is not closed.
+    /// The result of the last call, while the breaker is not closed.
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
         match &self.state {
@@ -281,29 +284,31 @@ impl Breaker {
         }
     }
 
-    /// Closed, and with one turn more to tell. If nobody can be told for long, the oldest are forgotten.
-    fn turned(&self, to: Turned, reason: &str, at: Timestamp) -> Self {
+    /// Returns a closed breaker with one more change to publish. If publishing fails for a long time, the oldest changes
+    /// are dropped.
+    fn closed_with_change(&self, to: Turned, reason: &str, at: Timestamp) -> Self {
         let reason = limits::shorten(reason, limits::ERROR_CHARS_MAX);
         let mut untold = self.untold.clone();
         untold.push(Turn { to, at: whole_millis(at), reason });
-        let forgotten = untold.len().saturating_sub(limits::BREAKER_UNTOLD_MAX);
-        Self { state: State::Closed, untold: untold.split_off(forgotten) }
+        let dropped = untold.len().saturating_sub(limits::BREAKER_UNTOLD_MAX);
+        Self { state: State::Closed, untold: untold.split_off(dropped) }
     }
 }
 
 impl Turn {
-    /// The event that tells of it: the same whenever it is told.
+    /// Returns the event about this change. It is the same each time, so that consumers recognise a repetition.
     #[must_use]
     pub fn event(&self, agent: &AgentName) -> BusEvent {
-        let turned = BreakerTurned { agent: agent.clone(), reason: self.reason.clone() };
-        let happened = match self.to {
-            Turned::Opened => Happened::BreakerOpened(turned),
-            Turned::Closed => Happened::BreakerClosed(turned),
+        let data = BreakerTurned { agent: agent.clone(), reason: self.reason.clone() };
+        let data = match self.to {
+            Turned::Opened => Happened::BreakerOpened(data),
+            Turned::Closed => Happened::BreakerClosed(data),
         };
-        BusEvent::new(agent.as_str(), self.at, happened)
+        BusEvent::new(agent.as_str(), self.at, data)
     }
 }
 
+/// Returns the state of a breaker that opens at `now`.
 fn open(open_for: Duration, reason: &str, now: Timestamp) -> State {
     let open_for = open_for.clamp(limits::WITHIN_MIN, limits::BREAKER_OPEN_MAX);
     State::Open {
@@ -313,13 +318,13 @@ fn open(open_for: Duration, reason: &str, now: Timestamp) -> State {
     }
 }
 
-/// The time left from `now` until `end`, if any is.
-fn left(end: Timestamp, now: Timestamp) -> Option<Duration> {
+/// The time from `now` until `end`. `None` if `end` has passed.
+fn time_left(end: Timestamp, now: Timestamp) -> Option<Duration> {
     let left = Duration::try_from(end.duration_since(now)).ok()?;
     (left > Duration::ZERO).then_some(left)
 }
 
-/// As the state store keeps it.
+/// The time in the precision of the state store.
 fn whole_millis(time: Timestamp) -> Timestamp {
     Timestamp::from_millisecond(time.as_millisecond()).unwrap_or(time)
 }

@@ -1,18 +1,22 @@
-//! Hints beside an error: which of the known names may have been meant.
+//! Suggestions in error messages about unknown names.
 
-/// A hint of more names than these helps nobody.
-const NAMED_MAX: usize = 20;
+/// The maximum number of names that a hint lists. A longer list would not help.
+const LISTED_NAMES_MAX: usize = 20;
 
-/// The name among `known` that is most like `name`, if one is like it.
+/// Returns the name in `known` that is most similar to `name`, if one is similar enough to be a misspelling.
 pub fn similar<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
-    // A slip is a letter too many, too few, wrong or swapped: one in three at most.
+    // A misspelling has at most one wrong, missing, added or swapped letter in three.
     let length = name.chars().count();
-    let slips_max = (length / 3).max(1);
+    let distance_max = (length / 3).max(1);
     let ranked = known.into_iter().map(|other| (strsim::osa_distance(name, other), other));
-    ranked.filter(|(slips, _)| *slips <= slips_max && *slips < length).min().map(|(_, other)| other)
+    ranked
+        .filter(|(distance, _)| *distance <= distance_max && *distance < length)
+        .min()
+        .map(|(_, other)| other)
 }
 
-/// "did you mean" the name that is like `name`; or else all that are known.
+/// Returns a hint for the unknown `name`: "did you mean" with the most similar known name. If none is similar, the hint
+/// lists the known names, unless there are too many.
 pub fn instead_of<'k>(
     name: &str,
     known: impl IntoIterator<Item = &'k str> + Clone,
@@ -24,7 +28,9 @@ pub fn instead_of<'k>(
     let (last, rest) = known.split_last()?;
     match rest.len() {
         0 => Some(format!("there is {last}")),
-        count if count < NAMED_MAX => Some(format!("there are {} and {last}", rest.join(", "))),
+        count if count < LISTED_NAMES_MAX => {
+            Some(format!("there are {} and {last}", rest.join(", ")))
+        }
         _ => None,
     }
 }
@@ -34,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_is_recognised_and_another_word_is_not() {
+    fn misspelling_gets_a_suggestion_and_another_word_gets_the_list() {
         let known = ["reserve", "charge", "ship"];
         for (name, hint) in [
             ("reserv", "did you mean `reserve`?"),

@@ -1,18 +1,19 @@
 //! Steward's decision engine: pure and synchronous.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! | --- | --- |
-//! | [`model`] | the nouns: tasks, steps, documents, and the messages that the roles exchange |
-//! | [`definition`] | workflow definitions: the file format, and what is wrong with one |
-//! | [`expression`] | templates, and the expressions in them |
-//! | [`submission`] | what becomes of a submission |
-//! | [`engine`] | the one decision: [`transition`](engine::transition::transition) |
+//! | [`model`] | data types: tasks, steps, documents, and the messages that the roles exchange |
+//! | [`definition`] | workflow definitions: the file format, and validation |
+//! | [`expression`] | request templates, and the CEL expressions in them |
+//! | [`submission`] | turns a submission into a task, or refuses it |
+//! | [`engine`] | decides how a task reacts to an event: [`transition`](engine::transition::transition) |
 //! | [`breaker`] | the circuit breaker of an agent |
 //! | [`limits`] | every limit, with its reason |
+//! | [`hint`] | suggestions for misspelled names in error messages |
 //!
-//! It has no clock, no I/O and no randomness: whatever a decision needs is an argument, so that the same inputs
-//! always give the same decision. `clippy.toml` beside this crate enforces that. The crate `steward-runtime` loads
-//! tasks, applies decisions and sends their effects.
+//! The crate has no clock, no I/O and no randomness. Everything that a decision needs is an argument, so the same
+//! inputs always give the same decision. The `clippy.toml` of this crate enforces that. The crate `steward-runtime`
+//! loads tasks, saves decisions and sends their effects.
 //!
 //! The pattern is *Scheduler Agent Supervisor*:
 //! <https://learn.microsoft.com/azure/architecture/patterns/scheduler-agent-supervisor>.

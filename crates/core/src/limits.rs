@@ -1,76 +1,76 @@
-//! A limit on everything, in one place, each with the reason for its size.
+//! Every limit of the system, with the reason for its value.
 //!
-//! Going over a limit is a clear error where the thing comes in (submission, publication, an agent's
-//! reply), never a surprise later.
+//! Input that exceeds a limit is refused with an error where it enters the system: at submission, at the publication of
+//! a workflow, or in an agent's reply. So it cannot fail at a later stage.
 
 use std::time::Duration;
 
-/// Characters in a task id. It is part of the idempotency key, which remote services limit.
+/// Characters in a task id. The id is part of the idempotency key, and remote services limit the length of that key.
 pub const TASK_ID_CHARS_MAX: usize = 128;
 
-/// Characters in the name of a workflow, a step or an agent. Step names count in the task's item.
+/// Characters in the name of a workflow, a step or an agent. The step names add to the size of the task's item.
 pub const NAME_CHARS_MAX: usize = 40;
 
-/// Characters in a command's id: a UUID has 36.
+/// Characters in a command's id. A UUID has 36.
 pub const COMMAND_ID_CHARS_MAX: usize = 36;
 
-/// Commands kept on a task's record, the newest; each was also an event.
+/// Commands in a task's record: the newest ones. Each command is also published as an event.
 pub const COMMANDS_KEPT_MAX: usize = 20;
 
-/// Characters of who asked for a command, and of why.
+/// Characters in each of the fields `by` and `why` of a command.
 pub const COMMAND_TEXT_CHARS_MAX: usize = 200;
 
-/// Tasks in one run over many: their ids fit in a record, and all of them in a page.
+/// Tasks in one bulk command. Their ids fit in one record, and their results fit on one page of the console.
 pub const BULK_TASKS_MAX: usize = 1_000;
 
-/// How long the record of such a run is kept.
+/// How long the record of a bulk command is kept.
 pub const BULK_KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Steps in a workflow. The task's item stays under DynamoDB's 400 KB by far, and under 1 KB for
-/// twenty steps, which is what a save is charged for.
+/// Steps in a workflow. The task's item stays far below DynamoDB's limit of 400 KB. With twenty steps it stays below
+/// 1 KB, which is the unit of DynamoDB's charge for a write.
 pub const STEPS_MAX: usize = 100;
 
-/// Bytes that the item of a task may need, at its largest; DynamoDB takes 400 KB. What is between is a
-/// reserve, in which a task that has grown too large nonetheless is saved in Error.
+/// Bytes in the item of a task. DynamoDB accepts 400 KB. The difference is a reserve: if a task exceeds this limit
+/// although its definition was checked, there is still room to save it in Error.
 pub const TASK_ITEM_BYTES_MAX: usize = 350_000;
 
-/// Bytes of requests that one decision makes; what does not fit begins with the next. One request is
-/// always made. A scheduler has up to 64 decisions in memory at once.
+/// Bytes of requests in one decision. The next decision makes the requests that do not fit. Each decision makes at
+/// least one request. The limit bounds memory, because a scheduler holds up to 64 decisions at a time.
 pub const DECISION_BYTES_MAX: usize = 1024 * 1024;
 
-/// Items of one `for_each`. Each has a record in the task's item, and a document that those after it
-/// read.
+/// Items of one `for_each`. Each item has a record in the task's item, and an output document that later steps read.
 pub const ITEMS_MAX: u32 = 100;
 
-/// How deep workflows may run workflows.
+/// How deep child tasks may nest.
 pub const CHILD_DEPTH_MAX: u32 = 5;
 
 /// Characters in an event's source, and in its detail-type (EventBridge).
 pub const EVENT_TEXT_CHARS_MAX: usize = 256;
 
-/// The shortest time that a task is kept after its end...
+/// The minimum retention of a task after its end.
 pub const RETENTION_MIN: Duration = Duration::from_secs(3600);
 
-/// ...and the longest.
+/// The maximum retention of a task after its end.
 pub const RETENTION_MAX: Duration = Duration::from_secs(3660 * 24 * 3600);
 
 /// Attempts at one step.
 pub const ATTEMPTS_MAX: u32 = 100;
 
-/// Places that a workflow masks.
+/// Masked places of a workflow.
 pub const MASKS_MAX: usize = 100;
 
-/// Characters in one of them.
+/// Characters in the JSON pointer of one masked place.
 pub const MASK_CHARS_MAX: usize = 200;
 
-/// Bytes of a document: what was submitted, or what one step returned, as compact JSON.
+/// Bytes of a document as compact JSON, such as the submission or the output of one step.
 pub const DOCUMENT_BYTES_MAX: usize = 128 * 1024;
 
-/// Bytes of one message body. A request may join several documents. Less than 256 KiB, the limit of SQS until August
-/// 2025 (1 MiB since) and of what EventBridge sends to a queue; the attributes need some of it.
+/// Bytes in one message body. A request may contain several documents. The limit is below 256 KiB, because the
+/// message attributes need room too. 256 KiB was the limit of SQS until August 2025 (since then 1 MiB), and is still the
+/// limit for messages that EventBridge sends to a queue.
 pub const MESSAGE_BYTES_MAX: usize = 250 * 1024;
 
-/// Steps that one alert names, so that ten alerts fit into one request to EventBridge.
+/// Steps in one alert. With this limit, ten alerts fit into one request to EventBridge.
 pub const ALERT_STEPS_MAX: usize = 100;
 
 /// Bytes of a workflow's definition.
@@ -79,113 +79,112 @@ pub const DEFINITION_BYTES_MAX: usize = 256 * 1024;
 /// Characters in one `${ }` expression.
 pub const EXPRESSION_CHARS_MAX: usize = 1_000;
 
-/// How deep brackets may nest in one expression. People write four or five; each takes stack, and
-/// without a limit a long row of them ends the process.
+/// How deep brackets may nest in one expression. Handwritten expressions have four or five levels. Each level takes
+/// stack space, so without a limit a deeply nested expression would overflow the stack and end the process.
 pub const EXPRESSION_DEPTH_MAX: usize = 16;
 
-/// Stack for parsing and evaluating one expression: twice what the longest and deepest takes in a
-/// debug build. It is reserved only where a thread has less, and costs what is touched of it.
+/// Stack for parsing and evaluating one expression: twice the measured need of the longest and deepest expression in a
+/// debug build. It is allocated only if the current thread has less stack left. Only the touched pages use memory.
 pub const EXPRESSION_STACK_BYTES: usize = 64 * 1024 * 1024;
 
-/// Bytes of the pattern of `matches` once it is compiled: some thirty character classes. It is
-/// compiled anew for each text.
+/// Bytes of a compiled pattern of `matches`: room for about thirty character classes. The interpreter compiles the
+/// pattern again for each text.
 pub const PATTERN_BYTES_MAX: usize = 64 * 1024;
 
-/// Steps that the expressions of one template may take together, as estimated before each is
-/// evaluated. All of them
-/// take about half a second in a debug build.
+/// Evaluation steps of all expressions of one template, as estimated before each evaluation. This many steps take
+/// about half a second in a debug build.
 pub const RENDER_STEPS_MAX: u64 = 2_000_000;
 
-/// Bytes that the expressions of one template may give together. What is rendered goes into one
-/// message or one document, which are smaller; this keeps memory small until that is said.
+/// Bytes in the results of all expressions of one template. A rendered template becomes one message or one document,
+/// and these have smaller limits. This limit bounds memory until they are checked.
 pub const RENDERED_BYTES_MAX: usize = 1024 * 1024;
 
 /// How deep JSON may nest, in documents and in request templates.
 pub const JSON_DEPTH_MAX: usize = 32;
 
-/// Characters of the error kept with a task, and of a step's error in lists. The whole reason is in the
-/// failure document of the attempt.
+/// Characters of the error in a task's item, and of a step's error in lists. The failure document of the attempt has
+/// the complete reason.
 pub const ERROR_CHARS_MAX: usize = 120;
 
-/// Parts of one task whose reasons for a failure or a wait are read when a client asks for its status.
+/// Parts of one task for which a status query of a client reads the reason of the failure or the wait.
 pub const REASONS_READ_MAX: usize = 50;
 
-/// Characters of a failure's reason, as an agent reports it.
+/// Characters of the reason that an agent reports for a failure.
 pub const REASON_CHARS_MAX: usize = 2_000;
 
-/// Characters in a `traceparent`. W3C's first version has 55; later ones may be longer.
+/// Characters in a `traceparent`. Version 00 of the W3C format has 55; later versions may be longer.
 pub const TRACEPARENT_CHARS_MAX: usize = 128;
 
-/// The longest time a step may be given.
+/// The maximum `complete_within` of a step.
 pub const STEP_WITHIN_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The longest that one call of an agent may take at its service. The agent's function is stopped after
-/// 120 seconds; what is left is for reading the request, a short retry and the reply. A service that
-/// needs longer answers by callback.
+/// The maximum duration of one call to a remote service. Lambda stops the agent's function after 120 seconds. The
+/// difference leaves time to read the request, to retry briefly and to reply. A service that needs longer uses a
+/// callback.
 pub const CALL_WITHIN_MAX: Duration = Duration::from_secs(100);
 
-/// Statuses in the table of `responses` of one step. The table travels in each of the step's requests.
+/// HTTP statuses in `responses` of one step. Each request of the step contains the whole table.
 pub const RESPONSES_MAX: usize = 50;
 
-/// How much longer than a task its documents are kept, and how much longer than a task that runs others
-/// for its steps those others are: no reader of the first finds the second gone.
+/// How much longer the documents of a task are kept than the task, and child tasks than their parent. So a reader of a
+/// task always finds its documents, and a parent always finds its children.
 pub const KEPT_MARGIN: Duration = Duration::from_secs(24 * 3600);
 
-/// How late a task may turn round and be undone: until then its documents need not be kept for longer.
+/// How long after its complete-by a task may begin its undo without an extension of the retention of its documents.
 pub const TURN_WITHIN: Duration = Duration::from_secs(3600);
 
-/// The longest time a task may be given. Documents outlive it by the retention time.
+/// The maximum `complete_within` of a task. The documents are kept for the retention time after that.
 pub const TASK_WITHIN_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 
-/// The longest pause between attempts, and the longest extended wait.
+/// The maximum pause between attempts, and the maximum extended wait.
 pub const WAIT_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// How many extended waits a step may have.
+/// Extended waits of one step.
 pub const EXTENDED_WAITS_MAX: u32 = 1_000;
 
-/// The longest that a queue can hold a message back (SQS). What waits longer is woken by the
-/// supervisor.
+/// The maximum delay of an SQS message. The supervisor wakes tasks that wait longer.
 pub const QUEUE_DELAY_MAX: Duration = Duration::from_secs(900);
 
-/// How often the supervisor looks at a paused task, at least.
+/// The maximum time between two checks of a paused task by the supervisor.
 pub const PAUSED_LOOK_WITHIN: Duration = Duration::from_secs(3600);
 
-/// How much longer each pause between attempts may be than the one before: not shorter...
+/// The minimum ratio of each pause between attempts to the previous one: pauses do not shrink.
 pub const BACKOFF_RATE_MIN: f64 = 1.0;
 
-/// ...and no more than this many times as long.
+/// The maximum ratio of each pause between attempts to the previous one.
 pub const BACKOFF_RATE_MAX: f64 = 10.0;
 
-/// Characters of a duration, as `1d 12h`.
+/// Characters in a duration such as `1d 12h`.
 pub const DURATION_CHARS_MAX: usize = 60;
 
-/// The shortest time a step may be given: below it, queues alone would use it up.
+/// The minimum `complete_within` of a step. The queues alone may take this long.
 pub const WITHIN_MIN: Duration = Duration::from_millis(100);
 
-/// The longest that a circuit breaker stays open before it is probed again.
+/// The maximum time for which a circuit breaker stays open before the next probe.
 pub const BREAKER_OPEN_MAX: Duration = Duration::from_secs(300);
 
-/// Turns of one circuit breaker that wait to be told; they pile up only while the bus is down.
+/// State changes of one circuit breaker that wait to be published. More than one waits only while the event bus is
+/// down.
 pub const BREAKER_UNTOLD_MAX: usize = 20;
 
-/// How many times a change of a circuit breaker is tried again after a lost race, and how many times a
-/// decision may meet documents that an earlier try has written, beyond one for each event.
+/// How often a change of a circuit breaker is retried after save conflicts. Also how often a decision may find
+/// documents that an earlier try has written, in addition to one for each event.
 pub const CONFLICTS_MAX: u32 = 20;
 
-/// The longest pause after the second lost race in a row for one task. With each further one it is four
-/// times as long, so that a hundred writers are spread after few tries. The first lost race is followed by no
-/// pause: most races have two writers.
+/// The maximum pause after the second save conflict in a row for one task. Each further conflict makes it four times as
+/// long, so a hundred writers are spread out after a few tries. There is no pause after the first conflict, because most
+/// conflicts have only two writers.
 pub const CONFLICT_PAUSE_FIRST: Duration = Duration::from_millis(50);
 
-/// The longest pause after a lost race.
+/// The maximum pause after a save conflict.
 pub const CONFLICT_PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// How long one decision is taken again after lost races before the message is given back to its queue,
-/// where it stays for the visibility timeout (180 s). A hundred writers of one task need about three
-/// seconds; the function has 30 s.
+/// How long one decision is retried after save conflicts. After that, the message goes back to its queue, which
+/// redelivers it after the visibility timeout (180 s). A hundred concurrent writers of one task need about three seconds;
+/// the function may run for 30 s.
 pub const CONFLICTS_WITHIN: Duration = Duration::from_secs(12);
 
-/// Shortens `text` to at most `chars_max` characters, marking the cut with an ellipsis.
+/// Shortens `text` to at most `chars_max` characters. A shortened text ends in an ellipsis.
 #[must_use]
 pub fn shorten(text: &str, chars_max: usize) -> String {
     if text.chars().count() <= chars_max {
@@ -196,7 +195,7 @@ pub fn shorten(text: &str, chars_max: usize) -> String {
     short
 }
 
-/// Shortens `text` to at most `bytes_max` bytes, marking the cut with an ellipsis.
+/// Shortens `text` to at most `bytes_max` bytes. A shortened text ends in an ellipsis.
 #[must_use]
 pub fn shorten_bytes(mut text: String, bytes_max: usize) -> String {
     if text.len() > bytes_max {
@@ -207,7 +206,7 @@ pub fn shorten_bytes(mut text: String, bytes_max: usize) -> String {
     text
 }
 
-/// About how many bytes a value takes in memory.
+/// Estimates the bytes of memory that a value takes.
 #[must_use]
 pub fn bytes_in_memory(value: &serde_json::Value) -> usize {
     use serde_json::Value;
@@ -248,13 +247,13 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_long_text_is_cut_with_an_ellipsis() {
+    fn long_text_is_cut_with_an_ellipsis() {
         assert_eq!(shorten("abc", 3), "abc");
         assert_eq!(shorten("abcd", 3), "ab…");
     }
 
     #[test]
-    fn depth_counts_containers() {
+    fn depth_counts_nested_containers() {
         let nested = |levels| (0..levels).fold(json!(1), |value, _| json!([value]));
         assert!(!too_deep(&nested(JSON_DEPTH_MAX)));
         assert!(too_deep(&nested(JSON_DEPTH_MAX + 1)));

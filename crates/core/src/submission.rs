@@ -1,5 +1,4 @@
-//! Submission's decision: what becomes of a submission, or of an [event](event::Event) that a workflow
-//! is triggered by, or why it can never succeed. Pure.
+//! Turns a submission, or an [event](event::Event) that triggers a workflow, into a new task, or refuses it with a reason.
 
 use std::fmt;
 
@@ -21,63 +20,63 @@ use crate::{
 
 pub mod event;
 
-/// Why a submission is refused: it cannot succeed however often it is sent.
+/// Why a submission is refused. A retry of the same submission would be refused too.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It is not a submission.
+    /// The text is not a valid submission.
     #[error("not a submission: {0}")]
     Malformed(String),
-    /// It is over a limit.
+    /// It exceeds a limit.
     #[error("{0}")]
     TooLarge(String),
-    /// No such workflow is published.
+    /// The workflow is not published.
     #[error("there is no workflow `{0}`")]
     UnknownWorkflow(String),
-    /// The input is not what the workflow's schema says.
+    /// The input does not match the workflow's schema.
     #[error("{0}")]
     InvalidInput(String),
-    /// An event that no published workflow is triggered by.
+    /// No published workflow has a trigger for the event.
     #[error("no workflow is triggered by source `{source_name}` and detail-type `{detail_type}`")]
     NoTrigger {
         /// The event's source.
         source_name: String,
-        /// Its detail-type.
+        /// The event's detail-type.
         detail_type: String,
     },
-    /// A workflow's trigger makes no submission of the event.
+    /// A workflow's trigger cannot turn the event into a submission.
     #[error("workflow `{workflow}`: trigger.{key}: {reason}")]
     Trigger {
         /// The workflow.
         workflow: WorkflowName,
-        /// Which of the trigger's templates.
+        /// The trigger's template that failed.
         key: &'static str,
-        /// Why; never a value.
+        /// Why it failed. Contains no values.
         reason: String,
     },
-    /// The queue for notices is not one that notices may go to.
-    #[error("reply_to is not on the list of reply queues")]
+    /// `reply_to` is not one of the allowed queues.
+    #[error("reply_to is not on the list of allowed reply queues")]
     ReplyQueueNotAllowed,
     /// The id belongs to another task.
     #[error("task `{0}` exists already, with other content")]
     IdTaken(String),
-    /// It came so late that the task that it is for may have expired.
-    #[error("the submission came after the time of the task that it is for")]
+    /// The submission of a child task arrived so late that the parent task may have expired.
+    #[error("the submission arrived so late that the parent task may have expired")]
     TooLate,
 }
 
-/// The queues that notices may go to: exact URLs, or with a `*` at the end.
+/// The queues to which notifications may be sent: exact URLs, or prefixes that end in `*`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReplyQueues(Vec<String>);
 
 impl ReplyQueues {
-    /// Reads a comma-separated list.
+    /// Parses a comma-separated list.
     #[must_use]
     pub fn parse(list: &str) -> Self {
         let patterns = list.split(',').map(str::trim).filter(|pattern| !pattern.is_empty());
         Self(patterns.map(str::to_owned).collect())
     }
 
-    /// Whether notices may go to `url`.
+    /// Whether notifications may be sent to `url`.
     #[must_use]
     pub fn allow(&self, url: &str) -> bool {
         self.0.iter().any(|pattern| match pattern.strip_suffix('*') {
@@ -101,20 +100,20 @@ impl fmt::Display for ReplyQueues {
     }
 }
 
-/// Reads a submission from the text of a message.
+/// Parses a submission from the text of a message.
 ///
 /// # Errors
-/// The refusal, which says what is wrong and never repeats the payload.
+/// The refusal, with a reason that contains no values of the payload.
 pub fn parse(text: &str) -> Result<Submission, Refusal> {
     if text.len() > limits::DOCUMENT_BYTES_MAX {
         return Err(too_large(text.len()));
     }
-    // The parser would take an array for one as well, and quote a bare text in its message.
+    // The parser would also accept an array, and would quote a bare string in its error message.
     if !text.trim_start().starts_with('{') {
         return Err(Refusal::Malformed("not a JSON object".to_owned()));
     }
     let submission: Submission =
-        serde_json::from_str(text).map_err(|error| Refusal::Malformed(plain(&error)))?;
+        serde_json::from_str(text).map_err(|error| Refusal::Malformed(parse_error_text(&error)))?;
     check_integers(text).map_err(|error| Refusal::Malformed(error.to_string()))?;
     too_deep(&submission)?;
     Ok(submission)
@@ -133,62 +132,62 @@ fn too_deep(submission: &Submission) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What the parser found, as a queue's attribute may hold it: it quotes keys, which may be of any length
-/// and have any character.
-fn plain(error: &serde_json::Error) -> String {
-    visible(&mistake(error), limits::REASON_CHARS_MAX)
+/// Describes a parse error in a form that is valid in a message attribute. The error quotes keys of the payload, which
+/// may have any length and any characters.
+fn parse_error_text(error: &serde_json::Error) -> String {
+    attribute_text(&mistake(error), limits::REASON_CHARS_MAX)
 }
 
-/// A text as a queue's attribute may hold it, at most this long.
-fn visible(text: &str, chars_max: usize) -> String {
-    let visible = |c: char| {
+/// Replaces the characters that SQS refuses in a message attribute, and shortens the text to `chars_max` characters.
+fn attribute_text(text: &str, chars_max: usize) -> String {
+    let allowed = |c: char| {
         if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') { '\u{fffd}' } else { c }
     };
-    let text: String = text.chars().map(visible).collect();
+    let text: String = text.chars().map(allowed).collect();
     limits::shorten(&text, chars_max)
 }
 
-/// Whether the input is what the workflow's schema says.
+/// Validates the input against the workflow's schema.
 ///
 /// # Errors
-/// What is wrong with it: places, types and limits, and no values.
+/// The violations, with paths, types and limits, and without values.
 pub fn check_input(submission: &Submission, workflow: &Workflow) -> Result<(), Refusal> {
     let Some(schema) = &workflow.input else { return Ok(()) };
-    // The schema's messages quote keys, which are the client's.
-    schema
-        .validate(&submission.input)
-        .map_err(|wrong| Refusal::InvalidInput(visible(&wrong, limits::REASON_CHARS_MAX)))
+    // The schema's messages quote keys of the payload.
+    schema.validate(&submission.input).map_err(|violations| {
+        Refusal::InvalidInput(attribute_text(&violations, limits::REASON_CHARS_MAX))
+    })
 }
 
-/// What a text that is no submission may still show.
+/// The fields of an invalid submission that are needed to report its refusal, if they can be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Readable {
-    /// The task's id, for the notice and the alert.
+    /// The task id, for the notification and the alert.
     pub task_id: Option<String>,
-    /// The queue for the notice.
+    /// The queue for the notification.
     pub reply_to: Option<String>,
 }
 
 impl Readable {
-    /// Looks into `text`.
+    /// Reads the fields from `text`. A field that cannot be read is absent.
     #[must_use]
     pub fn of(text: &str) -> Self {
         let value: Value = serde_json::from_str(text).unwrap_or_default();
-        let text = |key: &str| value.get(key).and_then(Value::as_str);
-        let task_id = text("task_id").map(|id| limits::shorten(id, limits::TASK_ID_CHARS_MAX));
-        Self { task_id, reply_to: text("reply_to").map(str::to_owned) }
+        let field = |key: &str| value.get(key).and_then(Value::as_str);
+        let task_id = field("task_id").map(|id| limits::shorten(id, limits::TASK_ID_CHARS_MAX));
+        Self { task_id, reply_to: field("reply_to").map(str::to_owned) }
     }
 }
 
-/// Whether a text can be handed on as `traceparent`: in a queue's attribute and in a header. One that
-/// cannot would keep all of a task's messages from being sent.
+/// Whether a text can be forwarded as `traceparent`, in a message attribute and in an HTTP header. With an invalid one, no
+/// message of the task could be sent.
 #[must_use]
 pub fn is_traceparent(text: &str) -> bool {
     (1..=limits::TRACEPARENT_CHARS_MAX).contains(&text.len())
         && text.bytes().all(|b| b.is_ascii_graphic())
 }
 
-/// The new task and the document that goes with it.
+/// Creates a new task and the document with its submission.
 #[must_use]
 pub fn accept(
     submission: &Submission,
@@ -211,8 +210,8 @@ pub fn accept(
         submitted_at: now,
         incarnation: Some(Incarnation::recorded_at(now)),
         ended_at: None,
-        // No attempt can be past due before the shortest time that one may take: a quick task never
-        // touches the index again until it ends.
+        // No attempt can be overdue before the shortest `complete_within` of the workflow. So a task that ends before
+        // that updates the due index only at its end.
         due: Some(later(now, timing.pickup_within.min(workflow.shortest_within()))),
         reply_to: submission.reply_to.clone(),
         parent: submission.parent.clone(),
@@ -227,14 +226,14 @@ pub fn accept(
         commands: Vec::new(),
         steps: std::collections::BTreeMap::new(),
     };
-    let task = if submission.undo { never_done(task, now) } else { task };
+    let task = if submission.undo { undone_before_start(task, now) } else { task };
     let body = serde_json::to_value(submission).unwrap_or(Value::Null);
     (task, Document::new(DocumentKey::Submission, now, body))
 }
 
-/// A task that is undone before it was ever done: if the submission that asked for it still comes,
-/// there is a task already.
-fn never_done(task: Task, now: Timestamp) -> Task {
+/// Marks a task as undone before it began. If the submission that should run it arrives later, it finds this task and does
+/// not run.
+fn undone_before_start(task: Task, now: Timestamp) -> Task {
     Task {
         process_state: ProcessState::Undone,
         undo_reason: Some("undone before it began".to_owned()),
@@ -244,8 +243,8 @@ fn never_done(task: Task, now: Timestamp) -> Task {
     }
 }
 
-/// The record of a task of a step that is undone although no workflow can be found for it: whenever the
-/// submission that asks for it to be done still comes, there is a task already.
+/// Creates the record of a child task that is to be undone although it has not begun and its workflow does not exist. If
+/// the submission that should run the child arrives later, it finds this record and does not run.
 #[must_use]
 pub fn tombstone(submission: &Submission, now: Timestamp) -> (Task, Document) {
     let task = Task {
@@ -276,16 +275,17 @@ pub fn tombstone(submission: &Submission, now: Timestamp) -> (Task, Document) {
         steps: std::collections::BTreeMap::new(),
     };
     let body = serde_json::to_value(submission).unwrap_or(Value::Null);
-    (never_done(task, now), Document::new(DocumentKey::Submission, now, body))
+    (undone_before_start(task, now), Document::new(DocumentKey::Submission, now, body))
 }
 
-/// Whether `task` was undone before it ever began: nothing of it can be left.
+/// Whether `task` was undone before it began, so that it can have no effects.
 #[must_use]
 pub fn is_tombstone(task: &Task) -> bool {
     task.process_state == ProcessState::Undone && task.steps.is_empty()
 }
 
-/// Whether a stored submission is the same as `submission`.
+/// Whether `submission` is a repetition of a stored submission. Fields that the scheduler sets for each delivery may
+/// differ.
 #[must_use]
 pub fn is_same(stored: &Value, submission: &Submission) -> bool {
     let stored = serde_json::from_value::<Submission>(stored.clone());
@@ -299,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reply_queues_match_whole_or_by_prefix() {
+    fn reply_queues_match_exactly_or_by_prefix() {
         let queues = ReplyQueues::parse(" https://q/1/client-* , https://q/1/other ");
         assert!(queues.allow("https://q/1/client-a"));
         assert!(queues.allow("https://q/1/other"));
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_submission_is_refused_with_the_place() {
+    fn invalid_submission_is_refused_with_the_position_of_the_error() {
         for (text, reason) in [
             ("{", "not a submission: EOF while parsing an object at line 1 column 1"),
             (r#""secret""#, "not a submission: not a JSON object"),
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_short_and_printable_whatever_it_quotes() {
+    fn refusal_is_short_and_printable_for_any_payload() {
         let long = parse(&format!(r#"{{"{}\u0007\uffff":1}}"#, "x".repeat(10_000)))
             .unwrap_err()
             .to_string();
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_submission_may_still_show_its_id_and_the_clients_queue() {
+    fn id_and_reply_queue_of_an_invalid_submission_are_read_if_possible() {
         let readable = Readable::of(r#"{"task_id":"a b","reply_to":"https://q/1/client-a","x":1}"#);
         let (task_id, reply_to) = ("a b".to_owned(), "https://q/1/client-a".to_owned());
         assert_eq!(readable, Readable { task_id: Some(task_id), reply_to: Some(reply_to) });
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_traceparent_must_fit_in_a_header_and_in_an_attribute() {
+    fn traceparent_must_be_valid_in_a_header_and_in_an_attribute() {
         assert!(is_traceparent("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"));
         for text in ["", " ", "a\nb", "ü", &"a".repeat(1_000)] {
             assert!(!is_traceparent(text), "{text:?}");
@@ -360,19 +360,19 @@ mod tests {
     }
 
     #[test]
-    fn an_integer_that_would_lose_digits_is_refused() {
+    fn integer_that_would_lose_digits_is_refused() {
         let text = r#"{"task_id":"a","workflow":"order","input":{"id":18446744073709551616}}"#;
         assert_eq!(
             parse(text).unwrap_err().to_string(),
             "not a submission: an integer of more than 64 bits at line 1 column 49: it would lose digits; \
-             send it as a text"
+             send it as a string"
         );
         let largest = parse(&text.replace("616}", "615}")).unwrap();
         assert_eq!(largest.input["id"], serde_json::json!(u64::MAX));
     }
 
     #[test]
-    fn an_oversized_submission_is_refused() {
+    fn oversized_submission_is_refused() {
         let text = format!(
             r#"{{"task_id":"a","workflow":"order","input":"{}"}}"#,
             "x".repeat(limits::DOCUMENT_BYTES_MAX)

@@ -2,16 +2,17 @@
 //! nothing carried out. By the time the scheduler decides, the task may have moved on.
 
 use jiff::Timestamp;
+use steward_core::definition::plan::Plan;
 
 use crate::view::newest_reason;
 use steward_core::{
-    definition::{step::Work, workflow::Workflow},
+    definition::step::Work,
     engine::{
-        compensate,
         decision::{Context, Transition},
         documents::{Documents, Wanted},
         effect::Effect,
         event::Event,
+        order,
         transition::transition,
     },
     model::{
@@ -37,7 +38,7 @@ pub enum Preview {
 /// Tries `command` on `task`. `documents` are all of the task's, and gain those that do not exist.
 #[must_use]
 pub fn preview(
-    workflow: &Workflow,
+    workflow: &Plan,
     task: &Task,
     documents: &mut Documents,
     command: &Command,
@@ -70,7 +71,7 @@ pub fn preview(
 
 /// A task before and after.
 struct Words<'a> {
-    workflow: &'a Workflow,
+    workflow: &'a Plan,
     before: &'a Task,
     after: &'a Task,
     /// What the decision puts down.
@@ -161,7 +162,7 @@ impl Words<'_> {
             let names: Vec<_> = parts.iter().map(Part::to_string).collect();
             names.join(", ")
         };
-        let mut later = compensate::outstanding(workflow, after);
+        let mut later = order::outstanding(workflow, after);
         later.retain(|part| after.progress(part, Action::Undo).is_none());
         let stays = after.parts().filter(|(part, record)| {
             let step = workflow.steps.get(&part.step);
@@ -226,7 +227,7 @@ mod tests {
     };
 
     /// A task of which `reserve` completed and `charge` failed, its workflow and its documents.
-    fn stopped() -> (Workflow, Task, Documents) {
+    fn stopped() -> (Plan, Task, Documents) {
         let call = |path: &str| json!({ "agent": "shop", "request": { "path": path } });
         let mut reserve = call("/reservations");
         reserve["undo"] = json!({ "request": { "path": "/releases" } });
@@ -236,7 +237,7 @@ mod tests {
         charge["idempotent"] = json!(false);
         let mut ship = call("/parcels");
         ship["after"] = json!(["charge"]);
-        let workflow: Workflow = serde_json::from_value(json!({
+        let workflow: Plan = serde_json::from_value(json!({
             "name": "order", "version": 1, "complete_within": "10m",
             "input": { "properties": { "amount": { "type": "integer" } } },
             "steps": { "reserve": reserve, "charge": charge, "ship": ship },

@@ -17,6 +17,7 @@ use std::{
     panic::AssertUnwindSafe,
     sync::Arc,
 };
+use steward_core::definition::plan::Plan;
 
 use futures_util::{FutureExt, Stream, StreamExt, stream};
 use jiff::Timestamp;
@@ -28,7 +29,6 @@ use crate::{
     trace::{self, Span},
 };
 use steward_core::{
-    definition::workflow::Workflow,
     engine::{
         decision::{Context, Ignored, Transition},
         documents::{Documents, Wanted},
@@ -382,7 +382,7 @@ impl Fold {
     /// What becomes of a task whose next state the store refuses to take, since it is too large.
     fn stopped_for_size<P: Ports>(
         ports: &P,
-        workflow: &Workflow,
+        workflow: &Plan,
         task: &Task,
         group: &[Delivery],
     ) -> Self {
@@ -424,7 +424,7 @@ impl Fold {
 
 async fn fold<P: Ports>(
     ports: &P,
-    workflow: &Workflow,
+    workflow: &Plan,
     task: &Task,
     group: &[Delivery],
     spans: &[Span],
@@ -496,7 +496,7 @@ fn context<'a, P: Ports>(ports: &'a P, delivery: &Delivery) -> Context<'a> {
 /// own. What an event wants because of the one before it is read when its turn comes.
 async fn fetch_for_all<P: Ports>(
     ports: &P,
-    workflow: &Workflow,
+    workflow: &Plan,
     task: &Task,
     group: &[Delivery],
     at_hand: &mut Documents,
@@ -539,7 +539,7 @@ enum Written {
 /// the task refers to is kept for longer before the task that lives longer is saved.
 async fn write<P: Ports>(
     ports: &P,
-    workflow: &Workflow,
+    workflow: &Plan,
     before: &Task,
     fold: &Fold,
     stored: &[Document],

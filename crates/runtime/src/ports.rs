@@ -2,6 +2,7 @@
 //! SQS and EventBridge, `crates/local` in memory; one contract suite runs on both.
 
 use std::{error::Error, future::Future, num::NonZeroU32, ops::Range, sync::Arc, time::Duration};
+use steward_core::definition::plan::Plan;
 use steward_core::model::document::Document;
 use steward_core::model::document::DocumentKey;
 use steward_core::model::document::Kept;
@@ -12,13 +13,10 @@ use steward_core::model::time::Timing;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use steward_core::{
-    definition::workflow::Workflow,
-    model::{
-        events::BusEvent,
-        names::{AgentName, TaskId, WorkflowName},
-        task::{ProcessState, Task},
-    },
+use steward_core::model::{
+    events::BusEvent,
+    names::{AgentName, TaskId, WorkflowName},
+    task::{ProcessState, Task},
 };
 
 /// An operation on a port that did not happen, or may not have happened.
@@ -298,7 +296,7 @@ pub trait Definitions: Send + Sync {
         &self,
         name: &WorkflowName,
         version: Option<u32>,
-    ) -> impl Future<Output = Result<Option<Arc<Workflow>>, PortError>> + Send;
+    ) -> impl Future<Output = Result<Option<Arc<Plan>>, PortError>> + Send;
 
     /// What a new task runs: the version named, if it is published, or the newest that is. That one
     /// is published no more, or that there is a newer one, may be noticed a few seconds late.
@@ -306,7 +304,7 @@ pub trait Definitions: Send + Sync {
         &self,
         name: &WorkflowName,
         version: Option<u32>,
-    ) -> impl Future<Output = Result<Option<Arc<Workflow>>, PortError>> + Send;
+    ) -> impl Future<Output = Result<Option<Arc<Plan>>, PortError>> + Send;
 
     /// The workflows whose newest published version has this trigger, by name. A trigger that was
     /// just published is never missed.
@@ -314,7 +312,7 @@ pub trait Definitions: Send + Sync {
         &self,
         source: &str,
         detail_type: &str,
-    ) -> impl Future<Output = Result<Vec<Arc<Workflow>>, PortError>> + Send;
+    ) -> impl Future<Output = Result<Vec<Arc<Plan>>, PortError>> + Send;
 }
 
 /// Where a message goes.

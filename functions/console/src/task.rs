@@ -1,6 +1,7 @@
 //! One task: what happened, why, what comes next and when, what can be done, and did it help.
 
 use std::sync::Arc;
+use steward_core::definition::plan::Plan;
 
 use askama::Template;
 use axum::{
@@ -50,7 +51,7 @@ const PARTS_MAX: usize = 10;
 /// A task with all that is known of it.
 pub(crate) struct Seen {
     pub(crate) task: Task,
-    pub(crate) workflow: Arc<Workflow>,
+    pub(crate) workflow: Arc<Plan>,
     documents: Vec<Document>,
     pub(crate) now: Timestamp,
 }

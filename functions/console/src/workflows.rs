@@ -2,6 +2,7 @@
 //! between them.
 
 use std::{sync::Arc, time::Duration};
+use steward_core::definition::plan::Plan;
 
 use askama::Template;
 use axum::{
@@ -12,10 +13,7 @@ use axum::{
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Deserialize;
 use steward_aws::definitions::{DynamoDefinitions, Listed};
-use steward_core::{
-    definition::workflow::Workflow,
-    model::{names::WorkflowName, time::earlier},
-};
+use steward_core::model::{names::WorkflowName, time::earlier};
 use steward_operator::{
     changes::{Change, changes},
     graph,
@@ -65,7 +63,7 @@ struct ListPage {
 
 /// One workflow of the list: its newest version that is published, or that was.
 struct Row {
-    workflow: Arc<Workflow>,
+    workflow: Arc<Plan>,
     is_published: bool,
     versions: usize,
     ended: Counts,
@@ -122,7 +120,7 @@ pub(crate) struct Chosen {
 #[template(path = "workflow.html")]
 struct ShowPage {
     frame: Frame,
-    workflow: Arc<Workflow>,
+    workflow: Arc<Plan>,
     is_published: bool,
     /// Newest first.
     versions: Vec<Listed>,
@@ -193,8 +191,8 @@ pub(crate) async fn show(
         ended: ended.get(&name).copied().unwrap_or_default(),
         measured,
         // What was read as JSON can be written as it, and as YAML.
-        yaml: serde_saphyr::to_string(&workflow).unwrap_or_default(),
-        json: serde_json::to_string_pretty(&workflow).unwrap_or_default(),
+        yaml: serde_saphyr::to_string(&**workflow).unwrap_or_default(),
+        json: serde_json::to_string_pretty(&**workflow).unwrap_or_default(),
         versions,
         workflow,
     }))
@@ -204,7 +202,7 @@ pub(crate) async fn show(
 async fn definition(
     definitions: &DynamoDefinitions,
     listed: &Listed,
-) -> Result<Arc<Workflow>, Failure> {
+) -> Result<Arc<Plan>, Failure> {
     let Listed { name, version, .. } = listed;
     let found = definitions.workflow(name, Some(*version)).await?;
     found.ok_or_else(|| Failure::NotFound(format!("workflow {name} version {version}")))

@@ -6,12 +6,10 @@
 //! and inputs, and it means that no message depends on another.
 
 use std::sync::Arc;
+use steward_core::definition::plan::Plan;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use steward_core::{
-    definition::workflow::Workflow,
-    submission::{event::Event, is_traceparent},
-};
+use steward_core::submission::{event::Event, is_traceparent};
 use steward_runtime::{
     ports::{Definitions, PortError, Ports},
     trace::{Span, SpanKind},
@@ -49,7 +47,7 @@ async fn record<P: Ports>(
     event: &Event,
     text: &str,
     traceparent: Option<&str>,
-    workflow: Arc<Workflow>,
+    workflow: Arc<Plan>,
 ) -> Result<Receipt, PortError> {
     let refused =
         |refusal, task_id, traceparent| refused(ports, refusal, text, task_id, None, traceparent);

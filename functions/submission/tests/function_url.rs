@@ -199,7 +199,7 @@ async fn what_is_refused_says_which_kind_of_problem_it_is() {
             400,
             "reply-queue-not-allowed",
             "Reply queue not allowed",
-            "reply_to is not on the list of reply queues",
+            "reply_to is not on the list of allowed reply queues",
         ),
         (
             with("input", deep),

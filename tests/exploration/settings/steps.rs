@@ -191,7 +191,7 @@ fn wait_for_long() -> Setting {
     });
     let waits = vec![("v", Duration::from_secs(20 * 60))];
     let mut setting = Setting { waits, ..setting("wait_for_long", steps, QUIET, &FORWARD) };
-    setting.workflow.complete_within = Duration::from_secs(2 * 3600);
+    setting.edit(|workflow| workflow.complete_within = Duration::from_secs(2 * 3600));
     setting
 }
 
@@ -340,7 +340,9 @@ fn children_each() -> Setting {
 fn asked() -> Setting {
     let steps = json!({ "a": undoable(&[], 1, "undo"), "b": undoable(&["a"], 1, "undo") });
     let mut setting = setting("asked", steps, QUIET, &BACKWARD);
-    setting.workflow.output = Some(json_template(json!({ "b": "${ steps.b.output.id }" })));
+    setting.edit(|workflow| {
+        workflow.output = Some(json_template(json!({ "b": "${ steps.b.output.id }" })))
+    });
     Setting { is_child: true, ..setting }
 }
 
@@ -378,7 +380,9 @@ fn output() -> Setting {
         Order::Cancel,
     ];
     let mut setting = setting("output", steps, COMMANDED, &BOTH);
-    setting.workflow.output = Some(json_template(json!({ "total": "${ input.total }" })));
+    setting.edit(|workflow| {
+        workflow.output = Some(json_template(json!({ "total": "${ input.total }" })))
+    });
     Setting { orders, ..setting }
 }
 

@@ -90,7 +90,7 @@ fn messages() -> Vec<Case> {
 
 /// A request as the scheduler sends it.
 fn request() -> StepRequest {
-    let Transition::Apply { effects, .. } = decision(&workflow(&saga(5)), 3).take() else {
+    let Transition::Apply { effects, .. } = decision(&workflow(&saga(5)), 3).decide() else {
         panic!("a completed step is followed by the next")
     };
     effects.into_iter().find_map(requested).unwrap()

@@ -8,8 +8,9 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use steward_core::definition::plan::Plan;
 
-use steward_core::{definition::workflow::Workflow, model::names::WorkflowName};
+use steward_core::model::names::WorkflowName;
 
 /// How long it is believed what a new task runs.
 const BELIEVED_FOR: Duration = Duration::from_secs(10);
@@ -19,13 +20,13 @@ const KEPT_MAX: usize = 256;
 
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    versions: HashMap<(WorkflowName, u32), Arc<Workflow>>,
+    versions: HashMap<(WorkflowName, u32), Arc<Plan>>,
     /// What a new task runs that names this version, or none; and when that was so.
     published: HashMap<(WorkflowName, Option<u32>), (Instant, u32)>,
 }
 
 impl Kept {
-    pub(super) fn version(&self, name: &WorkflowName, version: u32) -> Option<Arc<Workflow>> {
+    pub(super) fn version(&self, name: &WorkflowName, version: u32) -> Option<Arc<Plan>> {
         self.versions.get(&(name.clone(), version)).cloned()
     }
 
@@ -34,13 +35,13 @@ impl Kept {
         name: &WorkflowName,
         asked: Option<u32>,
         now: Instant,
-    ) -> Option<Arc<Workflow>> {
+    ) -> Option<Arc<Plan>> {
         let (at, version) = self.published.get(&(name.clone(), asked))?;
         let is_fresh = now.saturating_duration_since(*at) < BELIEVED_FOR;
         is_fresh.then(|| self.version(name, *version)).flatten()
     }
 
-    pub(super) fn keep(&mut self, workflow: &Arc<Workflow>) {
+    pub(super) fn keep(&mut self, workflow: &Arc<Plan>) {
         if self.versions.len() >= KEPT_MAX {
             *self = Self::default();
         }
@@ -48,12 +49,7 @@ impl Kept {
     }
 
     /// Keeps what a new task runs that asks for this version, or for none; read at `at`.
-    pub(super) fn keep_published(
-        &mut self,
-        workflow: &Arc<Workflow>,
-        asked: Option<u32>,
-        at: Instant,
-    ) {
+    pub(super) fn keep_published(&mut self, workflow: &Arc<Plan>, asked: Option<u32>, at: Instant) {
         self.keep(workflow);
         self.published.insert((workflow.name.clone(), asked), (at, workflow.version));
     }
@@ -64,7 +60,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn order(version: u32) -> Arc<Workflow> {
+    fn order(version: u32) -> Arc<Plan> {
         let steps = json!({ "a": { "wait": "1s" } });
         let workflow = json!({ "name": "order", "version": version, "steps": steps });
         Arc::new(serde_json::from_value(workflow).unwrap())

@@ -113,7 +113,7 @@ impl DynamoDefinitions {
         let definition = definition_text(workflow)?;
         if let Some(trigger) = &workflow.trigger {
             let beside = self.read_triggered(&trigger.source, &trigger.detail_type).await?;
-            check_ids(workflow, beside.iter().map(AsRef::as_ref))?;
+            check_ids(workflow, beside.iter().map(|plan| &***plan))?;
             self.register(&workflow.name, trigger).await?;
         }
         let (name, version) = (&workflow.name, workflow.version);

@@ -1,19 +1,19 @@
-//! One thing that is measured: timed by the benches, and counted by `tests/counted`.
+//! One benchmark case. The benches measure its time, and `tests/counted` counts its instructions and allocations.
 
 use std::hint::black_box;
 
-/// What is done once, with all that it needs; what it makes is dropped with it.
+/// The measured work with its input. It can run once, and drops its result.
 pub(crate) type Work = Box<dyn FnOnce()>;
 
-/// One thing that is measured.
+/// One benchmark case.
 pub(crate) struct Case {
-    /// `group/what`, without spaces.
+    /// The name in the form `group/name`, without spaces.
     pub(crate) name: String,
     prepare: Box<dyn Fn() -> Work>,
 }
 
 impl Case {
-    /// A case whose work is to make something of an input; making the input is not measured.
+    /// Creates a case that measures `work` on the result of `input`. The time of `input` is not measured.
     pub(crate) fn new<I: 'static, O>(
         name: impl Into<String>,
         input: impl Fn() -> I + 'static,
@@ -26,15 +26,15 @@ impl Case {
         Self { name: name.into(), prepare: Box::new(prepare) }
     }
 
-    /// The same; it was done once before. What is made for good the first time, as the tables of the
-    /// expressions' parser, is not each call's cost.
+    /// Runs the work once, and then returns it to be run again. So the result does not include one-time initialisation,
+    /// such as that of the expression parser's tables.
     #[allow(dead_code, reason = "benches warm up by themselves")]
     pub(crate) fn warm(&self) -> Work {
         self.prepare()();
         self.prepare()
     }
 
-    /// The work, ready to be done once.
+    /// Returns the work with a new input.
     pub(crate) fn prepare(&self) -> Work {
         (self.prepare)()
     }

@@ -1,4 +1,4 @@
-//! The core: decisions, definitions, expressions, schemas.
+//! The benchmark cases of the core: decisions, definitions, expressions and schemas.
 
 use std::{borrow::Cow, collections::BTreeMap, rc::Rc};
 
@@ -11,7 +11,7 @@ use steward_core::{
 
 use crate::{
     case::Case,
-    fixtures::{self, Decision, fan_out, order, saga, schema, workflow},
+    fixtures::{self, DecisionFixture, fan_out, order, saga, schema, workflow},
 };
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -19,27 +19,28 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 fn decisions() -> Vec<Case> {
-    let of = |definition: Value, items, cases: &[(&'static str, usize)]| {
-        let last = cases.iter().map(|(_, answers)| answers + 1).max().unwrap_or_default();
-        let decisions = fixtures::decisions(&workflow(&definition), items).take(last);
-        let place = |n| cases.iter().find(|(_, answers)| *answers == n).map(|(name, _)| *name);
-        let cases =
-            decisions.enumerate().filter_map(move |(n, decision)| Some((place(n)?, decision)));
-        cases.collect::<Vec<_>>()
+    // Selects decisions on a task by the number of replies before them.
+    let select = |definition: Value, items, names: &[(&'static str, usize)]| {
+        let count = names.iter().map(|(_, replies)| replies + 1).max().unwrap_or_default();
+        let decisions = fixtures::decisions(&workflow(&definition), items).take(count);
+        let name = |n| names.iter().find(|(_, replies)| *replies == n).map(|(name, _)| *name);
+        let selected =
+            decisions.enumerate().filter_map(move |(n, decision)| Some((name(n)?, decision)));
+        selected.collect::<Vec<_>>()
     };
     let five = [("first_wake", 0), ("middle_reply", 3), ("last_reply", 5)];
     let items = [("first_wake", 0), ("middle_reply", 50), ("last_item", 100)];
     let named = [
-        ("5_steps", of(saga(5), 3, &five)),
-        ("100_steps", of(saga(100), 3, &[("middle_reply", 50)])),
-        ("for_each_of_100", of(fan_out(), 100, &items)),
+        ("5_steps", select(saga(5), 3, &five)),
+        ("100_steps", select(saga(100), 3, &[("middle_reply", 50)])),
+        ("for_each_of_100", select(fan_out(), 100, &items)),
     ];
-    let cases = named.into_iter().flat_map(|(name, decisions)| {
-        decisions.into_iter().map(move |(what, decision)| (format!("{name}_{what}"), decision))
+    let cases = named.into_iter().flat_map(|(workflow, decisions)| {
+        decisions.into_iter().map(move |(name, decision)| (format!("{workflow}_{name}"), decision))
     });
-    let case = |(name, decision): (String, Decision)| {
+    let case = |(name, decision): (String, DecisionFixture)| {
         let decision = Rc::new(decision);
-        Case::new(format!("transition/{name}"), move || decision.clone(), |it| it.take())
+        Case::new(format!("transition/{name}"), move || decision.clone(), |it| it.decide())
     };
     cases.map(case).collect()
 }
@@ -64,8 +65,8 @@ fn definitions() -> Vec<Case> {
     vec![read(5), read(20), check(5), check(20)]
 }
 
-/// The values that the expressions below read.
-struct Values {
+/// The values that the expressions of the cases read.
+struct ExpressionValues {
     input: Value,
     outputs: BTreeMap<StepName, Cow<'static, Value>>,
 }
@@ -73,8 +74,8 @@ struct Values {
 fn expressions() -> Vec<Case> {
     let charge = Cow::Owned(json!({ "id": "ch-77", "fee": 12, "currency": "EUR" }));
     let outputs = BTreeMap::from([("charge".parse().unwrap(), charge)]);
-    let values = Rc::new(Values { input: order(3), outputs });
-    let several = json!({
+    let values = Rc::new(ExpressionValues { input: order(3), outputs });
+    let large_template = json!({
         "order": "${ task.id }", "customer": "${ input.customer }",
         "net": "${ input.amount - steps.charge.output.fee }",
         "text": "order ${ task.id } of ${ input.customer.id }: ${ input.amount } ${ steps.charge.output.currency }",
@@ -83,12 +84,12 @@ fn expressions() -> Vec<Case> {
     });
     let render = |name: &str, source: Value| {
         let template = Template::parse(source);
-        let it = Rc::new((template, values.clone()));
+        let input = Rc::new((template, values.clone()));
         Case::new(
             format!("expression/{name}"),
-            move || it.clone(),
-            |it| {
-                let (template, values) = &*it;
+            move || input.clone(),
+            |input| {
+                let (template, values) = &*input;
                 let scope = Scope {
                     input: Some(&values.input),
                     outputs: Some(&values.outputs),
@@ -99,11 +100,11 @@ fn expressions() -> Vec<Case> {
             },
         )
     };
-    let source = several.clone();
+    let source = large_template.clone();
     vec![
         render("path", json!("${ input.customer.id }")),
         render("arithmetic", json!("${ input.amount * 2 + 1 }")),
-        render("template_of_several", several),
+        render("template_of_several", large_template),
         Case::new("expression/parse_template_of_several", move || source.clone(), Template::parse),
     ]
 }
@@ -111,13 +112,13 @@ fn expressions() -> Vec<Case> {
 fn schemas() -> Vec<Case> {
     let compiled = InputSchema::new(schema());
     compiled.validate(&order(20)).unwrap();
-    let it = Rc::new((compiled, order(20)));
+    let input = Rc::new((compiled, order(20)));
     vec![
         Case::new(
             "schema/validate",
-            move || it.clone(),
-            |it| {
-                let (schema, input) = &*it;
+            move || input.clone(),
+            |input| {
+                let (schema, input) = &*input;
                 schema.validate(input).unwrap();
             },
         ),

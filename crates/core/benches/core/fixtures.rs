@@ -1,13 +1,13 @@
-//! Workflows, and tasks of them as far along as a case wants them: driven there by the core itself.
+//! Sample workflows, and tasks of these workflows after a number of decisions. The decisions are made by the core itself.
 
-#![allow(dead_code, reason = "each of those who share it uses a part")]
+#![allow(dead_code, reason = "each benchmark that includes this file uses a part of it")]
 
 use std::{collections::VecDeque, rc::Rc, time::Duration};
+use steward_core::definition::plan::Plan;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use steward_core::{
-    definition::workflow::Workflow,
     engine::{
         decision::{Context, Transition},
         documents::{Documents, Wanted},
@@ -30,8 +30,7 @@ const TIMING: Timing = Timing {
     retention: Timing::RETENTION,
 };
 
-/// A saga of `steps` steps in a row, each with an undo: it reads the input, and the output of the step
-/// before it.
+/// A workflow of `steps` sequential steps with undos. Each step reads the input and the output of the previous step.
 pub(crate) fn saga(steps: usize) -> Value {
     let step = |n: usize| {
         let mut body = json!({ "order": "${ task.id }", "amount": "${ input.amount }" });
@@ -55,7 +54,7 @@ pub(crate) fn saga(steps: usize) -> Value {
     json!({ "name": "saga", "version": 1, "input": schema(), "steps": steps })
 }
 
-/// One step for each of the input's items, all at once, and a step that takes what they returned.
+/// A workflow with one step that runs all items of the input at once, and a second step that reads all their outputs.
 pub(crate) fn fan_out() -> Value {
     let each = json!({
         "agent": "shipping", "for_each": { "items": "${ input.items }", "at_once": 100 },
@@ -68,7 +67,7 @@ pub(crate) fn fan_out() -> Value {
     json!({ "name": "parcels", "version": 1, "steps": { "ship": each, "charge": join } })
 }
 
-/// What an order must be.
+/// The JSON Schema of an order.
 pub(crate) fn schema() -> Value {
     json!({
         "type": "object", "required": ["amount", "customer", "items"],
@@ -86,7 +85,7 @@ pub(crate) fn schema() -> Value {
     })
 }
 
-/// An order of `items` items.
+/// An order with this many items.
 pub(crate) fn order(items: usize) -> Value {
     let items: Vec<_> =
         (0..items).map(|n| json!({ "sku": format!("sku-{n}"), "count": n % 5 + 1 })).collect();
@@ -96,34 +95,36 @@ pub(crate) fn order(items: usize) -> Value {
     })
 }
 
-pub(crate) fn workflow(definition: &Value) -> Rc<Workflow> {
+/// Parses a workflow definition.
+pub(crate) fn workflow(definition: &Value) -> Rc<Plan> {
     Rc::new(serde_json::from_value(definition.clone()).unwrap())
 }
 
-/// A decision on some task, and all that it takes.
+/// The inputs of one decision.
 #[derive(Clone)]
-pub(crate) struct Decision {
-    workflow: Rc<Workflow>,
+pub(crate) struct DecisionFixture {
+    workflow: Rc<Plan>,
     pub(crate) task: Task,
     event: Event,
-    /// Every document that the task has.
+    /// All documents of the task.
     stored: Documents,
 }
 
-impl Decision {
-    /// Decides as `drive` does: asks with no documents at hand, and again with those that are wanted.
-    pub(crate) fn take(&self) -> Transition {
+impl DecisionFixture {
+    /// Decides in the same way as `drive`: first without documents, and then again with the documents that the decision
+    /// needs.
+    pub(crate) fn decide(&self) -> Transition {
         let context = Context {
             now: self.task.submitted_at,
             actor: "scheduler-1",
             redelivered: false,
             timing: TIMING,
         };
-        let mut at_hand = Documents::new();
+        let mut loaded = Documents::new();
         loop {
-            match transition(&self.workflow, &self.task, &at_hand, &self.event, context) {
+            match transition(&self.workflow, &self.task, &loaded, &self.event, context) {
                 Ok(transition) => return transition,
-                Err(Wanted(keys)) => at_hand.extend(keys.into_iter().map(|key| {
+                Err(Wanted(keys)) => loaded.extend(keys.into_iter().map(|key| {
                     let body = self.stored.get(&key).cloned().unwrap_or_default();
                     (key, body)
                 })),
@@ -131,10 +132,11 @@ impl Decision {
         }
     }
 
-    /// The decision after this one: on the answer to the oldest request that has none, if any is left.
+    /// Returns the next decision: on the reply to the oldest request without a reply. `None` if all requests have
+    /// replies.
     fn next(mut self, requests: &mut VecDeque<StepRequest>) -> Option<Self> {
-        if let Transition::Apply { task, documents, effects } = self.take() {
-            self.stored.extend(documents.into_iter().map(|made| (made.key, made.body)));
+        if let Transition::Apply { task, documents, effects } = self.decide() {
+            self.stored.extend(documents.into_iter().map(|document| (document.key, document.body)));
             self.task = Task { revision: self.task.revision + 1, ..*task };
             requests.extend(effects.into_iter().filter_map(requested));
         }
@@ -143,11 +145,11 @@ impl Decision {
     }
 }
 
-/// Decisions on a task of `workflow`: on its first wake, and then on each answer in turn.
+/// Returns the decisions on a task of `workflow`: on its first wake, and then on each reply.
 pub(crate) fn decisions(
-    workflow: &Rc<Workflow>,
+    workflow: &Rc<Plan>,
     items: usize,
-) -> impl Iterator<Item = Decision> + use<> {
+) -> impl Iterator<Item = DecisionFixture> + use<> {
     let submission: Submission = serde_json::from_value(json!({
         "task_id": "order-2026-11-0004711", "workflow": workflow.name, "input": order(items),
     }))
@@ -156,21 +158,21 @@ pub(crate) fn decisions(
     let (task, document) = accept(&submission, workflow, None, now, TIMING);
     let stored = Documents::from([(document.key, document.body)]);
     let mut requests = VecDeque::new();
-    let first = Decision { workflow: workflow.clone(), task, event: Event::Wake, stored };
+    let first = DecisionFixture { workflow: workflow.clone(), task, event: Event::Wake, stored };
     std::iter::successors(Some(first), move |decision| decision.clone().next(&mut requests))
 }
 
-/// The decision on the answer number `answers`; on the first wake if that is 0.
-pub(crate) fn decision(workflow: &Rc<Workflow>, answers: usize) -> Decision {
-    decisions(workflow, 3).nth(answers).unwrap()
+/// Returns the decision on the reply number `replies`, counted from 1. Zero is the decision on the first wake.
+pub(crate) fn decision(workflow: &Rc<Plan>, replies: usize) -> DecisionFixture {
+    decisions(workflow, 3).nth(replies).unwrap()
 }
 
-/// The request, if the effect is one.
+/// Returns the request, if the effect is a request.
 pub(crate) fn requested(effect: Effect) -> Option<StepRequest> {
     if let Effect::Request(request) = effect { Some(request) } else { None }
 }
 
-/// A task of `steps` steps that completed, but for the last, which runs.
+/// A task of `steps` steps, of which the last is running and all others have completed.
 pub(crate) fn task(steps: usize) -> Task {
     let two = decision(&workflow(&saga(2)), 2).task;
     let [completed, running] = two.steps.values().collect::<Vec<_>>()[..] else {
@@ -183,7 +185,7 @@ pub(crate) fn task(steps: usize) -> Task {
     Task { steps: (1..=steps).map(record).collect(), ..two.clone() }
 }
 
-/// What an agent answers.
+/// The reply of an agent that completes a request.
 pub(crate) fn reply(request: &StepRequest) -> StepReply {
     let output = json!({ "id": format!("{}-{}", request.step, request.attempt), "status": "done" });
     StepReply {

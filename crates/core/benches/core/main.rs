@@ -1,6 +1,11 @@
-//! How long the core takes: `cargo bench --workspace --bench core`.
+//! Measures the time of the core: `cargo bench --workspace --bench core`.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "as in a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a benchmark is test code"
+)]
 
 use std::time::Duration;
 

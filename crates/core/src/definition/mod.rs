@@ -4,6 +4,7 @@ pub mod check;
 pub mod duration;
 pub mod lint;
 pub mod mask;
+pub mod plan;
 pub mod problem;
 pub mod recovery;
 pub mod schema;

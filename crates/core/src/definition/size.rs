@@ -299,6 +299,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::definition::plan::Plan;
+
     use crate::{
         engine::{
             decision::{Context, Ignored, Transition},
@@ -383,7 +385,7 @@ mod tests {
     }
 
     /// A task whose parts all run, so that its item is near the limit, of a definition over the limit.
-    fn near_the_limit() -> (Workflow, Task) {
+    fn near_the_limit() -> (Plan, Task) {
         let workflow = wide(64, false);
         let running = StepState::Running { attempt: 1, complete_by: Timestamp::UNIX_EPOCH };
         let progress = Progress { input: longest(36), ..Progress::new(running) };
@@ -406,7 +408,7 @@ mod tests {
             failure_count: 0,
             ..largest_without_steps().unwrap()
         };
-        (workflow, task)
+        (Plan::new(workflow).unwrap(), task)
     }
 
     #[test]

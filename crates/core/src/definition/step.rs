@@ -212,21 +212,43 @@ static NO_RECOVERY: std::sync::LazyLock<Recovery> = std::sync::LazyLock::new(Rec
 static NO_RESPONSES: Responses = Responses::NONE;
 
 impl StepDefinition {
-    /// How the step is done, or undone; nothing if it has no undo.
+    /// How the step is done, or undone; nothing if it has no undo, or in a definition that has
+    /// [problems](crate::definition::workflow::Workflow::problems).
     #[must_use]
     pub fn action(&self, action: Action) -> Option<ActionDefinition<'_>> {
-        match action {
-            Action::Do => {
-                let complete_within = self.within(self.complete_within);
-                Some(ActionDefinition {
-                    complete_within,
-                    call_within: call_within(self.call_within, complete_within),
-                    responses: &self.responses,
-                    recovery: &self.recovery,
-                    work: self.work()?,
-                })
+        match (action, self.work()?) {
+            (Action::Do, work) => Some(self.run_by(work)),
+            (Action::Undo, Work::Call { agent, .. }) => {
+                let request = self.undo.as_ref()?.request.as_ref()?;
+                Some(self.undo_by(Work::Call { agent, request, callback: None }))
             }
-            Action::Undo => self.undoing(),
+            (Action::Undo, work @ Work::Child(_)) => Some(self.undo_by(work)),
+            (Action::Undo, Work::Wait(_)) => None,
+        }
+    }
+
+    /// How the step is done, if this is its work.
+    pub(super) fn run_by<'a>(&'a self, work: Work<'a>) -> ActionDefinition<'a> {
+        let complete_within = self.within(self.complete_within);
+        ActionDefinition {
+            complete_within,
+            call_within: call_within(self.call_within, complete_within),
+            responses: &self.responses,
+            recovery: &self.recovery,
+            work,
+        }
+    }
+
+    /// How the step is undone, if this is the work of its undo.
+    pub(super) fn undo_by<'a>(&'a self, work: Work<'a>) -> ActionDefinition<'a> {
+        let undo = self.undo.as_ref();
+        let complete_within = self.within(undo.and_then(|undo| undo.complete_within));
+        ActionDefinition {
+            complete_within,
+            call_within: call_within(undo.and_then(|undo| undo.call_within), complete_within),
+            responses: undo.map_or(&NO_RESPONSES, |undo| &undo.responses),
+            recovery: undo.map_or(&*NO_RECOVERY, |undo| &undo.recovery),
+            work,
         }
     }
 
@@ -241,25 +263,6 @@ impl StepDefinition {
             (None, None, None, Some(child)) => Some(Work::Child(child)),
             _ => None,
         }
-    }
-
-    fn undoing(&self) -> Option<ActionDefinition<'_>> {
-        let undo = self.undo.as_ref();
-        let work = match self.work()? {
-            Work::Call { agent, .. } => {
-                Work::Call { agent, request: undo?.request.as_ref()?, callback: None }
-            }
-            Work::Child(child) => Work::Child(child),
-            Work::Wait(_) => return None,
-        };
-        let complete_within = self.within(undo.and_then(|undo| undo.complete_within));
-        Some(ActionDefinition {
-            complete_within,
-            call_within: call_within(undo.and_then(|undo| undo.call_within), complete_within),
-            responses: undo.map_or(&NO_RESPONSES, |undo| &undo.responses),
-            recovery: undo.map_or(&*NO_RECOVERY, |undo| &undo.recovery),
-            work,
-        })
     }
 
     fn within(&self, said: Option<Duration>) -> Duration {

@@ -1,153 +1,122 @@
-//! Undo: which steps are undone, and in what order.
-//!
-//! Everything that completed, and everything that may have run, in reverse order of the graph; a step
-//! waits until all that came after it is undone, so branches are undone side by side. An attempt that
-//! is still with an agent is waited for: what it does must not come after its own undo. For the same
-//! reason a call of unknown outcome is waited for until it can no longer be in progress at its service.
-//!
-//! ```text
-//! reserve ──► charge ──► ship            undo: ship, then charge and notify side by side,
-//!        └──► notify ──┘                       then reserve
-//! ```
-
-use std::collections::{BTreeMap, BTreeSet};
-
-use jiff::Timestamp;
+//! Backward: turns a task round, and undoes what was done.
 
 use crate::{
-    definition::workflow::Workflow,
+    definition::step::Work,
+    engine::{
+        change::Change,
+        order::{self, PointOfNoReturn},
+    },
+    limits,
     model::{
         attempt::Action,
-        names::{Part, StepName},
+        names::StepName,
         step::{StepRecord, StepState},
-        task::Task,
+        task::ProcessState,
+        time::later,
     },
 };
 
-/// Where a task stands to its point of no return, if it has one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PointOfNoReturn {
-    /// Not reached, or there is none.
-    Ahead,
-    /// Someone is at work on it: nobody knows yet.
-    Running,
-    /// This step completed, or may have.
-    Passed(StepName),
-}
-
-/// Where `task` stands to its point of no return.
-#[must_use]
-pub fn point_of_no_return(workflow: &Workflow, task: &Task) -> PointOfNoReturn {
-    let mut stands = PointOfNoReturn::Ahead;
-    for (name, _) in workflow.steps.iter().filter(|(_, step)| step.point_of_no_return) {
-        let Some(record) = task.steps.get(name) else { continue };
-        for (_, part) in record.parts(name) {
-            if part.run.state.awaited_by().is_some() {
-                stands = PointOfNoReturn::Running;
-            } else if has_effect(part) {
-                return PointOfNoReturn::Passed(name.clone());
-            }
+/// Starts the undos that can start, and ends the task once everything is undone. Nothing starts while the point of no return
+/// is running, since that may still cancel the undo, nor past the task's complete-by.
+pub(crate) fn advance(change: &mut Change<'_>) {
+    match order::point_of_no_return(change.plan(), &change.task) {
+        PointOfNoReturn::Running => return,
+        PointOfNoReturn::Passed(step) => {
+            let reason = change.task.undo_reason.clone().unwrap_or_default();
+            return fail_past_return(change, &reason, &step);
+        }
+        PointOfNoReturn::Ahead => end_waits(change),
+    }
+    change.extend_time_to_undo();
+    let now = change.now();
+    if now < change.task.complete_by {
+        let ready = order::ready_undos(change.plan(), &change.task, now);
+        for part in ready.into_iter().chain(change.waited(Action::Undo)) {
+            change.start(part, Action::Undo);
         }
     }
-    stands
+    if order::is_undone(change.plan(), &change.task, now) {
+        change.task.process_state = ProcessState::Undone;
+    }
 }
 
-/// What is left to undo, in the workflow's order.
-#[must_use]
-pub fn left(workflow: &Workflow, task: &Task) -> Vec<Part> {
-    parts(workflow, task, |step, record| is_left(workflow, step, record))
+/// Turns the task round, with as much time to undo it as it had to be done; or stops it in Error if it is past its point of
+/// no return.
+pub(crate) fn begin(change: &mut Change<'_>, reason: &str) {
+    if let PointOfNoReturn::Passed(step) = order::point_of_no_return(change.plan(), &change.task) {
+        return fail_past_return(change, reason, &step);
+    }
+    change.task.process_state = ProcessState::Undoing;
+    change.task.undo_reason = Some(limits::shorten(reason, limits::ERROR_CHARS_MAX));
+    change.task.complete_by = later(change.now(), change.plan().complete_within);
+    give_up_forward(change);
+    change.extend_time_to_undo();
 }
 
-/// The same, and what someone is still at work on: it may have to be undone as well.
-#[must_use]
-pub fn outstanding(workflow: &Workflow, task: &Task) -> Vec<Part> {
-    parts(workflow, task, |step, record| {
-        is_left(workflow, step, record) || (has_undo(workflow, step) && is_awaited(record))
-    })
-}
-
-/// The undos that can start now: not started, and everything that came after the step is undone. Of
-/// the items of a step no more are undone at once than are done at once.
-#[must_use]
-pub fn ready(workflow: &Workflow, task: &Task, now: Timestamp) -> Vec<Part> {
-    let may_act = |record: &StepRecord| is_awaited(record) || record.run.in_progress(now).is_some();
-    let is_open = |record: &StepRecord, step: &StepName| {
-        is_awaited(record) || record.in_progress(now).is_some() || is_left(workflow, step, record)
-    };
-    let held_back: BTreeSet<_> = workflow
-        .ancestors()
-        .into_iter()
-        .filter(|(name, _)| {
-            let record = task.steps.get(*name);
-            record.is_some_and(|r| r.parts(name).any(|(_, part)| is_open(part, name)))
+/// Stops everything that goes forward. An attempt that an agent works on is waited for, and so is a deferred one that an
+/// agent may still act on. The task of a step is undone in whatever state it is. Callbacks are no longer awaited, except that
+/// of the point of no return: while that step runs it can still cancel the undo, so waits continue.
+fn give_up_forward(change: &mut Change<'_>) {
+    let (plan, now) = (change.plan(), change.now());
+    let past_deferrals: Vec<_> = change
+        .task
+        .parts()
+        .filter_map(|(part, record)| {
+            let complete_by = record.run.state.deferred_by()?;
+            (complete_by <= now).then_some((part, complete_by))
         })
-        .flat_map(|(_, before)| before)
         .collect();
-    let mut room = room(workflow, task);
-    let mut ready = parts(workflow, task, |step, record| {
-        record.undo.is_none()
-            && !may_act(record)
-            && is_left(workflow, step, record)
-            && !held_back.contains(step)
-    });
-    ready.retain(|part| match room.get_mut(&part.step) {
-        Some(room) => {
-            let fits = *room > 0;
-            *room = room.saturating_sub(1);
-            fits
+    for (part, complete_by) in past_deferrals {
+        change.may_act_until(complete_by, &part, Action::Do);
+    }
+    for (name, record) in &mut change.task.steps {
+        let step = plan.step(name);
+        if matches!(step.work(), Work::Wait(_)) {
+            continue;
         }
-        None => true,
-    });
-    ready
+        for StepRecord { run, .. } in record.parts_mut() {
+            run.state = match run.state {
+                StepState::Waiting { attempt, complete_by: Some(complete_by), .. }
+                    if complete_by > now =>
+                {
+                    StepState::Running { attempt, complete_by }
+                }
+                StepState::Waiting { attempt, .. } => StepState::Failed { attempt },
+                StepState::HandedOut { attempt, .. } | StepState::Running { attempt, .. }
+                    if !step.definition.point_of_no_return
+                        && (step.runs_child() || !run.state.is_running()) =>
+                {
+                    run.may_have_run = true;
+                    StepState::Failed { attempt }
+                }
+                StepState::Running { .. }
+                | StepState::HandedOut { .. }
+                | StepState::Each
+                | StepState::Completed { .. }
+                | StepState::Failed { .. }
+                | StepState::Skipped { .. } => continue,
+            };
+        }
+    }
+    if order::point_of_no_return(plan, &change.task) != PointOfNoReturn::Running {
+        end_waits(change);
+    }
 }
 
-/// How many more items of each step with `for_each` can be undone at once.
-fn room<'t>(workflow: &Workflow, task: &'t Task) -> BTreeMap<&'t StepName, usize> {
-    let room = |(name, record): (&'t StepName, &StepRecord)| {
-        let at_once = workflow.steps.get(name)?.for_each.as_ref()?.at_once as usize;
-        let is_open = |undo: &StepState| !undo.has_passed() && !undo.is_failed();
-        let undos = record.parts(name).filter_map(|(_, part)| part.undo.as_ref());
-        let open = undos.filter(|undo| is_open(&undo.state)).count();
-        Some((name, at_once.saturating_sub(open)))
-    };
-    task.steps.iter().filter_map(room).collect()
+/// Skips the steps that only wait: nothing cancels the undo any more.
+fn end_waits(change: &mut Change<'_>) {
+    let plan = change.plan();
+    for (name, record) in &mut change.task.steps {
+        if plan.step(name).waits()
+            && let StepState::Waiting { attempt, .. } = record.run.state
+        {
+            record.run.state = StepState::Skipped { attempt };
+        }
+    }
 }
 
-/// Whether nothing is left to undo, and nothing can add to it any more.
-#[must_use]
-pub fn is_done(workflow: &Workflow, task: &Task, now: Timestamp) -> bool {
-    !task.parts().any(|(_, record)| is_awaited(record) || record.in_progress(now).is_some())
-        && left(workflow, task).is_empty()
-}
-
-fn parts(
-    workflow: &Workflow,
-    task: &Task,
-    wanted: impl Fn(&StepName, &StepRecord) -> bool,
-) -> Vec<Part> {
-    let records = workflow.steps.keys().filter_map(|name| Some((name, task.steps.get(name)?)));
-    records
-        .flat_map(|(name, record)| record.parts(name))
-        .filter(|(part, record)| wanted(&part.step, record))
-        .map(|(part, _)| part)
-        .collect()
-}
-
-fn is_left(workflow: &Workflow, name: &StepName, record: &StepRecord) -> bool {
-    let passed = record.undo.as_ref().is_some_and(|undo| undo.state.has_passed());
-    has_undo(workflow, name) && has_effect(record) && !passed
-}
-
-fn has_undo(workflow: &Workflow, name: &StepName) -> bool {
-    workflow.steps.get(name).is_some_and(|step| step.action(Action::Undo).is_some())
-}
-
-/// Whether someone is at work on doing it.
-fn is_awaited(record: &StepRecord) -> bool {
-    record.run.state.awaited_by().is_some()
-}
-
-/// Whether the step completed, or may have run.
-fn has_effect(record: &StepRecord) -> bool {
-    matches!(record.run.state, StepState::Completed { .. }) || record.run.may_have_run
+/// Stops the task in Error: it can only be driven forward, by an operator.
+fn fail_past_return(change: &mut Change<'_>, reason: &str, step: &StepName) {
+    change.task.undo_reason = None;
+    change.fail_task(&format!("not undone, past the point of no return {step}: {reason}"));
 }

@@ -1,14 +1,19 @@
-//! Forward: which steps begin, and how. A step whose `when` is false is skipped, one with `for_each`
-//! goes on item by item, one that waits begins to wait; everything else is asked for. What passes at
-//! once lets others begin, so it goes round until nothing does.
+//! Forward: which steps begin, and how.
+//!
+//! A step whose `when` is false is skipped. One with `for_each` runs item by item. One with `wait` begins to wait. For
+//! every other step a request is sent. A step that passes at once lets others begin, so [`advance`] repeats until none does.
 
 use serde_json::Value;
 
 use crate::{
-    definition::step::{ForEach, StepDefinition, Work, wait_until},
+    definition::{
+        plan::Step,
+        step::{ForEach, Work, wait_until},
+    },
     engine::{
-        change::Change,
+        change::{Change, pause_until},
         notify::result_key,
+        order,
         request::too_large,
         values::{NoValue, kind},
     },
@@ -23,36 +28,35 @@ use crate::{
     },
 };
 
-/// Starts what can start, and finds the end. Nothing starts past the task's complete-by.
+/// Starts what can start, and ends the task once every step has passed. Nothing starts past the task's complete-by.
 pub(crate) fn advance(change: &mut Change<'_>) {
-    if change.context.now < change.task.complete_by {
-        while begin_ready(change) | end_waits(change) | go_through_items(change) {}
+    if change.now() < change.task.complete_by {
+        while begin_ready(change) | end_waits(change) | advance_items(change) {}
         for part in change.waited(Action::Do) {
             change.start(part, Action::Do);
         }
     } else {
-        while go_through_items(change) {}
+        while advance_items(change) {}
     }
     if !change.task.steps.is_empty() {
         change.task.process_state = ProcessState::Processing;
     }
-    if change.workflow.is_complete(&change.task) {
+    if order::is_complete(change.plan(), &change.task) {
         finish(change);
     }
 }
 
-/// Begins the steps that are ready; whether one passed at once.
+/// Begins the steps that are ready. Returns whether one passed at once.
 fn begin_ready(change: &mut Change<'_>) -> bool {
-    let workflow = change.workflow;
-    let ready: Vec<_> = workflow.ready(&change.task).cloned().collect();
+    let plan = change.plan();
+    let ready: Vec<_> = order::ready_steps(plan, &change.task).cloned().collect();
     let mut passed = false;
     for name in ready {
-        let Some(step) = workflow.steps.get(&name) else { continue };
-        match begin(change, &name, step) {
+        match begin(change, &name, plan.step(&name)) {
             Ok(has_passed) => passed |= has_passed,
             Err(NoValue::Wanted) => {}
             Err(NoValue::Because(reason)) => {
-                // It has not begun: an operator who tries again has it begin from here.
+                // It has not begun: an operator who resubmits it has it begin from here.
                 let not_begun = StepRecord::new(StepState::Failed { attempt: 0 });
                 change.task.steps.insert(name.clone(), not_begun);
                 change.impossible.push((name.into(), Action::Do, reason));
@@ -62,19 +66,19 @@ fn begin_ready(change: &mut Change<'_>) -> bool {
     passed
 }
 
-/// Begins a step; whether it passed at once.
-fn begin(change: &mut Change<'_>, name: &StepName, step: &StepDefinition) -> Result<bool, NoValue> {
-    if let Some(when) = &step.when
+/// Begins a step. Returns whether it passed at once.
+fn begin(change: &mut Change<'_>, name: &StepName, step: &Step) -> Result<bool, NoValue> {
+    if let Some(when) = &step.definition.when
         && !holds(change, when)?
     {
         let skipped = StepRecord::new(StepState::Skipped { attempt: 0 });
         change.task.steps.insert(name.clone(), skipped);
         return Ok(true);
     }
-    if let Some(each) = &step.for_each {
+    if let Some(each) = &step.definition.for_each {
         return begin_items(change, name, each);
     }
-    if let Some(Work::Wait(wait)) = step.work() {
+    if let Work::Wait(wait) = step.work() {
         return begin_wait(change, name, wait);
     }
     change.start(name.clone().into(), Action::Do);
@@ -106,17 +110,17 @@ fn begin_items(change: &mut Change<'_>, name: &StepName, each: &ForEach) -> Resu
     record.run.input = input;
     record.items = Some(Items { count, begun: Vec::new() });
     change.task.steps.insert(name.clone(), record);
-    // They begin, or there are none, on the way round.
+    // The items begin in the next round; or there are none, and the step passes then.
     Ok(true)
 }
 
 fn begin_wait(change: &mut Change<'_>, name: &StepName, wait: &Template) -> Result<bool, NoValue> {
-    let now = change.context.now;
+    let now = change.now();
     let until = wait_until(&change.sources().render(wait)?, now)?;
     let state = if until <= now {
         StepState::Completed { attempt: 0 }
     } else {
-        change.wake_at(until);
+        change.wakes.after(pause_until(until, now));
         StepState::waiting(0, until)
     };
     let has_passed = state.has_passed();
@@ -124,13 +128,10 @@ fn begin_wait(change: &mut Change<'_>, name: &StepName, wait: &Template) -> Resu
     Ok(has_passed)
 }
 
-/// Ends the waits that are over; whether there were any.
+/// Completes the steps with `wait` whose time is over. Returns whether there were any.
 fn end_waits(change: &mut Change<'_>) -> bool {
-    let workflow = change.workflow;
-    let over = change.waited(Action::Do).into_iter().filter(|part| {
-        let step = workflow.steps.get(&part.step);
-        step.is_some_and(|step| matches!(step.work(), Some(Work::Wait(_))))
-    });
+    let plan = change.plan();
+    let over = change.waited(Action::Do).into_iter().filter(|part| plan.step(&part.step).waits());
     let mut any = false;
     for part in over.collect::<Vec<_>>() {
         if let Some(progress) = change.task.progress_mut(&part, Action::Do) {
@@ -141,14 +142,13 @@ fn end_waits(change: &mut Change<'_>) -> bool {
     any
 }
 
-/// Begins as many items as may run at once, and completes the steps whose items have all passed;
-/// whether there were any such steps.
-fn go_through_items(change: &mut Change<'_>) -> bool {
-    let workflow = change.workflow;
-    let may_begin = change.context.now < change.task.complete_by;
+/// Begins as many items as may run at once, and completes the steps whose items have all passed.
+/// Returns whether there were any such steps.
+fn advance_items(change: &mut Change<'_>) -> bool {
+    let may_begin = change.now() < change.task.complete_by;
     let mut any = false;
-    for (name, step) in &workflow.steps {
-        let Some(each) = &step.for_each else { continue };
+    for (name, step) in change.plan().steps() {
+        let Some(each) = &step.definition.for_each else { continue };
         if may_begin {
             for place in next_items(change, name, each.at_once) {
                 begin_item(change, name, place);
@@ -180,15 +180,16 @@ fn next_items(change: &Change<'_>, name: &StepName, at_once: u32) -> std::ops::R
 }
 
 fn begin_item(change: &mut Change<'_>, name: &StepName, place: u32) {
+    let now = change.now();
     let record = change.task.steps.get_mut(name).and_then(|record| record.items.as_mut());
     let Some(items) = record else { return };
-    items.begun.push(StepRecord::new(StepState::waiting(0, change.context.now)));
+    items.begun.push(StepRecord::new(StepState::waiting(0, now)));
     change.start(Part { step: name.clone(), item: Some(place) }, Action::Do);
 }
 
-/// Every step is done: the task returns what its workflow says.
+/// Ends the task: every step has passed, and the task returns what its workflow says.
 fn finish(change: &mut Change<'_>) {
-    let Some(output) = &change.workflow.output else {
+    let Some(output) = &change.plan().output else {
         change.task.process_state = ProcessState::Processed;
         return;
     };
@@ -200,7 +201,7 @@ fn finish(change: &mut Change<'_>) {
     match rendered {
         Ok(body) => {
             let key = result_key(&change.task);
-            change.documents.push(Document::new(key, change.context.now, body));
+            change.documents.push(Document::new(key, change.now(), body));
             change.task.process_state = ProcessState::Processed;
         }
         Err(reason) => change.fail_task(&format!("output: {reason}")),

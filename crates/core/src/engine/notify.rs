@@ -1,13 +1,13 @@
 //! What is told at the end of a task: the client, the operator, the task that it ran for, and whoever
 //! listens.
 
+use crate::definition::plan::Plan;
 use serde_json::Value;
 
 use crate::{
-    definition::workflow::Workflow,
     engine::{
-        compensate::{self, PointOfNoReturn},
         effect::Effect,
+        order::{self, PointOfNoReturn},
         values::{NoValue, Sources},
     },
     limits,
@@ -24,7 +24,7 @@ use crate::{
 
 /// What is told at the end of a task; nothing while it goes on, or once the alert is known to be out.
 pub(crate) fn ending(sources: Sources<'_>) -> Vec<Effect> {
-    let Sources { task, workflow, .. } = sources;
+    let Sources { task, plan, .. } = sources;
     let at = task.ended_at.unwrap_or(task.submitted_at);
     let (status, reason) = match task.process_state {
         ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => {
@@ -47,8 +47,8 @@ pub(crate) fn ending(sources: Sources<'_>) -> Vec<Effect> {
         },
     });
     let publish = |data| Effect::Publish(BusEvent::new(task.task_id.as_str(), at, data));
-    let alert = (task.process_state == ProcessState::Error).then(|| publish(alert(task, workflow)));
-    let lifecycle = workflow.lifecycle_events.then(|| {
+    let alert = (task.process_state == ProcessState::Error).then(|| publish(alert(task, plan)));
+    let lifecycle = plan.lifecycle_events.then(|| {
         publish(Happened::TaskEnded {
             task_id: task.task_id.clone(),
             workflow: task.workflow.clone(),
@@ -61,8 +61,8 @@ pub(crate) fn ending(sources: Sources<'_>) -> Vec<Effect> {
 
 /// What the task returned, if its workflow says what; or why that is missing.
 fn result(sources: Sources<'_>) -> Result<Option<Value>, String> {
-    let Sources { task, workflow, .. } = sources;
-    if task.process_state != ProcessState::Processed || workflow.output.is_none() {
+    let Sources { task, plan, .. } = sources;
+    if task.process_state != ProcessState::Processed || plan.output.is_none() {
         return Ok(None);
     }
     match sources.document(&result_key(task)) {
@@ -101,7 +101,7 @@ pub(crate) fn to_parent(sources: Sources<'_>) -> Option<Effect> {
         },
         ProcessState::Undone => ChildOutcome::Undone { reason: said(&task.undo_reason) },
         ProcessState::Error => {
-            let stands = compensate::point_of_no_return(sources.workflow, task);
+            let stands = order::point_of_no_return(sources.plan, task);
             let passed = matches!(stands, PointOfNoReturn::Passed(_));
             let not_undone = passed || task.direction() == Action::Undo;
             ChildOutcome::Error { reason: said(&task.error), not_undone }
@@ -124,7 +124,7 @@ fn to(task: &Task, parent: &Parent, outcome: ChildOutcome) -> ChildEnded {
     ChildEnded { task_id, step, outcome, attempt: None, child, revision, incarnation }
 }
 
-fn alert(task: &Task, workflow: &Workflow) -> Happened {
+fn alert(task: &Task, plan: &Plan) -> Happened {
     let trouble = |mut steps: Vec<Part>| TaskTrouble {
         task_id: task.task_id.clone(),
         workflow: task.workflow.clone(),
@@ -136,7 +136,7 @@ fn alert(task: &Task, workflow: &Workflow) -> Happened {
         reason: task.error.clone().unwrap_or_default(),
     };
     match task.direction() {
-        Action::Undo => Happened::UndoFailed(trouble(compensate::outstanding(workflow, task))),
+        Action::Undo => Happened::UndoFailed(trouble(order::outstanding(plan, task))),
         Action::Do => {
             let failed = task.parts().filter(|(_, record)| record.run.state.is_failed());
             Happened::TaskInError(trouble(failed.map(|(part, _)| part).collect()))

@@ -20,25 +20,23 @@ use crate::{
     },
 };
 
-/// What asks for a running part of a step to be done, or undone; or why that cannot be asked.
+/// The request of a running part: to do it, or to undo it. Or the reason why no request can be made.
 pub(crate) fn request(
     sources: Sources<'_>,
     part: &Part,
     action: Action,
 ) -> Result<Effect, NoValue> {
     let because = |reason: &str| NoValue::Because(reason.to_owned());
-    let step = sources.workflow.steps.get(&part.step);
-    let step = step.ok_or_else(|| because("the workflow has no such step"))?;
+    let step = sources.plan.step(&part.step);
     let definition = step.action(action).ok_or_else(|| because("the step has no undo"))?;
     match definition.work {
         Work::Call { agent, request, .. } => {
-            // An undo must always do no harm when it is repeated.
-            let idempotent = step.idempotent || action == Action::Undo;
+            let idempotent = step.is_repeatable(action);
             let call = Call { part, action, agent, request, idempotent, definition };
             call.render(sources).map(Effect::Request)
         }
         Work::Child(child) => submission(sources, part, action, child).map(Effect::Submit),
-        Work::Wait(_) => Err(because("a wait asks for nothing")),
+        Work::Wait(_) => Err(because("a wait sends no request")),
     }
 }
 
@@ -190,7 +188,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        definition::workflow::Workflow,
+        definition::plan::Plan,
         engine::{
             decision::{Context, Transition},
             documents::Documents,
@@ -259,18 +257,14 @@ mod tests {
         retention: Timing::RETENTION,
     };
 
-    fn submitted(workflow: &Workflow, input: &Value) -> (Task, Documents) {
+    fn submitted(workflow: &Plan, input: &Value) -> (Task, Documents) {
         let submission = json!({ "task_id": "t", "workflow": "w", "input": input }).to_string();
         let submission = parse(&submission).unwrap();
         let (task, submitted) = accept(&submission, workflow, None, Timestamp::UNIX_EPOCH, TIMING);
         (task, Documents::from([(submitted.key, submitted.body)]))
     }
 
-    fn woken(
-        workflow: &Workflow,
-        task: &Task,
-        at_hand: &Documents,
-    ) -> (Task, Documents, Vec<Effect>) {
+    fn woken(workflow: &Plan, task: &Task, at_hand: &Documents) -> (Task, Documents, Vec<Effect>) {
         let now = Timestamp::from_second(1).unwrap();
         let context = Context { now, actor: "test", redelivered: false, timing: TIMING };
         match transition(workflow, task, at_hand, &Event::Wake, context).unwrap() {
@@ -282,7 +276,7 @@ mod tests {
         }
     }
 
-    fn workflow(step: &Value) -> Workflow {
+    fn workflow(step: &Value) -> Plan {
         serde_json::from_value(json!({ "name": "w", "version": 1, "steps": { "a": step } }))
             .unwrap()
     }

@@ -1,10 +1,11 @@
 //! What the expressions of a step read: the documents at hand, as the values that templates know by
 //! name.
 //!
-//! A decision asks its [`Desk`] for documents as it goes. What is not there is noted, and the
+//! A decision asks its [`DocumentCache`] for documents as it goes. What is not there is noted, and the
 //! decision is taken again once it has been read: a document never changes, so the second time it
 //! comes as far at least.
 
+use crate::definition::plan::Plan;
 use std::{
     borrow::Cow,
     cell::RefCell,
@@ -15,7 +16,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    definition::{step::ForEach, workflow::Workflow},
+    definition::step::ForEach,
     engine::documents::Documents,
     expression::{
         scope::{Reads, Scope},
@@ -32,8 +33,8 @@ use crate::{
 };
 
 /// The documents at hand, and those that a decision turned out to want.
-pub(crate) struct Desk<'d> {
-    at_hand: &'d Documents,
+pub(crate) struct DocumentCache<'d> {
+    read: &'d Documents,
     wanted: RefCell<BTreeSet<DocumentKey>>,
     /// The items of steps with `for_each`: rendered once, and not again for each of them.
     items: RefCell<BTreeMap<ItemsOf, Rc<[Value]>>>,
@@ -42,16 +43,16 @@ pub(crate) struct Desk<'d> {
 /// A step with `for_each`, and the edit of the input that its items are made from.
 type ItemsOf = (StepName, Option<CommandId>);
 
-impl<'d> Desk<'d> {
-    pub(crate) fn new(at_hand: &'d Documents) -> Self {
-        Self { at_hand, wanted: RefCell::default(), items: RefCell::default() }
+impl<'d> DocumentCache<'d> {
+    pub(crate) fn new(read: &'d Documents) -> Self {
+        Self { read, wanted: RefCell::default(), items: RefCell::default() }
     }
 
     pub(crate) fn get(&self, key: &DocumentKey) -> Result<&'d Value, NoValue> {
-        if let Some(found) = self.at_hand.get(key) {
+        if let Some(found) = self.read.get(key) {
             return Ok(found);
         }
-        if self.at_hand.lacks(key) {
+        if self.read.lacks(key) {
             let reason = format!("the document `{key}` is missing: it has expired or was deleted");
             return Err(NoValue::Because(reason));
         }
@@ -83,13 +84,13 @@ impl From<String> for NoValue {
     }
 }
 
-/// Where values come from: a task, its workflow, what was just made and what lies on the desk.
+/// Where values come from: a task, its workflow, what was just made and what lies on the cache.
 #[derive(Clone, Copy)]
 pub(crate) struct Sources<'s> {
-    pub(crate) workflow: &'s Workflow,
+    pub(crate) plan: &'s Plan,
     pub(crate) task: &'s Task,
     pub(crate) made: &'s [Document],
-    pub(crate) desk: &'s Desk<'s>,
+    pub(crate) cache: &'s DocumentCache<'s>,
 }
 
 /// The values that some templates read.
@@ -117,7 +118,7 @@ impl Values<'_> {
 impl<'s> Sources<'s> {
     pub(crate) fn document(self, key: &DocumentKey) -> Result<&'s Value, NoValue> {
         let made = self.made.iter().find(|made| made.key == *key).map(|made| &made.body);
-        made.map_or_else(|| self.desk.get(key), Ok)
+        made.map_or_else(|| self.cache.get(key), Ok)
     }
 
     /// The task's input as the edit `edit` made it.
@@ -140,7 +141,7 @@ impl<'s> Sources<'s> {
         edit: Option<&CommandId>,
     ) -> Result<Rc<[Value]>, NoValue> {
         let key = (step.clone(), edit.cloned());
-        if let Some(items) = self.desk.items.borrow().get(&key) {
+        if let Some(items) = self.cache.items.borrow().get(&key) {
             return Ok(items.clone());
         }
         let values = self.values(each.items.reads(), edit, None)?;
@@ -156,7 +157,7 @@ impl<'s> Sources<'s> {
                     return Err(reason.into());
                 }
             };
-        self.desk.items.borrow_mut().insert(key, items.clone());
+        self.cache.items.borrow_mut().insert(key, items.clone());
         Ok(items)
     }
 
@@ -175,7 +176,7 @@ impl<'s> Sources<'s> {
         let progress = self.task.progress(part, action);
         let edit = progress.map_or(self.task.input.as_ref(), |progress| progress.input.as_ref());
         let mut values = self.values(&reads, edit, Some(part))?;
-        let each = self.workflow.steps.get(&part.step).and_then(|step| step.for_each.as_ref());
+        let each = self.plan.step(&part.step).definition.for_each.as_ref();
         if let (Some(each), Some(place), true) = (each, part.item, reads.names.contains("item")) {
             // What is undone is the item that was done, whatever the input says by now.
             let done = self.task.progress(part, Action::Do).map_or(edit, |run| run.input.as_ref());

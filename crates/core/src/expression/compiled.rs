@@ -1,9 +1,9 @@
-//! Expressions: CEL (<https://cel.dev>) in a `${ }`, parsed once, evaluated over a task's values.
+//! One expression: the CEL (<https://cel.dev>) code in a `${ }`. It is parsed once and evaluated with the values of tasks.
 //!
-//! Errors name keys and types, never values: payloads do not reach a log.
+//! Errors contain keys and types, but no values, so that payloads do not reach the logs.
 //!
-//! Expressions are bounded: in length and nesting when they are parsed, in the work they may make and
-//! in the size of what they give when they are evaluated.
+//! The length and the nesting of an expression are limited when it is parsed. The cost of its evaluation and the size of
+//! its result are limited when it is evaluated.
 
 use std::{
     borrow::Cow,
@@ -13,16 +13,17 @@ use std::{
 
 use cel::{
     Context, Env, ExecutionError, IdedExpr, Program,
-    common::ast::{CallExpr, EntryExpr, Expr, LiteralValue},
+    common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue},
 };
 use serde_json::{Map, Value};
 
-use super::bound::{self, Counter};
-use super::documents::Documents;
 use crate::{
     expression::{
+        cost::CostEstimator,
+        inputs::ExpressionInputs,
         scope::{EvaluationError, InvalidTemplate, Reads, Scope},
-        uses::{self, Key, Kind, Use},
+        uses::{Key, Kind, Use, plain_path, uses},
+        value_size::size,
     },
     limits,
     model::names::StepName,
@@ -30,49 +31,54 @@ use crate::{
 
 static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
 
-/// The names that an expression can begin with.
-
-/// The same but `steps`.
+/// The names that an expression can begin with, except `steps`.
 const ROOTS: [&str; 5] = ["input", "task", "item", "callback", "event"];
 
+/// A parsed expression.
 #[derive(Debug, Clone)]
-pub(crate) struct Expression {
+pub(super) struct Expression {
     source: String,
     code: Code,
 }
 
-/// Most expressions only point at a value. Those are walked as JSON, which keeps the order of keys
-/// and costs a fraction of the interpreter.
+/// The executable form of an expression.
 #[derive(Debug, Clone)]
 enum Code {
+    /// A path to a value, such as `input.amount`. Most expressions are paths. They are looked up in the JSON value, which
+    /// preserves the order of keys and is much faster than the interpreter.
     Path(Vec<String>),
+    /// Any other expression, for the interpreter.
     Program {
         program: Arc<Program>,
-        /// What it reads: `a.b.c` of all that begins with a name.
+        /// The paths in the form `a.b.c` that it reads.
         paths: Vec<Vec<String>>,
     },
 }
 
-/// What is left to one rendering of a template.
+/// The steps and bytes that remain for one rendering of a template.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(super) struct RenderBudget {
     steps: u64,
     bytes: usize,
 }
 
-impl Default for Budget {
+impl Default for RenderBudget {
     fn default() -> Self {
         Self { steps: limits::RENDER_STEPS_MAX, bytes: limits::RENDERED_BYTES_MAX }
     }
 }
 
-/// The parser and the interpreter go down with each bracket and each operator, in frames of tens of
-/// kilobytes in a debug build: more than a thread's stack has.
-fn deep<T>(work: impl FnOnce() -> T) -> T {
+/// Runs `work` with enough stack. The parser and the interpreter recurse for each bracket and each operator. In a debug
+/// build their stack frames have tens of kilobytes, which may exceed the stack of a thread.
+fn with_large_stack<T>(work: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(limits::EXPRESSION_STACK_BYTES, limits::EXPRESSION_STACK_BYTES, work)
 }
 
-pub(crate) fn parse(source: &str, reads: &mut Reads) -> Result<Expression, InvalidTemplate> {
+/// Parses an expression, and adds the values that it reads to `reads`.
+///
+/// # Errors
+/// The expression is too long, nests too deep, is not valid CEL, or uses unknown names.
+pub(super) fn parse(source: &str, reads: &mut Reads) -> Result<Expression, InvalidTemplate> {
     let length = source.chars().count();
     if length > limits::EXPRESSION_CHARS_MAX {
         return Err(InvalidTemplate::TooLong(length));
@@ -81,25 +87,26 @@ pub(crate) fn parse(source: &str, reads: &mut Reads) -> Result<Expression, Inval
     if depth > limits::EXPRESSION_DEPTH_MAX {
         return Err(InvalidTemplate::TooNested(depth));
     }
-    let code = deep(|| compile(source, reads))?;
+    let code = with_large_stack(|| compile(source, reads))?;
     Ok(Expression { source: source.to_owned(), code })
 }
 
 fn compile(source: &str, reads: &mut Reads) -> Result<Code, InvalidTemplate> {
     let program = ENVIRONMENT.compile(source).map_err(|errors| InvalidTemplate::Syntax {
         expression: source.to_owned(),
-        reason: errors.errors.first().map_or_else(String::new, |error| plain(&error.msg)),
+        reason: errors.errors.first().map_or_else(String::new, |error| syntax_error(&error.msg)),
     })?;
-    let mut names = Names { source, reads, bound: Vec::new(), paths: BTreeSet::new() };
-    names.visit(program.expression())?;
-    let paths = names.paths.into_iter().collect();
-    Ok(match uses::plain_path(&program.expression().expr) {
+    let mut collector =
+        ReadCollector { source, reads, variables: Vec::new(), paths: BTreeSet::new() };
+    collector.visit(program.expression())?;
+    let paths = collector.paths.into_iter().collect();
+    Ok(match plain_path(&program.expression().expr) {
         Some(keys) => Code::Path(keys),
         None => Code::Program { program: Arc::new(program), paths },
     })
 }
 
-/// How deep brackets nest, those in texts aside.
+/// How deep the brackets outside of string literals nest.
 fn nesting(source: &str) -> usize {
     let (mut depth, mut deepest, mut quote, mut escaped) = (0_usize, 0, None, false);
     for c in source.chars() {
@@ -118,20 +125,21 @@ fn nesting(source: &str) -> usize {
     deepest
 }
 
-/// The parser's message without its list of every token that would have done.
-fn plain(message: &str) -> String {
+/// Removes the list of all expected tokens from the parser's message.
+fn syntax_error(message: &str) -> String {
     message.split(" expecting {").next().unwrap_or_default().to_owned()
 }
 
-/// Collects which documents an expression reads, and refuses names that do not exist.
-struct Names<'a> {
+/// Collects the values that an expression reads. Refuses unknown names and invalid patterns.
+struct ReadCollector<'a> {
     source: &'a str,
     reads: &'a mut Reads,
-    bound: Vec<String>,
+    /// The variables of the macros around the current node.
+    variables: Vec<String>,
     paths: BTreeSet<Vec<String>>,
 }
 
-impl Names<'_> {
+impl ReadCollector<'_> {
     fn visit(&mut self, node: &IdedExpr) -> Result<(), InvalidTemplate> {
         match &node.expr {
             Expr::Unspecified | Expr::Literal(_) => Ok(()),
@@ -161,28 +169,32 @@ impl Names<'_> {
             }
             Expr::List(list) => list.elements.iter().try_for_each(|item| self.visit(item)),
             Expr::Map(map) => map.entries.iter().try_for_each(|entry| self.entry(&entry.expr)),
-            Expr::Struct(made) => made.entries.iter().try_for_each(|entry| self.entry(&entry.expr)),
-            Expr::Comprehension(loops) => {
-                self.visit(&loops.iter_range)?;
-                self.visit(&loops.accu_init)?;
-                let outer = self.bound.len();
-                self.bound.extend([loops.iter_var.clone(), loops.accu_var.clone()]);
-                self.bound.extend(loops.iter_var2.clone());
-                for part in [&loops.loop_cond, &loops.loop_step, &loops.result] {
-                    self.visit(part)?;
-                }
-                self.bound.truncate(outer);
-                Ok(())
+            Expr::Struct(message) => {
+                message.entries.iter().try_for_each(|entry| self.entry(&entry.expr))
             }
+            Expr::Comprehension(comprehension) => self.comprehension(comprehension),
         }
     }
 
-    /// Whether the node is a plain `a.b.c`, or asks whether there is one: then it is done with.
+    fn comprehension(&mut self, comprehension: &ComprehensionExpr) -> Result<(), InvalidTemplate> {
+        self.visit(&comprehension.iter_range)?;
+        self.visit(&comprehension.accu_init)?;
+        let outer_variables = self.variables.len();
+        self.variables.extend([comprehension.iter_var.clone(), comprehension.accu_var.clone()]);
+        self.variables.extend(comprehension.iter_var2.clone());
+        for part in [&comprehension.loop_cond, &comprehension.loop_step, &comprehension.result] {
+            self.visit(part)?;
+        }
+        self.variables.truncate(outer_variables);
+        Ok(())
+    }
+
+    /// Collects a path in the form `a.b.c` or `has(a.b.c)`. Returns whether `operand.field` has this form.
     fn path(&mut self, operand: &Expr, field: &str) -> Result<bool, InvalidTemplate> {
-        let Some(mut keys) = uses::plain_path(operand) else { return Ok(false) };
+        let Some(mut keys) = plain_path(operand) else { return Ok(false) };
         keys.push(field.to_owned());
         match keys.as_slice() {
-            [steps, step, output, ..] if steps == "steps" && !self.is_bound(steps) => {
+            [steps, step, output, ..] if steps == "steps" && !self.is_variable(steps) => {
                 self.step(step, output)?;
             }
             [root, ..] => self.name(root)?,
@@ -192,33 +204,34 @@ impl Names<'_> {
         Ok(true)
     }
 
-    /// A pattern is compiled for each text it is held against, so it must be known to be small.
+    /// Checks the pattern of `matches`. The interpreter compiles it again for each text, so it must be a literal of
+    /// limited size.
     fn pattern(&self, call: &CallExpr) -> Result<(), InvalidTemplate> {
         if call.func_name != "matches" {
             return Ok(());
         }
-        let wrong = |reason: &str| InvalidTemplate::Pattern {
+        let invalid = |reason: &str| InvalidTemplate::Pattern {
             expression: self.source.to_owned(),
             reason: reason.to_owned(),
         };
         let Some(Expr::Literal(LiteralValue::String(pattern))) =
             call.args.last().map(|pattern| &pattern.expr)
         else {
-            return Err(wrong("the pattern of `matches` must be a text in quotes"));
+            return Err(invalid("the pattern of `matches` must be a string literal"));
         };
-        let sized =
+        let compiled =
             regex::RegexBuilder::new(pattern.inner()).size_limit(limits::PATTERN_BYTES_MAX).build();
-        match sized {
+        match compiled {
             Ok(_) => Ok(()),
             Err(regex::Error::CompiledTooBig(_)) => {
-                Err(wrong("the pattern is too large once it is compiled"))
+                Err(invalid("the pattern is too large once it is compiled"))
             }
-            Err(_) => Err(wrong("the pattern is not a regular expression (RE2)")),
+            Err(_) => Err(invalid("the pattern is not a regular expression (RE2)")),
         }
     }
 
-    fn is_bound(&self, name: &str) -> bool {
-        self.bound.iter().any(|bound| bound == name)
+    fn is_variable(&self, name: &str) -> bool {
+        self.variables.iter().any(|variable| variable == name)
     }
 
     fn entry(&mut self, entry: &EntryExpr) -> Result<(), InvalidTemplate> {
@@ -231,8 +244,9 @@ impl Names<'_> {
         }
     }
 
+    /// Collects a name at the root of a path.
     fn name(&mut self, name: &str) -> Result<(), InvalidTemplate> {
-        if self.is_bound(name) {
+        if self.is_variable(name) {
             return Ok(());
         }
         if name == "steps" {
@@ -247,6 +261,7 @@ impl Names<'_> {
         Ok(())
     }
 
+    /// Collects `steps.<step>.<field>`. The only valid field is `output`.
     fn step(&mut self, step: &str, field: &str) -> Result<(), InvalidTemplate> {
         let name = step.parse::<StepName>();
         match (name, field) {
@@ -264,48 +279,53 @@ fn is_steps(expr: &Expr) -> bool {
 }
 
 impl Expression {
-    /// Its value in `scope`; what that takes is taken from `budget`.
-    pub(crate) fn evaluate(
+    /// Evaluates the expression with the values in `scope`, and deducts its cost from `budget`.
+    ///
+    /// # Errors
+    /// A value is absent or has the wrong type, or the budget is exceeded.
+    pub(super) fn evaluate(
         &self,
         scope: Scope<'_>,
-        budget: &mut Budget,
+        budget: &mut RenderBudget,
     ) -> Result<Value, EvaluationError> {
         match &self.code {
             Code::Path(keys) => self.follow(keys, scope, budget),
-            Code::Program { program, paths } => {
-                deep(|| self.run(program, &Documents::new(paths, scope), budget))
-            }
+            Code::Program { program, paths } => with_large_stack(|| {
+                self.interpret(program, &ExpressionInputs::new(paths, scope), budget)
+            }),
         }
     }
 
-    /// What it reads, if its value must be of this kind.
-    pub(crate) fn uses(&self, kind: Kind) -> Vec<Use> {
+    /// Returns the values that it reads, if its result must have this kind.
+    pub(super) fn uses(&self, kind: Kind) -> Vec<Use> {
         match &self.code {
             Code::Path(keys) => {
                 let path = keys.iter().map(|key| Key::Field(key.clone())).collect();
                 vec![Use { path, kind }]
             }
-            Code::Program { program, .. } => uses::of(&program.expression().expr, kind),
+            Code::Program { program, .. } => uses(&program.expression().expr, kind),
         }
     }
 
-    fn spend(&self, steps: u64, budget: &mut Budget) -> Result<(), EvaluationError> {
+    /// Deducts the steps of an evaluation from the budget.
+    fn spend_steps(&self, steps: u64, budget: &mut RenderBudget) -> Result<(), EvaluationError> {
         let left = budget.steps.checked_sub(steps);
         let max = limits::RENDER_STEPS_MAX;
         budget.steps = left.ok_or_else(|| {
-            self.failed(format!("may take more than {max} steps over this task's values"))
+            self.error(format!("may take more than {max} steps with this task's values"))
         })?;
         Ok(())
     }
 
+    /// Evaluates a path.
     fn follow(
         &self,
         keys: &[String],
         scope: Scope<'_>,
-        budget: &mut Budget,
+        budget: &mut RenderBudget,
     ) -> Result<Value, EvaluationError> {
-        let no_value = |key: &str| self.failed(format!("there is no `{key}`"));
-        let (found, rest) = match keys {
+        let no_value = |key: &str| self.error(format!("there is no `{key}`"));
+        let (root, rest) = match keys {
             [steps, step, _, rest @ ..] if steps == "steps" => {
                 let output = scope.outputs.and_then(|outputs| outputs.get(step.as_str()));
                 (Cow::Borrowed(output.ok_or_else(|| no_value(step))?.as_ref()), rest)
@@ -313,72 +333,79 @@ impl Expression {
             [root, rest @ ..] => (scope.root(root).ok_or_else(|| no_value(root))?, rest),
             [] => return Err(no_value(&self.source)),
         };
-        let mut value = found.as_ref();
+        let mut value = root.as_ref();
         for key in rest {
             value = value.get(key).ok_or_else(|| no_value(key))?;
         }
-        self.spend(bound::size(value), budget)?;
-        self.take(value, budget)?;
+        self.spend_steps(size(value), budget)?;
+        self.spend_bytes(value, budget)?;
         Ok(value.clone())
     }
 
-    /// Takes the bytes of a result from the budget.
-    fn take(&self, result: &Value, budget: &mut Budget) -> Result<(), EvaluationError> {
-        let bytes = bytes(result);
+    /// Deducts the bytes of a result from the budget.
+    fn spend_bytes(
+        &self,
+        result: &Value,
+        budget: &mut RenderBudget,
+    ) -> Result<(), EvaluationError> {
+        let bytes = json_bytes(result);
         budget.bytes = budget.bytes.checked_sub(bytes).ok_or_else(|| {
             let max = limits::RENDERED_BYTES_MAX;
-            self.failed(format!("makes the whole larger than {max} bytes"))
+            self.error(format!("makes the rendered template larger than {max} bytes"))
         })?;
         Ok(())
     }
 
-    fn run(
+    /// Evaluates a program with the interpreter.
+    fn interpret(
         &self,
         program: &Program,
-        documents: &Documents<'_>,
-        budget: &mut Budget,
+        inputs: &ExpressionInputs<'_>,
+        budget: &mut RenderBudget,
     ) -> Result<Value, EvaluationError> {
-        self.spend(Counter::count(program.expression(), documents), budget)?;
+        self.spend_steps(CostEstimator::estimate(program.expression(), inputs), budget)?;
         let mut context = Context::with_env(ENVIRONMENT.clone());
-        for (name, value) in documents.variables() {
+        for (name, value) in inputs.variables() {
             context.add_variable_from_value(name, value);
         }
-        let value = program.execute(&context).map_err(|error| self.failed(describe(&error)))?;
-        let json = value.json().map_err(|_| self.failed("the result is not JSON".to_owned()))?;
-        self.take(&json, budget)?;
-        Ok(sorted(json))
+        let value = program.execute(&context).map_err(|error| self.error(describe(&error)))?;
+        let json = value.json().map_err(|_| self.error("the result is not JSON".to_owned()))?;
+        self.spend_bytes(&json, budget)?;
+        Ok(with_sorted_keys(json))
     }
 
-    fn failed(&self, reason: String) -> EvaluationError {
+    fn error(&self, reason: String) -> EvaluationError {
         EvaluationError { expression: self.source.clone(), reason }
     }
 }
 
-/// About how many bytes `value` has as JSON.
-fn bytes(value: &Value) -> usize {
+/// Estimates the bytes of `value` as JSON.
+fn json_bytes(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 8,
         Value::String(text) => text.len() + 2,
-        Value::Array(items) => items.iter().map(|item| bytes(item) + 1).sum::<usize>() + 2,
+        Value::Array(items) => items.iter().map(|item| json_bytes(item) + 1).sum::<usize>() + 2,
         Value::Object(fields) => {
-            fields.iter().map(|(key, value)| key.len() + 4 + bytes(value)).sum::<usize>() + 2
+            fields.iter().map(|(key, value)| key.len() + 4 + json_bytes(value)).sum::<usize>() + 2
         }
     }
 }
 
-/// CEL's maps have no order; sorting them keeps rendering a function of its inputs.
-fn sorted(value: Value) -> Value {
+/// Sorts the keys of all objects. The maps of the interpreter have a random order, and the result must depend on nothing
+/// but the inputs.
+fn with_sorted_keys(value: Value) -> Value {
     match value {
-        Value::Array(items) => Value::Array(items.into_iter().map(sorted).collect()),
+        Value::Array(items) => Value::Array(items.into_iter().map(with_sorted_keys).collect()),
         Value::Object(fields) => {
             let ordered: BTreeMap<_, _> = fields.into_iter().collect();
-            Value::Object(ordered.into_iter().map(|(k, v)| (k, sorted(v))).collect::<Map<_, _>>())
+            let fields = ordered.into_iter().map(|(key, value)| (key, with_sorted_keys(value)));
+            Value::Object(fields.collect::<Map<_, _>>())
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value,
     }
 }
 
-/// The interpreter's own messages print values; these name only keys and types.
+/// Describes an error of the interpreter with keys and types only. The interpreter's own messages contain values.
 fn describe(error: &ExecutionError) -> String {
     #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign, non-exhaustive enum")]
     match error {
@@ -386,20 +413,20 @@ fn describe(error: &ExecutionError) -> String {
         ExecutionError::UndeclaredReference(name) => format!("unknown name `{name}`"),
         ExecutionError::NoSuchOverload(overload) => overload.to_string(),
         ExecutionError::UnsupportedBinaryOperator(operator, left, right) => {
-            format!("`{operator}` is not for {} and {}", left.type_of(), right.type_of())
+            format!("`{operator}` does not support {} and {}", left.type_of(), right.type_of())
         }
         ExecutionError::ValuesNotComparable(left, right) => {
-            format!("{} and {} can not be compared", left.type_of(), right.type_of())
+            format!("{} and {} cannot be compared", left.type_of(), right.type_of())
         }
-        ExecutionError::UnexpectedType { got, want } => format!("got {got}, wanted {want}"),
+        ExecutionError::UnexpectedType { got, want } => format!("expected {want}, got {got}"),
         ExecutionError::DivisionByZero(_) | ExecutionError::RemainderByZero(_) => {
             "division by zero".to_owned()
         }
         ExecutionError::Overflow(operator, ..) => format!("overflow in `{operator}`"),
         ExecutionError::IndexOutOfBounds(_) => "index out of bounds".to_owned(),
         ExecutionError::InvalidArgumentCount { expected, actual } => {
-            format!("{actual} arguments where {expected} are wanted")
+            format!("expected {expected} arguments, got {actual}")
         }
-        _ => "it has no value for this task".to_owned(),
+        _ => "cannot be evaluated with this task's values".to_owned(),
     }
 }

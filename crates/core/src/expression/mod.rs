@@ -1,11 +1,22 @@
-//! Templates: JSON in which a text may hold `${ expression }`, an expression of CEL (<https://cel.dev>).
+//! Templates: JSON whose texts may contain `${ expression }`, with expressions in CEL (<https://cel.dev>).
+//!
+//! | module | contents |
+//! | --- | --- |
+//! | [`template`] | templates: parsing and rendering |
+//! | [`scope`] | the values that expressions can read, and errors |
+//! | [`uses`] | which values an expression reads, and of which kinds |
+//! | `compiled` | parsing and evaluation of one expression |
+//! | `inputs` | the part of the scope that one expression reads |
+//! | `cost` | an upper bound for the cost of an evaluation |
+//! | `value_size` | the size of a value, as part of that cost |
 
-mod bound;
-pub mod compiled;
-mod documents;
+mod compiled;
+mod cost;
+mod inputs;
 pub mod scope;
 pub mod template;
 pub mod uses;
+mod value_size;
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! What an expression may read, and what can be wrong with one.
+//! The values that expressions can read, and the errors of templates and expressions.
 
 use std::{
     borrow::Cow,
@@ -12,35 +12,35 @@ use crate::{hint, limits, model::names::StepName};
 /// The names that an expression can begin with.
 pub(crate) const NAMES: [&str; 6] = ["input", "steps", "task", "item", "callback", "event"];
 
-/// A template that cannot be what it says.
+/// An error in a template, found when it is parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidTemplate {
-    /// A `${` has no `}`.
+    /// A `${` has no closing `}`.
     #[error("`{0}`: `${{` is never closed")]
     Unclosed(String),
-    /// The expression is not CEL.
+    /// The expression is not valid CEL.
     #[error("expression `{expression}`: {reason}")]
     Syntax {
         /// The expression as written.
         expression: String,
-        /// What the parser says.
+        /// The parser's message.
         reason: String,
     },
-    /// The expression is over the limit.
+    /// The expression has too many characters.
     #[error("an expression of {0} characters; the limit is {max}", max = limits::EXPRESSION_CHARS_MAX)]
     TooLong(usize),
-    /// The expression nests too deep.
-    #[error("an expression with brackets in each other {0} deep; the limit is {max}", max = limits::EXPRESSION_DEPTH_MAX)]
+    /// The brackets of the expression nest too deep.
+    #[error("an expression with brackets nested {0} deep; the limit is {max}", max = limits::EXPRESSION_DEPTH_MAX)]
     TooNested(usize),
-    /// The pattern of `matches` is no good.
+    /// The pattern of `matches` is invalid.
     #[error("expression `{expression}`: {reason}")]
     Pattern {
         /// The expression as written.
         expression: String,
-        /// What is wrong with the pattern.
+        /// Why the pattern is invalid.
         reason: String,
     },
-    /// The expression names something that does not exist.
+    /// The expression uses an unknown name.
     #[error("expression `{expression}`: unknown name `{name}`")]
     UnknownName {
         /// The expression as written.
@@ -49,7 +49,7 @@ pub enum InvalidTemplate {
         name: String,
     },
     /// `steps` is used in another form than `steps.<name>.output`.
-    #[error("expression `{0}`: of `steps`, there is only `steps.<name>.output`")]
+    #[error("expression `{0}`: `steps` can only be used as `steps.<name>.output`")]
     StepsForm(String),
     /// The template nests too deep.
     #[error("nested deeper than {max} levels", max = limits::JSON_DEPTH_MAX)]
@@ -57,18 +57,18 @@ pub enum InvalidTemplate {
 }
 
 impl InvalidTemplate {
-    /// What would be right, where that can be said.
+    /// A hint how to correct the error, if there is one.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Unclosed(_) => Some("close it with `}`, or write `$${` for a plain `${`".to_owned()),
             Self::UnknownName { name, .. } => {
                 Some(hint::similar(name, NAMES).map_or_else(
-                    || "there are `input`, `steps`, `task`, and in their places `item`, `callback` and `event`".to_owned(),
+                    || "there are `input`, `steps` and `task`, and in some places `item`, `callback` and `event`".to_owned(),
                     |meant| format!("did you mean `{meant}`?"),
                 ))
             }
-            Self::StepsForm(_) => Some("write `steps.charge.output.id`, say".to_owned()),
+            Self::StepsForm(_) => Some("for example `steps.charge.output.id`".to_owned()),
             Self::Syntax { .. }
             | Self::TooLong(_)
             | Self::TooNested(_)
@@ -78,7 +78,7 @@ impl InvalidTemplate {
     }
 }
 
-/// An expression that could not be evaluated over this task's values: a permanent failure.
+/// An expression could not be evaluated with the values of a task. A retry would fail too.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expression `{expression}`: {reason}")]
 pub struct EvaluationError {
@@ -86,33 +86,42 @@ pub struct EvaluationError {
     pub(crate) reason: String,
 }
 
-/// The values that expressions can name. What is absent has no name there.
+/// The values that expressions can read. An expression that reads an absent value fails.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Scope<'a> {
-    /// What was submitted.
+    /// `input`: the input of the task.
     pub input: Option<&'a Value>,
-    /// What the steps that completed returned.
+    /// `steps.<name>.output`: the outputs of the completed steps.
     pub outputs: Option<&'a BTreeMap<StepName, Cow<'a, Value>>>,
-    /// `task.id` and `task.workflow`.
+    /// `task.id` and `task.workflow`: the id of the task, and the name of its workflow.
     pub task: Option<(&'a str, &'a str)>,
-    /// The item of `for_each`.
+    /// `item`: the current item of `for_each`.
     pub item: Option<&'a Value>,
-    /// `callback.token`.
+    /// `callback.token`: the token with which a callback completes the step.
     pub callback_token: Option<&'a str>,
-    /// The event that triggers a task.
+    /// `event`: the event that triggers a task.
     pub event: Option<&'a Value>,
 }
 
-/// What a template reads: which documents must be at hand to render it.
+/// The values that a template reads. They must be loaded before it is rendered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reads {
-    /// The names at the root of its expressions, but `steps`.
+    /// The names at the roots of its expressions, except `steps`.
     pub names: BTreeSet<&'static str>,
     /// The steps whose output it reads.
     pub steps: BTreeSet<StepName>,
 }
 
+impl Reads {
+    /// Whether the template reads `input`.
+    #[must_use]
+    pub fn input(&self) -> bool {
+        self.names.contains("input")
+    }
+}
+
 impl<'a> Scope<'a> {
+    /// The value of a name other than `steps`, if it is present.
     pub(super) fn root(&self, name: &str) -> Option<Cow<'a, Value>> {
         match name {
             "input" => self.input.map(Cow::Borrowed),

@@ -1,6 +1,9 @@
-//! What bounds an expression: its nesting, its work and what it gives.
+//! Tests of the limits of expressions: their nesting, the cost of their evaluation and the size of their results.
 
-#![expect(clippy::disallowed_methods, reason = "the tests measure, what is tested has no clock")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the tests measure time; the tested code has no clock"
+)]
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +15,7 @@ use crate::{
     limits,
 };
 
-/// The input of the worst cases: about as large as a document can be, in the ways it can be large.
+/// An input for the worst cases: about as large as a document may be, with long lists, many objects and a long text.
 fn large_input() -> Value {
     let orders: Vec<_> = (0..1_500)
         .map(|n| json!({ "sku": format!("s{n}"), "price": n, "lines": [1, 2, 3], "of": n % 7 }))
@@ -27,8 +30,8 @@ fn large_input() -> Value {
 
 fn render(expression: &str, input: &Value) -> Result<Value, String> {
     let template = Template::parse(json!(format!("${{ {expression} }}")));
-    if let Some((_, problem)) = template.problems().first() {
-        return Err(problem.to_string());
+    if let Some((_, error)) = template.problems().first() {
+        return Err(error.to_string());
     }
     let scope = Scope { input: Some(input), ..Scope::default() };
     template.render(scope).map_err(|error| error.to_string())
@@ -38,10 +41,10 @@ fn repeat(open: &str, inner: &str, close: &str, times: usize) -> String {
     format!("{}{inner}{}", open.repeat(times), close.repeat(times))
 }
 
-/// The longest and deepest of each kind within the limit on characters.
-fn longest() -> Vec<String> {
+/// The longest and deepest expressions of each kind within the limit on characters.
+fn longest_expressions() -> Vec<String> {
     let deep = limits::EXPRESSION_DEPTH_MAX;
-    let wide = |sign: &str| format!("1{}", format!("{sign}1").repeat(490 / sign.len()));
+    let long_chain = |sign: &str| format!("1{}", format!("{sign}1").repeat(490 / sign.len()));
     vec![
         repeat("(", "1", ")", deep),
         repeat("[", "1", "]", deep),
@@ -49,11 +52,11 @@ fn longest() -> Vec<String> {
         repeat("size(", "'x'", ")", deep),
         repeat("[1].map(a,", "1", ")", deep),
         repeat("[1].filter(a,[1].all(b,", "true", "))", deep / 2),
-        repeat("(1+", &wide("+").chars().take(800).collect::<String>(), "+1)", deep),
+        repeat("(1+", &long_chain("+").chars().take(800).collect::<String>(), "+1)", deep),
         repeat("(true?[1].map(x,", "1", "):[2])", deep / 2),
-        wide("+"),
-        wide("=="),
-        wide(" in "),
+        long_chain("+"),
+        long_chain("=="),
+        long_chain(" in "),
         format!("true{}", "&&true".repeat(160)),
         format!("{}1", "-".repeat(980)),
         format!("{}true", "!".repeat(980)),
@@ -70,40 +73,40 @@ fn longest() -> Vec<String> {
 }
 
 #[test]
-fn the_longest_and_deepest_expressions_end_in_a_value_or_an_error() {
+fn longest_and_deepest_expressions_return_a_value_or_an_error() {
     let input = json!({ "a": 1 });
-    // Less stack than any thread of a runtime has.
+    // Less stack than any thread of the runtime has.
     let worker = std::thread::Builder::new().stack_size(512 * 1024);
     let work = worker.spawn(move || {
-        for expression in longest() {
-            let began = Instant::now();
+        for expression in longest_expressions() {
+            let start = Instant::now();
             let _ = render(&expression, &input);
-            assert!(began.elapsed() < Duration::from_secs(5), "{expression}");
+            assert!(start.elapsed() < Duration::from_secs(5), "{expression}");
         }
     });
     work.unwrap().join().unwrap();
 }
 
 #[test]
-fn brackets_nest_up_to_a_limit() {
+fn nesting_of_brackets_is_limited() {
     let input = json!(null);
     let deep = limits::EXPRESSION_DEPTH_MAX;
     assert_eq!(render(&repeat("(", "1", ")", deep), &input), Ok(json!(1)));
     assert_eq!(
         render(&repeat("(", "1", ")", deep + 1), &input),
-        Err("an expression with brackets in each other 17 deep; the limit is 16".to_owned())
+        Err("an expression with brackets nested 17 deep; the limit is 16".to_owned())
     );
     let quoted = format!("'{}'", "(".repeat(50));
     assert_eq!(render(&quoted, &input), Ok(json!("(".repeat(50))));
 }
 
-/// Each with whether it is let through. A debug build on a busy machine takes up to a second for the
-/// worst of them, a release build hundredths.
+/// Each expression has a flag that tells whether it is allowed. On a busy machine, a debug build takes up to a second for
+/// the slowest of them, and a release build hundredths of a second.
 #[test]
-fn no_expression_runs_for_long_whatever_it_reads() {
+fn no_expression_runs_for_long_with_any_input() {
     let input = large_input();
-    let cat = |part: &str, times| vec![part; times].join("+");
-    for (expression, is_fine) in [
+    let sum_of = |part: &str, times| vec![part; times].join("+");
+    for (expression, is_allowed) in [
         ("input.numbers.map(a, a + 1)".to_owned(), true),
         ("input.numbers.filter(a, a == 0)".to_owned(), true),
         ("input.numbers.all(a, a == 0)".to_owned(), true),
@@ -118,38 +121,38 @@ fn no_expression_runs_for_long_whatever_it_reads() {
         ("input.orders.all(o, input.text != input.text + 'x')".to_owned(), false),
         ("input.orders.all(o, o.sku.matches('^s[0-9]+$'))".to_owned(), false),
         ("input.few.all(o, 'x'.matches('[^a-z]{18}') || true)".to_owned(), true),
-        (cat("input.numbers", 70), false),
-        (cat("input.text", 80), false),
+        (sum_of("input.numbers", 70), false),
+        (sum_of("input.text", 80), false),
         ("input.numbers.map(a, string(1e300 * 1e8 + a))".to_owned(), false),
         (format!("input.numbers.map(a, [{}])", vec!["a"; 400].join(",")), false),
     ] {
-        let began = Instant::now();
+        let start = Instant::now();
         let rendered = render(&expression, &input);
-        let took = began.elapsed();
-        assert_eq!(rendered.is_ok(), is_fine, "{expression}: {:?}", rendered.err());
-        assert!(took < Duration::from_secs(5), "{expression}: {took:?}");
+        let elapsed = start.elapsed();
+        assert_eq!(rendered.is_ok(), is_allowed, "{expression}: {:?}", rendered.err());
+        assert!(elapsed < Duration::from_secs(5), "{expression}: {elapsed:?}");
     }
 }
 
 #[test]
-fn what_would_take_too_long_is_said_without_values() {
+fn error_about_a_budget_contains_no_values() {
     let input = large_input();
     assert_eq!(
         render("input.numbers.map(a, input.numbers)", &input),
-        Err("expression `input.numbers.map(a, input.numbers)`: may take more than 2000000 steps over \
-             this task's values"
+        Err("expression `input.numbers.map(a, input.numbers)`: may take more than 2000000 steps \
+             with this task's values"
             .to_owned())
     );
     let nine = Template::parse(json!(vec!["${ input.text }"; 9]));
     let scope = Scope { input: Some(&input), ..Scope::default() };
     assert_eq!(
         nine.render(scope).unwrap_err().to_string(),
-        "expression `input.text`: makes the whole larger than 1048576 bytes"
+        "expression `input.text`: makes the rendered template larger than 1048576 bytes"
     );
 }
 
 #[test]
-fn all_the_expressions_of_a_template_share_one_budget() {
+fn all_expressions_of_a_template_share_one_budget() {
     let input = large_input();
     let scope = Scope { input: Some(&input), ..Scope::default() };
     let sum = "${ input.numbers.all(a, a == 0) }";
@@ -159,7 +162,7 @@ fn all_the_expressions_of_a_template_share_one_budget() {
 }
 
 #[test]
-fn only_what_an_expression_names_is_counted() {
+fn cost_includes_only_the_values_that_an_expression_reads() {
     let mut input = large_input();
     input["amount"] = json!(20);
     let many = vec!["${ input.amount * 2 }"; 1_000];
@@ -169,7 +172,7 @@ fn only_what_an_expression_names_is_counted() {
 }
 
 #[test]
-fn what_is_named_is_found_wherever_it_is() {
+fn values_are_found_at_every_kind_of_path() {
     let input = json!({ "a": { "b": [1, 2], "c": "x" }, "n": 1 });
     for (expression, value) in [
         ("has(input.a.b)", json!(true)),
@@ -184,17 +187,17 @@ fn what_is_named_is_found_wherever_it_is() {
         assert_eq!(render(expression, &input), Ok(value), "{expression}");
     }
     for expression in ["input.x + 1", "input.a.x + 1", "input.a.c.d + 1", "input.a.b.d + 1"] {
-        let told = render(expression, &input).unwrap_err();
-        assert!(told.starts_with(&format!("expression `{expression}`: ")), "{told}");
+        let error = render(expression, &input).unwrap_err();
+        assert!(error.starts_with(&format!("expression `{expression}`: ")), "{error}");
     }
 }
 
 #[test]
-fn a_pattern_is_a_small_text() {
+fn pattern_must_be_a_small_literal() {
     let input = json!({ "p": "x" });
     assert_eq!(render("'abc'.matches('^[a-c]+$')", &input), Ok(json!(true)));
     for (expression, error) in [
-        ("'x'.matches(input.p)", "the pattern of `matches` must be a text in quotes"),
+        ("'x'.matches(input.p)", "the pattern of `matches` must be a string literal"),
         ("'x'.matches('(')", "the pattern is not a regular expression (RE2)"),
         ("'x'.matches('\\\\w{500}')", "the pattern is too large once it is compiled"),
     ] {
@@ -202,8 +205,8 @@ fn a_pattern_is_a_small_text() {
     }
 }
 
-/// Texts made of what expressions are made of.
-fn expression_like() -> impl Strategy<Value = String> {
+/// Generates texts of random tokens of the expression language.
+fn random_expression() -> impl Strategy<Value = String> {
     let word = prop::sample::select(vec![
         "input",
         "item",
@@ -269,7 +272,8 @@ fn expression_like() -> impl Strategy<Value = String> {
     prop::collection::vec(word, 0..40).prop_map(|words| words.concat())
 }
 
-fn json_like() -> impl Strategy<Value = Value> {
+/// Generates random JSON. Each string in it contains `secret`.
+fn random_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(json!(null)),
         any::<bool>().prop_map(Value::from),
@@ -290,9 +294,9 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_expression_panics_and_no_error_shows_a_value(
-        expression in expression_like(),
-        input in json_like(),
+    fn no_expression_panics_and_no_error_contains_a_value(
+        expression in random_expression(),
+        input in random_json(),
     ) {
         if let Err(error) = render(&expression, &input) {
             prop_assert!(!error.contains("secret"), "{error}");

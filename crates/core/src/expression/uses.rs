@@ -1,5 +1,5 @@
-//! What expressions need of the values that they read: which paths, and of which kind, as far as the
-//! operators around them tell. So that values can be made up for a definition that nobody has run yet.
+//! Finds the paths of the values that an expression reads, and the kind of each value, as far as the operators around it
+//! show. The forecast uses this to generate sample values for a definition that has never run.
 
 use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue, operators};
 
@@ -12,10 +12,10 @@ pub enum Key {
     Element,
 }
 
-/// What kind of value is needed.
+/// The kind of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Nothing tells.
+    /// Unknown.
     Any,
     /// True or false.
     Bool,
@@ -23,7 +23,7 @@ pub enum Kind {
     Number,
     /// A text.
     Text,
-    /// A text that says a duration, or a time.
+    /// A text with a duration or a time.
     Span,
     /// A list.
     List,
@@ -32,118 +32,136 @@ pub enum Kind {
 /// A value that an expression reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Use {
-    /// Where it is: the first key is a name as `input`, `steps` or `item`.
+    /// The path of the value. The first key is a name such as `input`, `steps` or `item`.
     pub path: Vec<Key>,
-    /// Of what kind it must be.
+    /// The kind that the value must have.
     pub kind: Kind,
 }
 
-/// What `expr` reads, if its own value must be of this kind.
-pub(crate) fn of(expr: &Expr, kind: Kind) -> Vec<Use> {
-    let mut looker = Looker::default();
-    looker.look(expr, kind);
-    looker.found
+/// Returns the values that `expr` reads, if the result of `expr` must have this kind.
+pub(super) fn uses(expr: &Expr, kind: Kind) -> Vec<Use> {
+    let mut collector = UseCollector::default();
+    collector.visit(expr, kind);
+    collector.found
 }
 
+/// Returns the keys of a path in the form `a.b.c`, if `expr` is one.
+pub(super) fn plain_path(expr: &Expr) -> Option<Vec<String>> {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the grammar's nodes, not our states")]
+    match expr {
+        Expr::Ident(name) => Some(vec![name.clone()]),
+        Expr::Select(select) if !select.test => {
+            let mut keys = plain_path(&select.operand.expr)?;
+            keys.push(select.field.clone());
+            Some(keys)
+        }
+        _ => None,
+    }
+}
+
+/// Collects the values that are read, on a walk through an expression.
 #[derive(Default)]
-struct Looker {
+struct UseCollector {
     found: Vec<Use>,
-    /// Names bound by macros as `items.all(item, ...)`, the innermost last, and what they stand for.
-    bound: Vec<(String, Option<Vec<Key>>)>,
+    /// The variables of the macros around the current node, the innermost last. In `items.all(item, ...)`, `item` has the
+    /// path of the elements of `items`. A variable without a path, such as an accumulator, has `None`.
+    variables: Vec<(String, Option<Vec<Key>>)>,
 }
 
-impl Looker {
-    fn look(&mut self, expr: &Expr, kind: Kind) {
+impl UseCollector {
+    fn visit(&mut self, expr: &Expr, kind: Kind) {
         if let Some(path) = self.path(expr) {
             self.found.extend(path.map(|path| Use { path, kind }));
             return;
         }
         match expr {
             Expr::Unspecified | Expr::Literal(_) | Expr::Ident(_) => {}
-            Expr::Select(select) => self.look(&select.operand.expr, Kind::Any),
+            Expr::Select(select) => self.visit(&select.operand.expr, Kind::Any),
             Expr::Call(call) => self.call(call, kind),
             Expr::List(list) => {
-                list.elements.iter().for_each(|item| self.look(&item.expr, Kind::Any));
+                list.elements.iter().for_each(|item| self.visit(&item.expr, Kind::Any));
             }
             Expr::Map(map) => map.entries.iter().for_each(|entry| self.entry(&entry.expr)),
-            Expr::Struct(made) => made.entries.iter().for_each(|entry| self.entry(&entry.expr)),
-            Expr::Comprehension(loops) => self.comprehension(loops),
+            Expr::Struct(message) => {
+                message.entries.iter().for_each(|entry| self.entry(&entry.expr))
+            }
+            Expr::Comprehension(comprehension) => self.comprehension(comprehension),
         }
     }
 
     fn entry(&mut self, entry: &EntryExpr) {
         match entry {
             EntryExpr::MapEntry(entry) => {
-                self.look(&entry.key.expr, Kind::Text);
-                self.look(&entry.value.expr, Kind::Any);
+                self.visit(&entry.key.expr, Kind::Text);
+                self.visit(&entry.value.expr, Kind::Any);
             }
-            EntryExpr::StructField(field) => self.look(&field.value.expr, Kind::Any),
+            EntryExpr::StructField(field) => self.visit(&field.value.expr, Kind::Any),
         }
     }
 
     fn call(&mut self, call: &CallExpr, kind: Kind) {
         let operands: Vec<_> = call.target.iter().map(AsRef::as_ref).chain(&call.args).collect();
-        let literal = operands.iter().find_map(|operand| literal(&operand.expr));
-        let same = |kind| vec![kind; operands.len()];
+        let literal = operands.iter().find_map(|operand| literal_kind(&operand.expr));
+        let all = |kind| vec![kind; operands.len()];
         let kinds = match call.func_name.as_str() {
             operators::LOGICAL_AND
             | operators::LOGICAL_OR
             | operators::LOGICAL_NOT
-            | operators::NOT_STRICTLY_FALSE => same(Kind::Bool),
+            | operators::NOT_STRICTLY_FALSE => all(Kind::Bool),
             operators::CONDITIONAL => vec![Kind::Bool, kind, kind],
-            operators::EQUALS | operators::NOT_EQUALS => same(literal.unwrap_or(Kind::Any)),
+            operators::EQUALS | operators::NOT_EQUALS => all(literal.unwrap_or(Kind::Any)),
             operators::GREATER
             | operators::GREATER_EQUALS
             | operators::LESS
-            | operators::LESS_EQUALS => same(literal.unwrap_or(Kind::Number)),
+            | operators::LESS_EQUALS => all(literal.unwrap_or(Kind::Number)),
             operators::SUBSTRACT
             | operators::MULTIPLY
             | operators::DIVIDE
             | operators::MODULO
-            | operators::NEGATE => same(literal.unwrap_or(Kind::Number)),
-            operators::ADD => same(literal.unwrap_or(kind)),
+            | operators::NEGATE => all(literal.unwrap_or(Kind::Number)),
+            operators::ADD => all(literal.unwrap_or(kind)),
             operators::IN => vec![literal.unwrap_or(Kind::Any), Kind::List],
-            "startsWith" | "endsWith" | "contains" | "matches" => same(Kind::Text),
-            "duration" | "timestamp" => same(Kind::Span),
-            "int" | "uint" | "double" => same(Kind::Number),
-            _ => same(Kind::Any),
+            "startsWith" | "endsWith" | "contains" | "matches" => all(Kind::Text),
+            "duration" | "timestamp" => all(Kind::Span),
+            "int" | "uint" | "double" => all(Kind::Number),
+            _ => all(Kind::Any),
         };
         for (operand, kind) in operands.iter().zip(kinds) {
-            self.look(&operand.expr, kind);
+            self.visit(&operand.expr, kind);
         }
     }
 
-    fn comprehension(&mut self, loops: &ComprehensionExpr) {
-        self.look(&loops.iter_range.expr, Kind::List);
-        self.look(&loops.accu_init.expr, Kind::Any);
-        let element = self.path(&loops.iter_range.expr).flatten().map(|mut path| {
+    fn comprehension(&mut self, comprehension: &ComprehensionExpr) {
+        self.visit(&comprehension.iter_range.expr, Kind::List);
+        self.visit(&comprehension.accu_init.expr, Kind::Any);
+        let element = self.path(&comprehension.iter_range.expr).flatten().map(|mut path| {
             path.push(Key::Element);
             path
         });
-        let outer = self.bound.len();
-        self.bound.push((loops.accu_var.clone(), None));
-        match &loops.iter_var2 {
-            // With two names the first is the place.
+        let outer = self.variables.len();
+        self.variables.push((comprehension.accu_var.clone(), None));
+        match &comprehension.iter_var2 {
+            // With two variables, the first is the index.
             Some(second) => {
-                self.bound.push((loops.iter_var.clone(), None));
-                self.bound.push((second.clone(), element));
+                self.variables.push((comprehension.iter_var.clone(), None));
+                self.variables.push((second.clone(), element));
             }
-            None => self.bound.push((loops.iter_var.clone(), element)),
+            None => self.variables.push((comprehension.iter_var.clone(), element)),
         }
-        for part in [&loops.loop_cond, &loops.loop_step, &loops.result] {
-            self.look(&part.expr, Kind::Any);
+        for part in [&comprehension.loop_cond, &comprehension.loop_step, &comprehension.result] {
+            self.visit(&part.expr, Kind::Any);
         }
-        self.bound.truncate(outer);
+        self.variables.truncate(outer);
     }
 
-    /// The path that `expr` is, if it is one; nothing inside if it begins with a name that stands for
-    /// no path.
+    /// The path in the form of an expression such as `a.b['c'][0]`. Returns `None` if `expr` is not a path, and
+    /// `Some(None)` if it is a path that begins with a variable without a path.
     fn path(&self, expr: &Expr) -> Option<Option<Vec<Key>>> {
         let (inner, key) = match expr {
             Expr::Ident(name) => {
-                let bound = self.bound.iter().rev().find(|(bound, _)| bound == name);
-                let free = || Some(vec![Key::Field(name.clone())]);
-                return Some(bound.map_or_else(free, |(_, path)| path.clone()));
+                let variable = self.variables.iter().rev().find(|(variable, _)| variable == name);
+                let input = || Some(vec![Key::Field(name.clone())]);
+                return Some(variable.map_or_else(input, |(_, path)| path.clone()));
             }
             Expr::Select(select) => (&select.operand.expr, Key::Field(select.field.clone())),
             Expr::Call(call) if call.func_name == operators::INDEX => match call.args.as_slice() {
@@ -179,15 +197,15 @@ impl Looker {
     }
 }
 
-/// The kind of a literal, or of what a list of them begins with.
-fn literal(expr: &Expr) -> Option<Kind> {
+/// The kind of a literal, or of the first literal in a list.
+fn literal_kind(expr: &Expr) -> Option<Kind> {
     match expr {
         Expr::Literal(LiteralValue::Boolean(_)) => Some(Kind::Bool),
         Expr::Literal(LiteralValue::Double(_) | LiteralValue::Int(_) | LiteralValue::UInt(_)) => {
             Some(Kind::Number)
         }
         Expr::Literal(LiteralValue::String(_)) => Some(Kind::Text),
-        Expr::List(list) => list.elements.first().and_then(|item| literal(&item.expr)),
+        Expr::List(list) => list.elements.first().and_then(|item| literal_kind(&item.expr)),
         Expr::Unspecified
         | Expr::Call(_)
         | Expr::Comprehension(_)
@@ -206,25 +224,25 @@ mod tests {
 
     fn uses(expression: &str, kind: Kind) -> Vec<String> {
         let template = Template::parse(format!("${{ {expression} }}").into());
-        let said = template.uses(kind).into_iter().map(|used| {
+        let descriptions = template.uses(kind).into_iter().map(|used| {
             let keys = used.path.iter().map(|key| match key {
                 Key::Field(name) => format!(".{name}"),
                 Key::Element => "[]".to_owned(),
             });
             format!("{} {:?}", keys.collect::<String>().trim_start_matches('.'), used.kind)
         });
-        said.collect()
+        descriptions.collect()
     }
 
     #[test]
-    fn a_path_is_of_the_kind_that_its_place_wants() {
+    fn path_has_the_kind_of_the_whole_expression() {
         assert_eq!(uses("input.express", Kind::Bool), ["input.express Bool"]);
         assert_eq!(uses("steps.a.output.b[0].c", Kind::Any), ["steps.a.output.b[].c Any"]);
         assert_eq!(uses("input['a-b']", Kind::List), ["input.a-b List"]);
     }
 
     #[test]
-    fn operators_tell_what_their_operands_are() {
+    fn operators_determine_the_kinds_of_their_operands() {
         for (expression, expected) in [
             ("input.a > 100", vec!["input.a Number"]),
             ("input.a == 'gold'", vec!["input.a Text"]),
@@ -241,23 +259,9 @@ mod tests {
     }
 
     #[test]
-    fn a_macro_reads_the_elements_of_its_list() {
+    fn macro_reads_the_elements_of_its_list() {
         let found = uses("input.items.all(i, i.price > 1)", Kind::Bool);
         assert!(found.contains(&"input.items List".to_owned()), "{found:?}");
         assert!(found.contains(&"input.items[].price Number".to_owned()), "{found:?}");
-    }
-}
-
-/// The keys of a plain `a.b.c`.
-pub(crate) fn plain_path(expr: &Expr) -> Option<Vec<String>> {
-    #[expect(clippy::wildcard_enum_match_arm, reason = "the grammar's nodes, not our states")]
-    match expr {
-        Expr::Ident(name) => Some(vec![name.clone()]),
-        Expr::Select(select) if !select.test => {
-            let mut keys = plain_path(&select.operand.expr)?;
-            keys.push(select.field.clone());
-            Some(keys)
-        }
-        _ => None,
     }
 }

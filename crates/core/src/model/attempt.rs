@@ -1,4 +1,4 @@
-//! Attempts at doing a step or at undoing it.
+//! Attempts at a step or at its undo.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::names::Part;
 
-/// Which way a step goes: it is done, or what it did is undone.
+/// Whether a step is run or undone.
 #[derive(
     Debug,
     Clone,
@@ -31,7 +31,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// As messages and idempotency keys say it.
+    /// The name in messages and idempotency keys.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -41,38 +41,39 @@ impl Action {
     }
 }
 
-/// When an attempt got how far, for people. Each time is by the clock of who was there.
+/// When the phases of an attempt began and ended, for display only. Each time is by the clock of the process that
+/// recorded it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AttemptTimes {
-    /// When its request was sent.
+    /// When the scheduler sent the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub queued_at: Option<Timestamp>,
-    /// When its agent first called the remote service.
+    /// When the agent first called the remote service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub called_at: Option<Timestamp>,
-    /// When the agent had its answer: the service's, or its own if it called no more.
+    /// When the agent had the outcome: from the response of the service, or its own decision to stop calling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub answered_at: Option<Timestamp>,
 }
 
 impl AttemptTimes {
-    /// Whether none is known.
+    /// Whether no time is known.
     #[must_use]
     pub fn are_unknown(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// An attempt at doing or undoing a step.
+/// Identifies an attempt at a step or at its undo.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Attempt {
     /// The step, or one item of it.
     pub step: Part,
-    /// Whether it was done or undone.
+    /// Whether the step is run or undone.
     pub action: Action,
-    /// Which attempt.
+    /// The number of the attempt, counted from 1.
     pub number: u32,
 }

@@ -1,6 +1,6 @@
-//! What an operator asks of a task. Commands go through the scheduler's queue and are decided by the
-//! same [`transition`](crate::engine::transition::transition) as everything else; each is on record with who
-//! asked and why, also when it is refused.
+//! Operators' commands to a task. A command goes through the scheduler's queue, and
+//! [`transition`](crate::engine::transition::transition) decides on it as on every other event. The task records each
+//! command with its author and reason, including refused commands.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -15,84 +15,86 @@ pub use crate::model::names::CommandId;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Command {
-    /// Chosen by whoever sends it, unique for the task: a command delivered twice is carried out once.
+    /// Chosen by the sender, unique for the task. It makes the command idempotent: a command that is delivered twice is
+    /// carried out once.
     pub command_id: CommandId,
     /// The task.
     pub task_id: TaskId,
-    /// Who asks.
+    /// The operator who sends the command.
     pub by: String,
-    /// Why, for the record.
+    /// The operator's reason, for the record.
     pub why: String,
-    /// What is asked.
+    /// What the task is to do.
     pub order: Order,
-    /// When it was issued, by its sender's clock. A task forgets the ids of old commands: one that was
-    /// issued before all those on a full record is refused. Absent in messages of older releases.
+    /// When it was issued, by the sender's clock. A task keeps the ids of its newest commands only. So a command that is
+    /// older than every command in a full record is refused: it may be a duplicate. Absent in messages of older releases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub issued_at: Option<Timestamp>,
 }
 
-/// What is asked.
+/// What a command does.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Order {
-    /// Try a failed step again, with its attempts renewed, or a waiting one at once. Of a task that
-    /// failed while it was undone, this is the failed undo.
+    /// Retry a failed step with new attempts, or a waiting step at once. If the task failed while it was being undone,
+    /// retry the failed undo.
     Resubmit {
-        /// Which step, or item of it; all that failed or wait if absent.
+        /// The step, or one item of it. All failed or waiting steps if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         step: Option<Part>,
-        /// A JSON merge patch (RFC 7396) for the task's input, for this step and those after it.
+        /// A JSON merge patch (RFC 7396) of the task's input. This step and later steps use the patched input.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         input: Option<Value>,
-        /// The operator has seen that no earlier attempt took effect.
+        /// The operator has checked that no earlier attempt took effect.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         did_not_run: bool,
     },
-    /// Go on without a step, or without its undo.
+    /// Continue without a step, or without its undo.
     Skip {
-        /// Which step, or item of it; the only one that failed if absent.
+        /// The step, or one item of it. The only failed one if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         step: Option<Part>,
-        /// The operator has seen that no attempt took effect.
+        /// The operator has checked that no attempt took effect.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         did_not_run: bool,
     },
-    /// Take a step, or its undo, as done by hand.
+    /// Record a step, or its undo, as completed manually.
     Complete {
-        /// Which step, or item of it; the only one that failed if absent.
+        /// The step, or one item of it. The only failed one if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         step: Option<Part>,
-        /// What later steps read as its output.
+        /// The output that later steps read.
         #[serde(default)]
         output: Value,
     },
     /// Undo the whole task.
     Undo,
-    /// Stop the task where it stands: nothing more is sent, nothing is undone.
+    /// Stop the task in its current state: nothing more is sent, nothing is undone.
     Cancel,
-    /// Start nothing more, until resumed.
+    /// Start nothing more until the task is resumed.
     Pause,
-    /// Go on after a pause.
+    /// Continue after a pause.
     Resume,
 }
 
 impl Order {
-    /// As people say it: `resubmit charge`. `steps` are those that it turned out to be about.
+    /// The command as text, such as `resubmit charge`. `steps` are the steps that the command affected; if empty, the
+    /// text names the step of the command.
     #[must_use]
     pub fn describe(&self, steps: &[Part]) -> String {
-        let of = |name: &str, step: &Option<Part>| {
+        let with_steps = |name: &str, step: &Option<Part>| {
             let steps = if steps.is_empty() { step.as_slice() } else { steps };
             let names: Vec<_> = steps.iter().map(Part::to_string).collect();
             format!("{name} {}", names.join(", ")).trim_end().to_owned()
         };
         match self {
-            Self::Resubmit { step, input: None, .. } => of("resubmit", step),
+            Self::Resubmit { step, input: None, .. } => with_steps("resubmit", step),
             Self::Resubmit { step, input: Some(_), .. } => {
-                format!("{} with edited input", of("resubmit", step))
+                format!("{} with edited input", with_steps("resubmit", step))
             }
-            Self::Skip { step, .. } => of("skip", step),
-            Self::Complete { step, .. } => of("complete", step),
+            Self::Skip { step, .. } => with_steps("skip", step),
+            Self::Complete { step, .. } => with_steps("complete", step),
             Self::Undo => "undo".to_owned(),
             Self::Cancel => "cancel".to_owned(),
             Self::Pause => "pause".to_owned(),
@@ -101,18 +103,18 @@ impl Order {
     }
 }
 
-/// A command on a task's record.
+/// A command in a task's record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CommandRecord {
     /// The command's id.
     pub id: CommandId,
-    /// What was asked.
+    /// The command as text, such as `resubmit charge`.
     pub command: String,
-    /// Who asked.
+    /// The operator who sent it.
     pub by: String,
-    /// Why.
+    /// The operator's reason.
     pub why: String,
-    /// When it was decided.
+    /// When the scheduler decided on it.
     #[serde(with = "jiff::fmt::serde::timestamp::millisecond::required")]
     #[schemars(with = "i64")]
     pub at: Timestamp,

@@ -1,4 +1,4 @@
-//! Documents: the payloads of a task, stored beside its item. Each is written once and never changes.
+//! Documents: the payloads of a task, stored separately from its item. A document is written once and never changes.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -17,36 +17,36 @@ use crate::{
     },
 };
 
-/// What names a document among those of one task.
+/// Identifies a document of one task.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DocumentKey {
-    /// What the client submitted.
+    /// The submission as the client sent it.
     Submission,
-    /// The input as an operator edited it.
+    /// The input after the edit by this command of an operator.
     Input(CommandId),
-    /// What the task returned, by a fingerprint of what it was made from: a decision that was never
-    /// saved may have left one as well.
+    /// The output of the task, with a fingerprint of the state that it was made from. The fingerprint distinguishes it
+    /// from results that other decisions stored without being saved.
     Result(u32),
-    /// What an attempt at a step returned.
+    /// The output of an attempt at a step.
     Output(Attempt),
-    /// What an operator's command says that a step returned. It names its writer: a command that is refused
-    /// after it was written leaves nothing that an agent's answer could be taken for.
+    /// The output of a step that an operator's command completed. The key contains the command, so that the document of a
+    /// command that was refused later is never read as the agent's output.
     ByHand(Attempt, CommandId),
     /// Why an attempt at a step failed.
     Failure(Attempt),
     /// Why an attempt at a step was deferred.
     Deferral(Attempt),
-    /// That an attempt at a step that must not be repeated is about to be made.
+    /// The claim of an agent to make the only call of an attempt, for a step that is not idempotent.
     Claim(Attempt),
 }
 
 impl Attempt {
-    fn key(&self, f: &mut fmt::Formatter<'_>, kind: &str) -> fmt::Result {
-        let of = match self.action {
+    fn write_key(&self, f: &mut fmt::Formatter<'_>, kind: &str) -> fmt::Result {
+        let prefix = match self.action {
             Action::Do => "step",
             Action::Undo => "undo",
         };
-        write!(f, "{of}/{}/{}/{kind}", self.step, self.number)
+        write!(f, "{prefix}/{}/{}/{kind}", self.step, self.number)
     }
 }
 
@@ -55,20 +55,20 @@ impl fmt::Display for DocumentKey {
         match self {
             Self::Submission => f.write_str("submission"),
             Self::Input(id) => write!(f, "input/{id}"),
-            Self::Result(made_from) => write!(f, "result/{made_from:08x}"),
-            Self::Output(attempt) => attempt.key(f, "output"),
+            Self::Result(fingerprint) => write!(f, "result/{fingerprint:08x}"),
+            Self::Output(attempt) => attempt.write_key(f, "output"),
             Self::ByHand(attempt, command) => {
-                attempt.key(f, "output")?;
+                attempt.write_key(f, "output")?;
                 write!(f, "/{command}")
             }
-            Self::Failure(attempt) => attempt.key(f, "failure"),
-            Self::Deferral(attempt) => attempt.key(f, "deferral"),
-            Self::Claim(attempt) => attempt.key(f, "claim"),
+            Self::Failure(attempt) => attempt.write_key(f, "failure"),
+            Self::Deferral(attempt) => attempt.write_key(f, "deferral"),
+            Self::Claim(attempt) => attempt.write_key(f, "claim"),
         }
     }
 }
 
-/// A text that is no document's key.
+/// The error for a text that is not a document key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a document's key")]
 pub struct InvalidDocumentKey(String);
@@ -81,19 +81,19 @@ impl FromStr for DocumentKey {
         let parts: Vec<_> = text.split('/').collect();
         match parts.as_slice() {
             ["submission"] => Ok(Self::Submission),
-            ["result", made_from] => {
-                Ok(Self::Result(u32::from_str_radix(made_from, 16).map_err(|_| invalid())?))
+            ["result", fingerprint] => {
+                Ok(Self::Result(u32::from_str_radix(fingerprint, 16).map_err(|_| invalid())?))
             }
             ["input", id] => Ok(Self::Input(id.parse().map_err(|_| invalid())?)),
-            [of @ ("step" | "undo"), step, number, "output", command] => {
-                let action = if *of == "step" { Action::Do } else { Action::Undo };
+            [prefix @ ("step" | "undo"), step, number, "output", command] => {
+                let action = if *prefix == "step" { Action::Do } else { Action::Undo };
                 let step = step.parse().map_err(|_| invalid())?;
                 let number = number.parse().map_err(|_| invalid())?;
                 let command = command.parse().map_err(|_| invalid())?;
                 Ok(Self::ByHand(Attempt { step, action, number }, command))
             }
-            [of @ ("step" | "undo"), step, number, kind] => {
-                let action = if *of == "step" { Action::Do } else { Action::Undo };
+            [prefix @ ("step" | "undo"), step, number, kind] => {
+                let action = if *prefix == "step" { Action::Do } else { Action::Undo };
                 let step = step.parse().map_err(|_| invalid())?;
                 let number = number.parse().map_err(|_| invalid())?;
                 let attempt = Attempt { step, action, number };
@@ -110,23 +110,23 @@ impl FromStr for DocumentKey {
     }
 }
 
-/// Whose documents are meant: those of a task, in one incarnation of its id.
+/// The owner of documents: a task, identified by its id and incarnation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner {
     /// The task.
     pub task_id: TaskId,
-    /// Its incarnation; absent of a task that an older release recorded.
+    /// The task's incarnation. Absent if an older release recorded the task.
     pub incarnation: Option<Incarnation>,
 }
 
-/// A document's key as it is stored: `INCARNATION/KEY`, so that documents of an earlier task with the
-/// same id, which expire one by one, are never taken for this one's. Of a task that an older release
-/// recorded it is the key alone.
+/// A document's key in the state store: `INCARNATION/KEY`. The incarnation distinguishes the document from documents of
+/// an earlier task with the same id, which may not have expired yet. If an older release recorded the task, the key has
+/// no incarnation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoredKey {
-    /// The incarnation of the task that it belongs to.
+    /// The incarnation of the document's task.
     pub incarnation: Option<Incarnation>,
-    /// Which of that task's documents.
+    /// The document among those of the task.
     pub key: DocumentKey,
 }
 
@@ -144,7 +144,7 @@ impl FromStr for StoredKey {
     type Err = InvalidDocumentKey;
 
     fn from_str(text: &str) -> Result<Self, InvalidDocumentKey> {
-        // No key begins as an incarnation does.
+        // No document key begins with a valid incarnation.
         if let Some((incarnation, key)) = text.split_once('/')
             && let Ok(incarnation) = incarnation.parse()
         {
@@ -154,58 +154,58 @@ impl FromStr for StoredKey {
     }
 }
 
-/// A document beside a task: written once, never changed.
+/// A payload of a task. It is written once and never changes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Document {
-    /// Which of the task's documents.
+    /// The document among those of the task.
     pub key: DocumentKey,
-    /// When it was made.
+    /// When it was created.
     pub at: Timestamp,
     /// Its content.
     pub body: Value,
-    /// Of an attempt's: when it got how far, as far as is known.
+    /// For documents of an attempt: the known times of the attempt.
     pub times: AttemptTimes,
 }
 
 impl Document {
-    /// A document made at `at`.
+    /// Creates a document without attempt times.
     #[must_use]
     pub fn new(key: DocumentKey, at: Timestamp, body: Value) -> Self {
         Self { key, at, body, times: AttemptTimes::default() }
     }
 }
 
-/// How long a document is kept: for the retention time after `from`, and
-/// [longer by a margin](crate::limits::KEPT_MARGIN).
+/// How long a document is kept: until `from`, plus the retention time, plus a
+/// [margin](crate::limits::KEPT_MARGIN).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Kept {
-    /// From when on: no earlier than the task ends.
+    /// When the retention time begins. Not earlier than the end of the task.
     #[serde(with = "jiff::fmt::serde::timestamp::millisecond::required")]
     #[schemars(with = "i64")]
     pub from: Timestamp,
-    /// For how long; the deployment's retention time if absent.
+    /// The retention time in seconds. The deployment's retention time if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention_s: Option<u64>,
 }
 
 impl Kept {
-    /// When a document that is kept so long may go, where this is the retention of the deployment.
+    /// When the document expires. `default_retention` is the deployment's retention time.
     #[must_use]
-    pub fn expires_at(self, retention: Duration) -> Timestamp {
-        let retention = self.retention_s.map_or(retention, Duration::from_secs);
+    pub fn expires_at(self, default_retention: Duration) -> Timestamp {
+        let retention = self.retention_s.map_or(default_retention, Duration::from_secs);
         later(later(self.from, retention), KEPT_MARGIN)
     }
 
-    /// At least as long as either. The deployment's retention is not known here: where only one of the two
-    /// has its own, it is longer than either.
+    /// Returns a retention that is at least as long as `self` and as `other`. The deployment's retention time is not
+    /// known here. So if only one of the two has its own retention time, the result adds both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         let from = self.from.max(other.from);
         match (self.retention_s, other.retention_s) {
             (None, None) => Self { from, retention_s: None },
             (Some(one), Some(another)) => Self { from, retention_s: Some(one.max(another)) },
-            (Some(own), None) | (None, Some(own)) => {
-                Self { from: later(from, Duration::from_secs(own)), retention_s: None }
+            (Some(seconds), None) | (None, Some(seconds)) => {
+                Self { from: later(from, Duration::from_secs(seconds)), retention_s: None }
             }
         }
     }
@@ -214,9 +214,10 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::names::Part;
 
     #[test]
-    fn a_key_reads_back_as_it_was_written() {
+    fn document_key_reads_back_as_written() {
         let step: Part = "charge".parse().unwrap();
         for key in [
             DocumentKey::Submission,
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_key_has_its_incarnation_in_front() {
+    fn stored_key_begins_with_the_incarnation() {
         let output: DocumentKey = "step/charge/1/output".parse().unwrap();
         let incarnation = Some(Incarnation::recorded_at(Timestamp::UNIX_EPOCH));
         for (key, text) in [
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_with_two_tasks_outlives_both_whatever_the_deployments_retention() {
+    fn combined_retention_is_as_long_as_both_for_any_default_retention() {
         let kept =
             |from, retention_s| Kept { from: Timestamp::from_second(from).unwrap(), retention_s };
         let all = [kept(10, None), kept(20, None), kept(10, Some(5)), kept(7, Some(50))];

@@ -1,7 +1,7 @@
-//! What is published on the event bus: alerts for the operator, and what became of tasks.
+//! Events on the event bus: alerts for the operator, and the ends of tasks.
 //!
-//! The shape is stable. `metadata` says what happened, when, and under which id (the same when it is
-//! published again, for every event arrives at least once); `data` says to what.
+//! The format is stable. `metadata` has the name, the time and the id of the event. Events are published at least once,
+//! and a repeated event has the same id. `data` has the details.
 //!
 //! ```json
 //! { "metadata": { "event_id": "order-7/task_in_error/1795201200000", "event": "task_in_error",
@@ -20,70 +20,70 @@ use crate::model::{
     task::ProcessState,
 };
 
-/// EventBridge's `source` of everything that Steward publishes.
+/// The `source` of all events that Steward publishes to EventBridge.
 pub const SOURCE: &str = "steward";
 
-/// The version of every event's shape. A change that could break a reader raises it.
+/// The version of the event format. A change that could break a consumer increases it.
 const SCHEMA_VERSION: u32 = 1;
 
-/// An event, as it lies in EventBridge's `detail`.
+/// An event: the content of EventBridge's `detail`.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct BusEvent {
-    /// What happened and when.
+    /// The name, time and id of the event.
     pub metadata: Metadata,
-    /// To what.
+    /// The details of the event.
     pub data: Happened,
 }
 
-/// What is the same for every event.
+/// The fields that all events have.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Metadata {
-    /// The same whenever this event is published again.
+    /// The id of the event. It stays the same if the event is published again.
     pub event_id: String,
-    /// What happened, in snake case.
+    /// The name of the event, in snake case.
     pub event: &'static str,
-    /// The version of the shape.
+    /// The version of the event format.
     pub schema_version: u32,
-    /// When.
+    /// When the event happened.
     #[schemars(with = "String")]
     pub at: Timestamp,
 }
 
-/// What happened. The first seven need a person: they are alerts.
+/// The details of an event, by kind of event. The first seven kinds are alerts: they need an operator.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Happened {
     /// A task is in Error.
     TaskInError(TaskTrouble),
-    /// A task is in Error, and what it did is not, or not wholly, undone.
+    /// A task is in Error, and its effects are not completely undone.
     UndoFailed(TaskTrouble),
-    /// An agent's circuit breaker opened: its remote service is left alone.
+    /// An agent's circuit breaker opened: the agent does not call its remote service.
     BreakerOpened(BreakerTurned),
-    /// A submission was refused; its text is on the rejected queue.
+    /// A submission was refused. The rejected queue has its text.
     SubmissionRefused {
-        /// The task's id, as far as it could be read.
+        /// The task id, if it could be read.
         #[serde(skip_serializing_if = "Option::is_none")]
         task_id: Option<String>,
-        /// Why.
+        /// Why it was refused.
         reason: String,
     },
-    /// A message could not be right; it goes to its queue's dead letters.
+    /// A message is invalid. It goes to the dead-letter queue of its queue.
     MessageCorrupt {
-        /// Which role received it.
+        /// The role that received it.
         role: String,
-        /// The queue's id of the message.
+        /// The message id that the queue assigned.
         message_id: String,
-        /// Why.
+        /// Why it is invalid.
         reason: String,
     },
-    /// A queue of dead letters holds more than it did.
+    /// The number of messages in a dead-letter queue has grown.
     DeadLetterSeen {
-        /// The queue's name.
+        /// The name of the dead-letter queue.
         queue: String,
-        /// How many it holds.
+        /// The number of messages in it.
         messages: u64,
     },
-    /// A step names an agent that has no queue: it failed, and did not run.
+    /// A step names an agent that has no queue. The step failed without running.
     AgentMissing {
         /// The task.
         task_id: TaskId,
@@ -94,63 +94,63 @@ pub enum Happened {
     },
     /// An agent's circuit breaker closed again.
     BreakerClosed(BreakerTurned),
-    /// An operator's command was carried out, or refused.
+    /// An operator's command was carried out or refused.
     OperatorCommand {
         /// The task.
         task_id: TaskId,
         /// The command's id.
         command_id: CommandId,
-        /// What was asked, as `resubmit charge`.
+        /// The command as text, such as `resubmit charge`.
         command: String,
-        /// Who asked.
+        /// The operator.
         by: String,
-        /// Why they asked.
+        /// The operator's reason.
         why: String,
-        /// Why it was refused, if it was.
+        /// Why the command was refused, if it was.
         #[serde(skip_serializing_if = "Option::is_none")]
         refused: Option<String>,
     },
-    /// An operator sends the messages of a queue of dead letters back.
+    /// An operator redrives the messages of a dead-letter queue.
     OperatorRedrive {
-        /// The queue's name.
+        /// The name of the dead-letter queue.
         queue: String,
-        /// The queue that they go to; where each came from if absent.
+        /// The queue to send the messages to. The original queue of each message if absent.
         #[serde(skip_serializing_if = "Option::is_none")]
         to: Option<String>,
-        /// How many at most.
+        /// The maximum number of messages.
         messages_max: u64,
-        /// Who asked.
+        /// The operator.
         by: String,
-        /// Why they asked.
+        /// The operator's reason.
         why: String,
     },
-    /// A task came to its end; only for workflows with `lifecycle_events`.
+    /// A task ended. Published only for workflows with `lifecycle_events`.
     TaskEnded {
         /// The task.
         task_id: TaskId,
         /// Its workflow.
         workflow: WorkflowName,
-        /// Its version.
+        /// The version of the workflow.
         version: u32,
-        /// How it ended.
+        /// The state in which it ended.
         process_state: ProcessState,
     },
 }
 
-/// A task that needs a person.
+/// The details of an alert about a task.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct TaskTrouble {
     /// The task.
     pub task_id: TaskId,
     /// Its workflow.
     pub workflow: WorkflowName,
-    /// The steps that failed, or those that are left to undo: the first
-    /// [`ALERT_STEPS_MAX`](crate::limits::ALERT_STEPS_MAX) of them.
+    /// The steps that failed, or that remain to be undone: at most
+    /// [`ALERT_STEPS_MAX`](crate::limits::ALERT_STEPS_MAX).
     pub steps: Vec<Part>,
-    /// How many more there are.
+    /// The number of further steps.
     #[serde(skip_serializing_if = "is_zero")]
     pub more_steps: usize,
-    /// Why.
+    /// Why the task is in Error.
     pub reason: String,
 }
 
@@ -159,20 +159,21 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// A circuit breaker that opened or closed.
+/// The details of the opening or closing of a circuit breaker.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct BreakerTurned {
-    /// The agent whose remote service it guards.
+    /// The agent that the circuit breaker belongs to.
     pub agent: AgentName,
-    /// What the last call met.
+    /// The result of the last call, such as `HTTP 503`.
     pub reason: String,
 }
 
 impl BusEvent {
-    /// An event about `subject`, at `at`: together they are its id.
+    /// Creates an event about `subject` at the time `at`. The event id consists of the subject, the event name and the
+    /// time.
     #[must_use]
     pub fn new(subject: &str, at: Timestamp, data: Happened) -> Self {
-        // Whole milliseconds, as the state store keeps them: the same when it is told again.
+        // The state store keeps whole milliseconds, so the id is the same when the event is published again.
         let at = Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at);
         let event = data.name();
         let event_id = format!("{subject}/{event}/{}", at.as_millisecond());
@@ -180,7 +181,7 @@ impl BusEvent {
         Self { metadata, data }
     }
 
-    /// Whether this is the alert that a task in Error stays due for.
+    /// Whether this is the alert about a task in Error. The task stays due until this alert is published.
     #[must_use]
     pub fn is_task_alert(&self) -> bool {
         matches!(self.data, Happened::TaskInError(_) | Happened::UndoFailed(_))
@@ -206,7 +207,7 @@ impl Happened {
         }
     }
 
-    /// EventBridge's `detail-type`, which rules match on.
+    /// EventBridge's `detail-type`, for the patterns of rules.
     #[must_use]
     pub fn detail_type(&self) -> &'static str {
         match self {
@@ -231,16 +232,16 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_event_reads_as_the_documentation_says() {
+    fn event_has_the_documented_format() {
         let at = "2026-11-20T19:00:00Z".parse().unwrap();
-        let trouble = TaskTrouble {
+        let alert = TaskTrouble {
             task_id: "order-7".parse().unwrap(),
             workflow: "order".parse().unwrap(),
             steps: vec!["charge".parse().unwrap()],
             more_steps: 0,
             reason: "step charge: HTTP 402 Payment Required".to_owned(),
         };
-        let event = BusEvent::new("order-7", at, Happened::TaskInError(trouble));
+        let event = BusEvent::new("order-7", at, Happened::TaskInError(alert));
         assert_eq!(
             serde_json::to_value(event).unwrap(),
             json!({

@@ -1,10 +1,10 @@
-//! Integers that do not fit in 64 bits. The parser would silently make doubles of them, which have 53 bits:
-//! an order number would become another one. So what comes in with one is refused.
+//! A check for JSON integers that do not fit in 64 bits. The JSON parser would silently convert them to doubles, which
+//! have 53 bits of precision, so an order number would change. Input with such an integer is refused.
 
-/// An integer that would lose digits.
+/// The error for an integer that does not fit in 64 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "an integer of more than 64 bits at line {line} column {column}: it would lose digits; send it as a text"
+    "an integer of more than 64 bits at line {line} column {column}: it would lose digits; send it as a string"
 )]
 pub struct TooLargeInteger {
     /// The line, counted from 1.
@@ -13,21 +13,21 @@ pub struct TooLargeInteger {
     pub column: usize,
 }
 
-/// Digits of the smallest integer that may be too large.
+/// The number of digits from which on an integer may be too large.
 const DIGITS_MIN: usize = 19;
 
-/// Whether every integer of a JSON text fits in 64 bits, signed or unsigned. Numbers with a fraction or an
-/// exponent are doubles by their writer's choice.
+/// Checks that every integer in a JSON text fits in 64 bits, signed or unsigned. Numbers with a fraction or an exponent
+/// are not checked, because their author chose a floating-point format.
 ///
 /// # Errors
-/// Where the first one is that does not.
+/// The position of the first integer that is too large.
 pub fn check_integers(json: &str) -> Result<(), TooLargeInteger> {
-    // Nearly every text has no row of so many digits, and is not read any closer.
+    // Fast path: nearly every text has no sequence of so many digits.
     let bytes = json.as_bytes();
-    let mut row = 0;
+    let mut digits = 0;
     let is_long = |byte: &u8| {
-        row = if byte.is_ascii_digit() { row + 1 } else { 0 };
-        row == DIGITS_MIN
+        digits = if byte.is_ascii_digit() { digits + 1 } else { 0 };
+        digits == DIGITS_MIN
     };
     if !bytes.iter().any(is_long) {
         return Ok(());
@@ -35,7 +35,8 @@ pub fn check_integers(json: &str) -> Result<(), TooLargeInteger> {
     let mut rest = json;
     while let Some(at) = rest.find(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) {
         let (_, token) = rest.split_at(at);
-        let length = if token.starts_with('"') { text_length(token) } else { number_length(token) };
+        let length =
+            if token.starts_with('"') { string_length(token) } else { number_length(token) };
         let (number, after) = token.split_at(length);
         if !fits(number) {
             let before = json.get(..json.len() - token.len()).unwrap_or_default();
@@ -48,8 +49,8 @@ pub fn check_integers(json: &str) -> Result<(), TooLargeInteger> {
     Ok(())
 }
 
-/// The bytes of a text in quotes, from its first quote to its last.
-fn text_length(token: &str) -> usize {
+/// The bytes of the JSON string at the start of `token`, including both quotes.
+fn string_length(token: &str) -> usize {
     let mut escaped = false;
     let end = token.char_indices().skip(1).find(|(_, c)| {
         let ends = *c == '"' && !escaped;
@@ -59,7 +60,7 @@ fn text_length(token: &str) -> usize {
     end.map_or(token.len(), |(at, _)| at + 1)
 }
 
-/// The bytes of a number.
+/// The bytes of the number at the start of `token`.
 fn number_length(token: &str) -> usize {
     let is_part = |c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.' | 'e' | 'E');
     token.find(|c| !is_part(c)).unwrap_or(token.len())
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn integers_of_64_bits_fit_and_larger_ones_do_not() {
+    fn integers_of_64_bits_are_accepted_and_larger_ones_are_not() {
         for fits in [
             "18446744073709551615",
             "-9223372036854775808",
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_would_have_become_another_number() {
+    fn refused_integer_would_have_become_a_double() {
         let number: serde_json::Value = serde_json::from_str("18446744073709551617").unwrap();
         assert!(number.is_f64());
     }

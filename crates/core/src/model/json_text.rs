@@ -1,5 +1,5 @@
-//! JSON as it is written. A value of many small numbers takes thirty times as much memory as its text, so
-//! what is only passed on, as the body of a request, is kept as text.
+//! JSON that is kept as text. A parsed value of many small numbers takes thirty times as much memory as its text. So JSON
+//! that is only forwarded, such as the body of a request, is not parsed.
 
 use std::{borrow::Cow, fmt};
 
@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::Error as _};
 use serde_json::Value;
 
-/// A JSON value, kept as compact text.
+/// A JSON value in the form of compact text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct JsonText(String);
 
@@ -18,37 +18,38 @@ impl JsonText {
         &self.0
     }
 
-    /// The value, read anew each time.
+    /// Parses the text.
     #[must_use]
     pub fn value(&self) -> Value {
-        // It was written from a value.
+        // Cannot fail: the text was serialised from a value.
         serde_json::from_str(&self.0).unwrap_or_default()
     }
 
-    /// How many bytes it takes in a message, where two characters that SQS refuses are written as escapes.
+    /// The number of bytes in a message, in which two characters that SQS refuses are written as escapes.
     #[must_use]
     pub fn bytes_in_message(&self) -> usize {
         bytes_in_message(&self.0)
     }
 }
 
-/// How many bytes a JSON text takes in a message; see [`for_message`].
+/// The number of bytes that a JSON text takes in a message; see [`for_message`].
 pub(crate) fn bytes_in_message(text: &str) -> usize {
-    let escaped: usize = REFUSED.iter().map(|refused| text.matches(*refused).count()).sum();
+    let escaped: usize = REFUSED_BY_SQS.iter().map(|refused| text.matches(*refused).count()).sum();
     text.len() + 3 * escaped
 }
 
-/// A JSON text as it goes into a message. SQS refuses two characters, which JSON can write as escapes.
+/// Prepares a JSON text for a message: replaces the two characters that SQS refuses by JSON escapes.
 pub fn for_message(mut text: String) -> String {
-    if !REFUSED.iter().any(|refused| text.contains(*refused)) {
-        // It waits with many others until it is sent.
+    if !REFUSED_BY_SQS.iter().any(|refused| text.contains(*refused)) {
+        // Many texts may wait in memory until they are sent.
         text.shrink_to_fit();
         return text;
     }
     text.replace('\u{fffe}', "\\ufffe").replace('\u{ffff}', "\\uffff")
 }
 
-const REFUSED: [char; 2] = ['\u{fffe}', '\u{ffff}'];
+/// The characters of JSON texts that SQS does not accept in a message.
+const REFUSED_BY_SQS: [char; 2] = ['\u{fffe}', '\u{ffff}'];
 
 impl From<&Value> for JsonText {
     fn from(value: &Value) -> Self {
@@ -109,7 +110,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_text_reads_back_as_the_value_it_was_written_from() {
+    fn json_text_reads_back_as_the_original_value() {
         let value = json!({ "z": [1, 2.5, null], "a": "\u{ffff}" });
         let text = JsonText::from(&value);
         assert_eq!((text.value(), text.as_str().to_owned()), (value.clone(), value.to_string()));
@@ -118,16 +119,16 @@ mod tests {
     }
 
     #[test]
-    fn the_size_in_a_message_counts_escapes() {
+    fn size_in_a_message_includes_escapes() {
         let text = JsonText::from(json!("a\u{fffe}\u{ffff}\u{fffd}"));
         assert_eq!(text.bytes_in_message(), for_message(text.to_string()).len());
         assert_eq!(text.bytes_in_message(), r#""a\ufffe\uffff"#.len() + 4);
     }
 
-    /// Without serde_json's `float_roundtrip` the last digit of one number in some changes, each time that a
-    /// document is read and written.
+    /// Without the feature `float_roundtrip` of serde_json, the last digit of some numbers changes whenever a document
+    /// is read and written.
     #[test]
-    fn a_float_keeps_its_last_digit() {
+    fn float_keeps_its_last_digit() {
         for text in ["31.245270191439438", "121.48791951161945", "2.638344616030823e-256"] {
             let value: Value = serde_json::from_str(text).unwrap();
             assert_eq!(value.as_f64(), text.parse().ok());

@@ -1,4 +1,4 @@
-//! The nouns of the engine, and the messages that the roles exchange. Data, and what follows from it alone.
+//! Data types of the engine, and the messages that the roles exchange. Their methods only derive values from the data.
 
 pub mod attempt;
 pub mod command;

@@ -1,4 +1,4 @@
-//! Names and ids: small checked texts, so that no other kind of text can take their place.
+//! Names and ids. Each kind has its own validated type, so that the compiler rejects a mix-up.
 
 use std::{borrow::Cow, fmt, str::FromStr};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::{COMMAND_ID_CHARS_MAX, ITEMS_MAX, NAME_CHARS_MAX, TASK_ID_CHARS_MAX};
 
-/// A text that cannot be the name or id it was given for. It says which rule was broken.
+/// The error for a text that is not a valid name or id. It contains the violated rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} `{text}` is not valid: {rule}")]
 pub struct InvalidName {
@@ -16,7 +16,7 @@ pub struct InvalidName {
 }
 
 impl InvalidName {
-    /// The rule that was broken, without the text that broke it.
+    /// The violated rule, without the invalid text.
     #[must_use]
     pub fn rule(&self) -> &str {
         &self.rule
@@ -104,8 +104,7 @@ macro_rules! checked_text {
 }
 
 checked_text!(
-    /// The id of a task, chosen by the client: its order number, say. Submitting the same id twice
-    /// is how a client repeats itself safely.
+    /// The id of a task. The client chooses it, for example an order number. It makes submission idempotent.
     TaskId, "task id", TASK_ID_CHARS_MAX,
     |c| c.is_ascii_alphanumeric(),
     |c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':'),
@@ -123,7 +122,7 @@ checked_text!(
 );
 
 checked_text!(
-    /// The name of a step, as expressions say it: `steps.charge.output`. So it has no `-`.
+    /// The name of a step. It is part of expressions such as `steps.charge.output`, so it must not contain `-`.
     StepName, "step name", NAME_CHARS_MAX,
     |c| c.is_ascii_lowercase(),
     |c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_',
@@ -132,7 +131,7 @@ checked_text!(
 );
 
 checked_text!(
-    /// The id of an operator's command: part of an idempotency key, so it is short.
+    /// The id of an operator's command. It is short because it can be part of an idempotency key.
     CommandId, "command id", COMMAND_ID_CHARS_MAX,
     |c| c.is_ascii_alphanumeric(),
     |c| c.is_ascii_alphanumeric() || c == '-',
@@ -141,7 +140,7 @@ checked_text!(
 );
 
 checked_text!(
-    /// The name of a logical agent. Its queue is named after it.
+    /// The name of a logical agent. It determines the name of the agent's queue.
     AgentName, "agent name", NAME_CHARS_MAX,
     |c| c.is_ascii_lowercase(),
     |c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_'),
@@ -149,14 +148,14 @@ checked_text!(
     "a lower-case letter, then lower-case letters, digits, `-` and `_`"
 );
 
-/// What is done, and undone, by itself: a step, or one item of a step with `for_each`. As text
-/// `ship`, or `ship[3]` with the item's place counted from 0.
+/// A step, or one item of a step with `for_each`. Each part runs and is undone separately. As text, a step is `ship`, and
+/// an item is `ship[3]`, with its index counted from 0.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Part {
     /// The step.
     pub step: StepName,
-    /// The item's place, if the step has items.
+    /// The index of the item, counted from 0, if the step has items.
     pub item: Option<u32>,
 }
 
@@ -197,12 +196,12 @@ impl FromStr for Part {
         else {
             return Ok(text.parse::<StepName>()?.into());
         };
-        let place = item.parse().ok();
-        let item = place.filter(|place: &u32| *place < ITEMS_MAX && place.to_string() == item);
+        let index = item.parse().ok();
+        let item = index.filter(|index: &u32| *index < ITEMS_MAX && index.to_string() == item);
         let item = item.ok_or_else(|| InvalidName {
             kind: "item",
             text: crate::limits::shorten(text, 60),
-            rule: format!("a step's name and a place from 0 to {}, as `ship[3]`", ITEMS_MAX - 1),
+            rule: format!("a step's name and an index from 0 to {}, as `ship[3]`", ITEMS_MAX - 1),
         })?;
         Ok(Self { step: step.parse()?, item: Some(item) })
     }
@@ -216,13 +215,14 @@ impl schemars::JsonSchema for Part {
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         schemars::json_schema!({
             "type": "string",
-            "description": "A step, as `ship`, or one item of a step with `for_each`, as `ship[3]`",
+            "description": "A step, such as `ship`, or one item of a step with `for_each`, such as `ship[3]`",
         })
     }
 }
 
-/// One life of a task id, by the time at which its task was recorded. An id may be used again once its
-/// task has expired; documents and messages of the earlier task then belong to another incarnation.
+/// Distinguishes a task from earlier tasks with the same id: the time at which the task was recorded, in milliseconds. An
+/// id may be used again after its task has expired. Documents and messages of the earlier task then have another
+/// incarnation.
 #[derive(
     Debug,
     Clone,
@@ -243,10 +243,10 @@ pub struct Incarnation(u64);
 const INCARNATION_CHARS: usize = 9;
 
 impl Incarnation {
-    /// The largest that its text has room for, in the year 5188.
+    /// The largest incarnation that fits in its text, in the year 5188.
     const MAX: u64 = 36_u64.pow(INCARNATION_CHARS as u32) - 1;
 
-    /// The incarnation of a task that was recorded at this time.
+    /// Returns the incarnation of a task that was recorded at this time.
     #[must_use]
     pub fn recorded_at(time: jiff::Timestamp) -> Self {
         Self(u64::try_from(time.as_millisecond()).unwrap_or_default().min(Self::MAX))
@@ -282,8 +282,8 @@ impl FromStr for Incarnation {
     }
 }
 
-/// Names a step that someone else answers, as `order-7/approve/i0mfvx3k5z`. It is as stable as the step's
-/// idempotency key: the same for every attempt, and another one after an edit of the input.
+/// Authorises a callback of a step, such as `order-7/approve/i0mfvx3k5z`. It is as stable as the step's idempotency key:
+/// the same for every attempt, and a new one after an edit of the input.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct CallbackToken {
@@ -291,23 +291,23 @@ pub struct CallbackToken {
     pub task_id: TaskId,
     /// Its step.
     pub step: Part,
-    /// The task's incarnation: a later task with the same id has other tokens. Absent in tokens of an
-    /// older release.
+    /// The task's incarnation, so that a later task with the same id has other tokens. Absent in tokens of older
+    /// releases.
     pub incarnation: Option<Incarnation>,
-    /// What else an answer must fit.
+    /// The request that the token was part of.
     pub fence: CallbackFence,
 }
 
-/// What an answer must fit, or it is refused.
+/// Identifies the request that a callback token was part of. A callback for an outdated request is refused.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CallbackFence {
-    /// The newest attempt, if its request was made from the same input: in a token
-    /// `…/i0mfvx3k5z`, or `…/i0mfvx3k5z/COMMAND`.
+    /// All attempts with the same input. The token ends in `/i0mfvx3k5z`, or in `/i0mfvx3k5z/COMMAND` after an edit of
+    /// the input.
     Request {
-        /// The edit of the input, if there was one.
+        /// The command that edited the input, if any.
         edit: Option<CommandId>,
     },
-    /// This attempt and no other: in tokens of releases before callback tokens were stable.
+    /// This attempt only. Used in tokens of older releases, whose tokens were different for each attempt.
     Attempt(u32),
 }
 
@@ -353,7 +353,7 @@ impl FromStr for CallbackToken {
         let invalid = || InvalidName {
             kind: "callback token",
             text: crate::limits::shorten(text, 60),
-            rule: "what a step's request handed out, as `order-7/approve/i0mfvx3k5z`".to_owned(),
+            rule: "a token from a step's request, as `order-7/approve/i0mfvx3k5z`".to_owned(),
         };
         let parts: Vec<_> = text.split('/').collect();
         let (task_id, step, last, more) = match parts.as_slice() {
@@ -385,7 +385,7 @@ impl schemars::JsonSchema for CallbackToken {
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         schemars::json_schema!({
             "type": "string",
-            "description": "What the step's request handed out, unchanged",
+            "description": "The token from the step's request, unchanged",
         })
     }
 }
@@ -395,7 +395,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_fit_in_a_header_and_in_a_key() {
+    fn task_id_has_only_characters_that_fit_in_a_header_and_in_a_key() {
         assert!("order-2026:11.20_7".parse::<TaskId>().is_ok());
         for bad in ["", "-a", "a/b", "a b", "a\nb", "ü", &"a".repeat(TASK_ID_CHARS_MAX + 1)] {
             assert!(bad.parse::<TaskId>().is_err(), "{bad:?} was accepted");
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_name_says_which_rule_it_breaks() {
+    fn error_of_an_invalid_name_contains_the_rule() {
         let error = "reserve-stock".parse::<StepName>().unwrap_err();
         assert_eq!(
             error.to_string(),
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_reads_as_it_is_written() {
+    fn part_reads_back_as_written() {
         for text in ["ship", "ship[0]", "ship[99]"] {
             assert_eq!(text.parse::<Part>().unwrap().to_string(), text);
         }
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_callback_token_reads_as_it_is_written() {
+    fn callback_token_reads_back_as_written() {
         let request = |edit: Option<&str>| CallbackFence::Request {
             edit: edit.map(|edit| edit.parse().unwrap()),
         };
@@ -431,7 +431,7 @@ mod tests {
         for (text, item, incarnation, fence) in [
             ("order-7/approve/i0mpvd1ym8", None, incarnation, request(None)),
             ("order-7/approve[3]/i0mpvd1ym8/c-1", Some(3), incarnation, request(Some("c-1"))),
-            // Of releases before tokens were stable.
+            // Tokens of older releases.
             ("order-7/approve[3]/2", Some(3), None, CallbackFence::Attempt(2)),
             ("order-7/approve/2/0mpvd1ym8", None, incarnation, CallbackFence::Attempt(2)),
         ] {
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn an_incarnation_reads_as_it_is_written_and_later_ones_sort_after() {
+    fn incarnation_reads_back_as_written_and_sorts_by_time() {
         let of = |ms| Incarnation::recorded_at(jiff::Timestamp::from_millisecond(ms).unwrap());
         let texts = [0, 1, 1_780_315_200_000, 1_780_315_200_001, 2_821_109_907_456]
             .map(|ms| (of(ms), of(ms).to_string()));
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_checked_when_it_is_read() {
+    fn name_is_validated_when_it_is_deserialised() {
         assert!(serde_json::from_str::<StepName>("\"Charge\"").is_err());
         assert_eq!(serde_json::from_str::<StepName>("\"charge\"").unwrap().as_str(), "charge");
     }

@@ -1,28 +1,28 @@
-//! What the HTTP status of a service's response says about a step: one table, which the key
-//! `responses` of a step or an undo overrides status by status.
+//! The meaning of HTTP statuses for a step. This table has the defaults. The key `responses` of a step or an undo
+//! overrides individual statuses.
 //!
 //! | status | class | may the step have run? | the circuit breaker |
 //! | --- | --- | --- | --- |
 //! | 2xx | `completed` | it has run | counts a success |
-//! | 3xx, 1xx | `unknown` | yes: a POST that is answered by a redirect has often been carried out | counts a success |
+//! | 3xx, 1xx | `unknown` | yes: a service often carries out a POST before it responds with a redirect | counts a success |
 //! | 408 | `retry` | yes | counts a success |
 //! | 409, 423 | `retry` of an undo, and while an earlier call with the same idempotency key may be running, else `unknown` | yes | counts a success |
-//! | 425, 429 | `retry` | no: the service refused to begin | counts a success |
+//! | 425, 429 | `retry` | no: the service refused the request before it began | counts a success |
 //! | every other 4xx | `failed` | no | counts a success |
 //! | 5xx | `retry` | yes | counts a failure, unless there is `Retry-After` |
 //!
-//! A class that `responses` gives to a status:
+//! The classes that `responses` can assign to a status:
 //!
 //! | class | what the agent does | may the step have run? |
 //! | --- | --- | --- |
 //! | `completed` | replies that the step completed | it has run |
 //! | `failed` | replies with a permanent failure | no, unless an earlier call may have run |
-//! | `retry` | repeats the call; of a step that is not idempotent as `unknown` | yes; no for 425 and 429 |
+//! | `retry` | retries the call; if the step is not idempotent, the same as `unknown` | yes; no for 425 and 429 |
 //! | `unknown` | replies with a permanent failure | yes |
 //!
-//! Why 409 and 423 are special: a service that follows the IETF draft on the `Idempotency-Key` header
-//! answers 409 while a request with the same key is in progress. That answer says nothing about the
-//! call that is in progress, so it never proves that the step did not run.
+//! 409 and 423 are special because a service that follows the IETF draft on the `Idempotency-Key` header responds with
+//! 409 while a request with the same key is in progress. That response leaves open how the call in progress will end,
+//! so it never proves that the step did not run.
 
 use std::collections::BTreeMap;
 
@@ -30,40 +30,39 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What a response says about its step.
+/// The class that a definition assigns to an HTTP status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ResponseClass {
-    /// The step is done.
+    /// The step completed.
     Completed,
-    /// The service refused, and the step did not run. The same again would be refused again.
+    /// The service refused the request, and the step did not run. A retry would be refused too.
     Failed,
-    /// The same again may succeed.
+    /// A retry may succeed.
     Retry,
-    /// The same again would not help, and the step may have run.
+    /// A retry would not help, and the step may have run.
     Unknown,
 }
 
-/// What a status says about its step, with what the default table knows beyond its class.
+/// The meaning of a response for its step. It has more detail than a [`ResponseClass`], from the default table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResponseMeaning {
-    /// The step is done.
+    /// The step completed.
     Completed,
-    /// The service refused, and the step did not run.
+    /// The service refused the request, and the step did not run.
     Failed,
-    /// The same again may succeed.
+    /// A retry may succeed.
     Retry {
-        /// Whether the call may have taken effect nonetheless.
+        /// Whether the call may have taken effect nevertheless.
         may_have_run: bool,
     },
-    /// An earlier call with the same idempotency key may be in progress; if there is none, the outcome
-    /// is unknown.
+    /// An earlier call with the same idempotency key may be in progress. If there is none, the outcome is unknown.
     Conflict,
-    /// The same again would not help, and the step may have run.
+    /// A retry would not help, and the step may have run.
     Unknown,
 }
 
-/// The statuses that a step's definition classifies itself.
+/// The HTTP statuses whose meaning a step's definition overrides.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     try_from = "Option<BTreeMap<String, ResponseClass>>",
@@ -72,24 +71,24 @@ pub enum ResponseMeaning {
 pub struct Responses(BTreeMap<u16, ResponseClass>);
 
 impl Responses {
-    /// Every status means what it means by default.
+    /// No overrides: every status has its default meaning.
     pub const NONE: Self = Self(BTreeMap::new());
 
-    /// Whether every status means what it means by default.
+    /// Whether every status has its default meaning.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The statuses that are classified here, in order.
+    /// The overridden statuses and their classes, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = (u16, ResponseClass)> {
         self.0.iter().map(|(status, class)| (*status, *class))
     }
 
-    /// What a response with this status says about its step.
+    /// The meaning of a response with this status.
     #[must_use]
     pub fn meaning(&self, status: u16) -> ResponseMeaning {
-        let default = by_default(status);
+        let default = default_meaning(status);
         match self.0.get(&status) {
             None => default,
             Some(ResponseClass::Completed) => ResponseMeaning::Completed,
@@ -103,8 +102,8 @@ impl Responses {
     }
 }
 
-/// The first table of this file.
-fn by_default(status: u16) -> ResponseMeaning {
+/// The default meaning of a status: the first table of this file.
+fn default_meaning(status: u16) -> ResponseMeaning {
     match status {
         200..300 => ResponseMeaning::Completed,
         409 | 423 => ResponseMeaning::Conflict,
@@ -115,7 +114,7 @@ fn by_default(status: u16) -> ResponseMeaning {
     }
 }
 
-/// A key of `responses` that is no status.
+/// The error for a key of `responses` that is not an HTTP status.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not an HTTP status, a number from 100 to 599")]
 pub struct NotAStatus(String);
@@ -123,9 +122,8 @@ pub struct NotAStatus(String);
 impl TryFrom<Option<BTreeMap<String, ResponseClass>>> for Responses {
     type Error = NotAStatus;
 
-    fn try_from(said: Option<BTreeMap<String, ResponseClass>>) -> Result<Self, NotAStatus> {
-        let said = said.unwrap_or_default().into_iter();
-        let statuses = said.map(|(key, class)| {
+    fn try_from(definition: Option<BTreeMap<String, ResponseClass>>) -> Result<Self, NotAStatus> {
+        let statuses = definition.unwrap_or_default().into_iter().map(|(key, class)| {
             let digits = key.len() == 3 && key.bytes().all(|byte| byte.is_ascii_digit());
             let status = key.parse().ok().filter(|status| digits && (100..600).contains(status));
             Ok((status.ok_or(NotAStatus(key))?, class))
@@ -155,7 +153,7 @@ impl JsonSchema for Responses {
         let class: Value = generator.subschema_for::<ResponseClass>().into();
         schemars::json_schema!({
             "type": "object",
-            "description": "What HTTP statuses mean, as `404: completed`",
+            "description": "HTTP statuses whose meaning differs from the default, such as `404: completed`",
             "patternProperties": { "^[1-5][0-9]{2}$": class },
             "additionalProperties": false,
             "maxProperties": crate::limits::RESPONSES_MAX,
@@ -195,19 +193,20 @@ mod tests {
     }
 
     #[test]
-    fn a_step_classifies_statuses_itself() {
-        let said = json!({ "404": "completed", "409": "failed", "422": "retry", "429": "retry" });
-        let responses: Responses = serde_json::from_value(said.clone()).unwrap();
+    fn step_overrides_the_meaning_of_statuses() {
+        let definition =
+            json!({ "404": "completed", "409": "failed", "422": "retry", "429": "retry" });
+        let responses: Responses = serde_json::from_value(definition.clone()).unwrap();
         assert_eq!(responses.meaning(404), ResponseMeaning::Completed);
         assert_eq!(responses.meaning(409), ResponseMeaning::Failed);
         assert_eq!(responses.meaning(422), ResponseMeaning::Retry { may_have_run: true });
         assert_eq!(responses.meaning(429), ResponseMeaning::Retry { may_have_run: false });
         assert_eq!(responses.meaning(423), ResponseMeaning::Conflict);
-        assert_eq!(serde_json::to_value(&responses).unwrap(), said);
+        assert_eq!(serde_json::to_value(&responses).unwrap(), definition);
     }
 
     #[test]
-    fn a_key_that_is_no_status_is_refused() {
+    fn key_that_is_not_a_status_is_refused() {
         for key in ["99", "600", "4xx", "+40", "0404", ""] {
             let error = serde_json::from_value::<Responses>(json!({ key: "failed" })).unwrap_err();
             let expected = format!("`{key}` is not an HTTP status, a number from 100 to 599");

@@ -1,4 +1,4 @@
-//! A step's record in a task's item.
+//! The records of steps in a task's item.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -14,47 +14,47 @@ mod millis {
     pub(super) use jiff::fmt::serde::timestamp::millisecond::{optional, required};
 }
 
-/// Where one step stands. A step that has no record has not started.
+/// The state of a step or of its undo. A step without a record has not started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "s")]
 pub enum StepState {
-    /// Sent to its agent.
+    /// The scheduler has sent a request, to an agent or as the submission of a child task.
     #[serde(rename = "r")]
     Running {
-        /// Grows with each dispatch and fences replies.
+        /// The number of the attempt. It grows with each request and fences replies.
         #[serde(rename = "a")]
         attempt: u32,
-        /// After it nobody may act on this attempt.
+        /// After this time no agent may act on this attempt.
         #[serde(rename = "b", with = "millis::required")]
         complete_by: Timestamp,
     },
-    /// The call is done, and someone else is to answer.
+    /// The agent's call has completed and only begun the step. A callback will complete it.
     #[serde(rename = "h")]
     HandedOut {
         /// The attempt.
         #[serde(rename = "a")]
         attempt: u32,
-        /// By when there must be an answer, or the next heartbeat.
+        /// By when the callback or the next heartbeat must arrive.
         #[serde(rename = "b", with = "millis::required")]
         complete_by: Timestamp,
-        /// By when there must be an answer, whatever heartbeats come.
+        /// By when the callback must arrive. Heartbeats do not extend this deadline.
         #[serde(rename = "u", with = "millis::required")]
         answer_by: Timestamp,
     },
-    /// Under way, each item by itself.
+    /// The step has items, and each item runs separately.
     #[serde(rename = "e")]
     Each,
-    /// To be sent again, at `until` or after.
+    /// The next attempt starts at `until` or later.
     #[serde(rename = "w")]
     Waiting {
-        /// The attempt that failed.
+        /// The attempt that failed or was deferred.
         #[serde(rename = "a")]
         attempt: u32,
-        /// When the next attempt may start.
+        /// The earliest start of the next attempt.
         #[serde(rename = "u", with = "millis::required")]
         until: Timestamp,
-        /// The complete-by of an attempt that was deferred: its request may have been delivered twice,
-        /// so until then another agent may act on it.
+        /// The complete-by of a deferred attempt. Its request may have been delivered twice, so until this time another
+        /// agent may act on it.
         #[serde(
             rename = "b",
             default,
@@ -63,32 +63,32 @@ pub enum StepState {
         )]
         complete_by: Option<Timestamp>,
     },
-    /// Done; its output is the document of this attempt.
+    /// The step completed. Its output is the document of this attempt.
     #[serde(rename = "c")]
     Completed {
-        /// The attempt that completed; zero if it has no document of its own: a wait returns nothing,
-        /// a step with items what they returned.
+        /// The attempt that completed. Zero if the step has no output document: a wait has no output, and the output of
+        /// a step with items consists of the outputs of the items.
         #[serde(rename = "a")]
         attempt: u32,
     },
-    /// It will not be tried again by itself.
+    /// The step failed. Only an operator can retry it.
     #[serde(rename = "f")]
     Failed {
-        /// The last attempt.
+        /// The last attempt. Zero if there was none.
         #[serde(rename = "a")]
         attempt: u32,
     },
-    /// Its `when` was false, or an operator decided to go on without it.
+    /// Its `when` was false, or an operator skipped it.
     #[serde(rename = "k")]
     Skipped {
-        /// The last attempt; zero if there was none.
+        /// The last attempt. Zero if there was none.
         #[serde(rename = "a")]
         attempt: u32,
     },
 }
 
 impl StepState {
-    /// The newest attempt.
+    /// The number of the newest attempt. Zero if there was none.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         match self {
@@ -102,13 +102,13 @@ impl StepState {
         }
     }
 
-    /// Ready to be sent again from `until` on, by nobody at work on it.
+    /// Returns a waiting state without an agent that may still act on the attempt.
     #[must_use]
     pub fn waiting(attempt: u32, until: Timestamp) -> Self {
         Self::Waiting { attempt, until, complete_by: None }
     }
 
-    /// The state's name, as logs and people say it.
+    /// The name of the state, for logs and for people.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -121,13 +121,13 @@ impl StepState {
         }
     }
 
-    /// Whether an agent may be at work on it.
+    /// Whether an agent or a child task may be working on it.
     #[must_use]
     pub fn is_running(&self) -> bool {
         matches!(self, Self::Running { .. })
     }
 
-    /// By when an answer is awaited, if one is.
+    /// The deadline of the awaited reply, callback or heartbeat, if one is awaited.
     #[must_use]
     pub fn awaited_by(&self) -> Option<Timestamp> {
         match self {
@@ -142,7 +142,7 @@ impl StepState {
         }
     }
 
-    /// Until when it waits, if it does.
+    /// The end of the wait, if the state is waiting.
     #[must_use]
     pub fn waits_until(&self) -> Option<Timestamp> {
         match self {
@@ -156,36 +156,50 @@ impl StepState {
         }
     }
 
-    /// Whether it will not be tried again by itself.
+    /// By when a deferred attempt had to be complete: until then another delivery of its request may act.
+    #[must_use]
+    pub fn deferred_by(&self) -> Option<Timestamp> {
+        match self {
+            Self::Waiting { complete_by, .. } => *complete_by,
+            Self::Running { .. }
+            | Self::HandedOut { .. }
+            | Self::Each
+            | Self::Completed { .. }
+            | Self::Failed { .. }
+            | Self::Skipped { .. } => None,
+        }
+    }
+
+    /// Whether it failed and only an operator can retry it.
     #[must_use]
     pub fn is_failed(&self) -> bool {
         matches!(self, Self::Failed { .. })
     }
 
-    /// Whether it is done, or was skipped.
+    /// Whether it completed or was skipped.
     #[must_use]
     pub fn has_passed(&self) -> bool {
         matches!(self, Self::Completed { .. } | Self::Skipped { .. })
     }
 }
 
-/// How far doing a step, or undoing it, has come.
+/// The progress of a step, or of its undo.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
-    /// Where it stands.
+    /// The current state.
     #[serde(flatten)]
     pub state: StepState,
-    /// How many attempts failed (the pattern's `FailureCount`, per step) since the recovery policy
-    /// began to count: at the start, or when an operator resubmitted it.
+    /// The number of failed attempts since the start, or since an operator resubmitted the step. This is the pattern's
+    /// `FailureCount`, per step.
     #[serde(rename = "f", default, skip_serializing_if = "is_zero")]
     pub failure_count: u32,
-    /// Whether an attempt that did not complete may have taken effect.
+    /// Whether an attempt without a known completion may have taken effect.
     #[serde(rename = "m", default, skip_serializing_if = "std::ops::Not::not")]
     pub may_have_run: bool,
-    /// Until when a call of an attempt of unknown outcome may still be in progress at the service:
-    /// the attempt's complete-by, by every clock, and as long as one call may take. Until then neither
-    /// the part nor what came before it is undone; if it is the undo, what came before the part. Only of a step
-    /// with an agent.
+    /// Until when a call with an unknown outcome may be in progress at the service: the complete-by of the attempt, plus
+    /// the clock skew, plus the duration of one call. Until then neither this part nor the steps before it are undone.
+    /// For the progress of an undo, this delays only the undo of the steps before it. Present only for steps with an
+    /// agent.
     #[serde(
         rename = "w",
         default,
@@ -193,21 +207,21 @@ pub struct Progress {
         skip_serializing_if = "Option::is_none"
     )]
     pub in_progress_until: Option<Timestamp>,
-    /// Which edit of the input its requests are made from; the one submitted if absent.
+    /// The command whose edit of the input the requests use. The submitted input if absent.
     #[serde(rename = "i", default, skip_serializing_if = "Option::is_none")]
     pub input: Option<CommandId>,
-    /// The command of the operator who completed it, if one did: the output is the command's, and not
-    /// the attempt's.
+    /// The command by which an operator completed it, if any. Then the output is that of the command, not that of the
+    /// attempt.
     #[serde(rename = "o", default, skip_serializing_if = "Option::is_none")]
     pub completed_by: Option<CommandId>,
-    /// The revision at which the task of this step reported that it did not end well. Earlier reports of it
-    /// are ignored. 0 if this task was left alone for so long that the other may have begun, ended and expired.
+    /// The revision of the child task at which it reported an end other than Processed. Reports with lower revisions are
+    /// ignored. Zero if this task was inactive for so long that the child task may have begun, ended and expired.
     #[serde(rename = "r", default, skip_serializing_if = "Option::is_none")]
     pub child_revision: Option<u64>,
 }
 
 impl Progress {
-    /// Something that has come into this state and knows nothing more yet.
+    /// Creates the progress of a part in this state, without failures.
     #[must_use]
     pub fn new(state: StepState) -> Self {
         Self {
@@ -221,13 +235,13 @@ impl Progress {
         }
     }
 
-    /// Until when a call may still be in progress at the service, if one may be at `now`.
+    /// Until when a call may be in progress at the service. `None` if no call can be in progress at `now`.
     #[must_use]
     pub fn in_progress(&self, now: Timestamp) -> Option<Timestamp> {
         self.in_progress_until.filter(|until| *until > now)
     }
 
-    /// Which document holds what it returned, if it completed and returned anything.
+    /// The key of the output document. `None` if the part has not completed or has no output.
     #[must_use]
     pub fn output(&self, step: &Part, action: Action) -> Option<DocumentKey> {
         let StepState::Completed { attempt: number @ 1.. } = self.state else { return None };
@@ -239,37 +253,37 @@ impl Progress {
     }
 }
 
-/// One step's record.
+/// The record of one step, or of one item.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepRecord {
-    /// How far doing it has come.
+    /// The progress of running it.
     #[serde(flatten)]
     pub run: Progress,
-    /// How far undoing it has come, once that has begun.
+    /// The progress of undoing it, if the undo has started.
     #[serde(rename = "x", default, skip_serializing_if = "Option::is_none")]
     pub undo: Option<Progress>,
-    /// The items of a step with `for_each`: they are done and undone, and it is not.
+    /// The items of a step with `for_each`. They run and are undone instead of the step.
     #[serde(rename = "p", default, skip_serializing_if = "Option::is_none")]
     pub items: Option<Items>,
 }
 
 impl StepRecord {
-    /// Until when a call that does the part, or undoes it, may be in progress at the service, if one may be
-    /// at `now`.
+    /// Until when a call of the part or of its undo may be in progress at the service. `None` if no call can be in
+    /// progress at `now`.
     #[must_use]
     pub fn in_progress(&self, now: Timestamp) -> Option<Timestamp> {
-        // One that is not through is waited for anyway.
+        // The task waits for an unfinished undo in any case.
         let undo = self.undo.as_ref().filter(|undo| undo.state.has_passed());
         self.run.in_progress(now).max(undo.and_then(|undo| undo.in_progress(now)))
     }
 
-    /// A step that has never been sent.
+    /// Creates the record of a step or item that has not been undone.
     #[must_use]
     pub fn new(state: StepState) -> Self {
         Self { run: Progress::new(state), undo: None, items: None }
     }
 
-    /// How far one way of it has come.
+    /// The progress of running or undoing it.
     #[must_use]
     pub fn progress(&self, action: Action) -> Option<&Progress> {
         match action {
@@ -278,7 +292,7 @@ impl StepRecord {
         }
     }
 
-    /// The same, to change it.
+    /// The progress of running or undoing it, mutable.
     #[must_use]
     pub fn progress_mut(&mut self, action: Action) -> Option<&mut Progress> {
         match action {
@@ -287,17 +301,17 @@ impl StepRecord {
         }
     }
 
-    /// What of it is done and undone by itself: its items, or the step.
+    /// The parts of the step with their records: its started items, or the step itself.
     pub fn parts(&self, step: &StepName) -> impl Iterator<Item = (Part, &Self)> {
         let items = self.items.iter().flat_map(|items| &items.begun).zip(0_u32..);
         let items =
-            items.map(|(record, place)| (Part { step: step.clone(), item: Some(place) }, record));
+            items.map(|(record, index)| (Part { step: step.clone(), item: Some(index) }, record));
         let whole = self.items.is_none().then(|| (Part::from(step.clone()), self));
         whole.into_iter().chain(items)
     }
 
-    /// The same, without their names.
-    pub(crate) fn own_parts(&self) -> impl Iterator<Item = &Self> {
+    /// The records of the parts of the step: its started items, or the step itself.
+    pub(crate) fn part_records(&self) -> impl Iterator<Item = &Self> {
         match &self.items {
             Some(items) => items.begun.as_slice(),
             None => std::slice::from_ref(self),
@@ -305,7 +319,7 @@ impl StepRecord {
         .iter()
     }
 
-    /// The same, to change it.
+    /// The records of the parts of the step, mutable.
     pub fn parts_mut(&mut self) -> impl Iterator<Item = &mut Self> {
         match self.items {
             Some(ref mut items) => items.begun.as_mut_slice(),
@@ -314,8 +328,8 @@ impl StepRecord {
         .iter_mut()
     }
 
-    /// The state's name, as people say it. Of a step with items, that of the items that have come
-    /// least far in its undo.
+    /// The name of the state, for people. If the undo of a step with items has started, this is the name of the first
+    /// unfinished undo of an item.
     #[must_use]
     pub fn name(&self) -> &'static str {
         let name = |undo: &Progress| match undo.state {
@@ -332,13 +346,13 @@ impl StepRecord {
     }
 }
 
-/// The items of a step.
+/// The items of a step with `for_each`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Items {
-    /// How many there are.
+    /// The number of items.
     #[serde(rename = "n")]
     pub count: u32,
-    /// The records of those that have begun, the first ones.
+    /// The records of the items that have started. Items start in order.
     #[serde(rename = "l", default, skip_serializing_if = "Vec::is_empty")]
     pub begun: Vec<StepRecord>,
 }

@@ -1,13 +1,27 @@
-//! A task: one run of a workflow, as it lies in the state store.
+//! A task: one run of a workflow, in the format of the state store.
 //!
-//! The item is small and hot, so it keeps decisions and no payloads: what was submitted and what
-//! steps returned are [documents](crate::model::document::Document) beside it. In a step's record the stored
-//! field names are one letter each (`s` state, `a` attempt, `b` complete-by, `u` until, `f` failures,
-//! `m` may have run, `w` in progress until, `i` edited input, `o` completed by an operator's command, `x` its
-//! undo, `p` its items: `n` how many, `l` those
-//! that began), and so are the states (`r` running, `h` handed out, `w` waiting, `e` each item by
-//! itself, `c` completed, `f` failed, `k` skipped): DynamoDB charges for names too, and twenty steps
-//! must fit in 1 KB, all running at once.
+//! The item of a task is written often and must stay small. So it contains states and no payloads: the submission and the
+//! outputs of steps are separate [documents](crate::model::document::Document).
+//!
+//! DynamoDB charges for attribute names too, and twenty running steps must fit in 1 KB. So a step's record has field
+//! names and states of one letter:
+//!
+//! | field | meaning | state `s` | meaning |
+//! | --- | --- | --- | --- |
+//! | `s` | state | `r` | running |
+//! | `a` | attempt | `h` | awaiting callback |
+//! | `b` | complete-by | `w` | waiting |
+//! | `u` | until | `e` | each item runs separately |
+//! | `f` | number of failures | `c` | completed |
+//! | `m` | may have run | `f` | failed |
+//! | `w` | call in progress until | `k` | skipped |
+//! | `i` | edited input | | |
+//! | `o` | completed by this command | | |
+//! | `r` | revision of the child task | | |
+//! | `x` | progress of the undo | | |
+//! | `p` | items: `n` number, `l` records of those that started | | |
+//!
+//! The states of a task:
 //!
 //! ```text
 //! Pending ──► Processing ──► Processed ─┐ operator
@@ -36,14 +50,14 @@ use crate::{
     },
 };
 
-/// Whole seconds: shorter, where a second more or less is nothing.
+/// Whole seconds, which are shorter than milliseconds, for a time that needs no more precision.
 use jiff::fmt::serde::timestamp::second::optional as seconds;
 
 mod millis {
     pub(super) use jiff::fmt::serde::timestamp::millisecond::{optional, required};
 }
 
-/// Where the task as a whole stands (the pattern's `ProcessState`).
+/// The state of a task as a whole (the pattern's `ProcessState`).
 #[derive(
     Debug,
     Clone,
@@ -58,22 +72,22 @@ mod millis {
     schemars::JsonSchema,
 )]
 pub enum ProcessState {
-    /// Recorded; no scheduler has taken it in hand yet.
+    /// The task is recorded, and no scheduler has started it yet.
     Pending,
-    /// A scheduler has sent its first steps.
+    /// A scheduler has started the first steps.
     Processing,
     /// Every step completed or was skipped.
     Processed,
-    /// It can go no further by itself; the operator has been, or will be, alerted.
+    /// The task needs an operator. Steward sends an alert.
     Error,
-    /// What was done is being undone.
+    /// The completed steps are being undone.
     Undoing,
-    /// Everything that was done, or may have been, is undone, but for steps that have no undo.
+    /// Every step that completed or may have run is undone, except steps without an undo.
     Undone,
 }
 
 impl ProcessState {
-    /// Whether the task has ended: nothing more will happen by itself.
+    /// Whether the task has ended: it does not continue unless an operator, its parent task or a late reply changes it.
     #[must_use]
     pub fn is_final(self) -> bool {
         match self {
@@ -104,78 +118,78 @@ fn is_zero(count: &u32) -> bool {
 /// One run of a workflow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
-    /// Chosen by the client.
+    /// The id that the client chose.
     pub task_id: TaskId,
-    /// The definition it runs, by name...
+    /// The name of the workflow that it runs.
     pub workflow: WorkflowName,
-    /// ...and version: pinned for the task's whole life.
+    /// The version of the workflow. It stays the same for the whole life of the task.
     pub version: u32,
-    /// Where it stands as a whole.
+    /// The state of the task as a whole.
     pub process_state: ProcessState,
-    /// Grows with every save; a save is conditional on the one before. This is the lock.
+    /// Grows with every save. A save succeeds only if the stored revision is the one that was read (optimistic lock).
     pub revision: u64,
-    /// The scheduler that last took the task in hand; cleared by the supervisor and at the end.
+    /// The scheduler instance that last started a step. The supervisor clears it, and the end of the task does too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub locked_by: Option<String>,
-    /// The instance that made the last save. A writer that loses a race to itself has lost only the
-    /// answer to its own save, and carries out the effects again.
+    /// The instance that made the last save. If a save fails because of an earlier save by the same instance, only the
+    /// response to that save was lost, and the instance sends its effects again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub saved_by: Option<String>,
-    /// By when the task as a whole must be done.
+    /// By when the task as a whole must end.
     #[serde(with = "millis::required")]
     pub complete_by: Timestamp,
-    /// Failed attempts over all steps.
+    /// The number of failed attempts of all steps.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failure_count: u32,
     /// When it was recorded.
     #[serde(with = "millis::required")]
     pub submitted_at: Timestamp,
-    /// Which task with this id it is: an id may be used again once its task has expired. It is in the
-    /// keys of the documents, and in the messages. Absent if an older release recorded the task.
+    /// Distinguishes the task from expired tasks with the same id. It is part of the keys of documents, and of messages.
+    /// Absent if an older release recorded the task.
     #[serde(rename = "i", default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<Incarnation>,
     /// When it ended.
     #[serde(default, with = "millis::optional", skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
-    /// When the supervisor should look at it; absent when nothing is left to look after. It may be
-    /// earlier than the real complete-by, never later.
+    /// When the supervisor checks the task: the key in the due index. Absent if there is nothing left to recover. It may
+    /// be earlier than the first deadline of the task, but never later.
     #[serde(default, with = "millis::optional", skip_serializing_if = "Option::is_none")]
     pub due: Option<Timestamp>,
-    /// The client's own queue for notices.
+    /// The URL of the client's queue for notifications.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<String>,
-    /// Whose step it is, if it runs for another task.
+    /// The parent task and its step, if this is a child task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
-    /// Until when the task that it runs for may need it, if it runs for another.
+    /// How long the parent task may need this task, if this is a child task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_for_parent: Option<Kept>,
-    /// By when it surely ends, as far as its documents are concerned: they are kept for the retention time
-    /// after it. It moves with complete-by. Absent if an older release recorded the task.
+    /// The latest possible end of the task, from which the retention of its documents is counted. It moves with
+    /// complete-by. Absent if an older release recorded the task.
     #[serde(rename = "k", default, with = "seconds", skip_serializing_if = "Option::is_none")]
     pub kept_from: Option<Timestamp>,
-    /// How long it is kept after its end, if its workflow says so, in seconds.
+    /// How long the task is kept after its end, in seconds. The deployment's retention time if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention_s: Option<u64>,
     /// W3C `traceparent` of the submission.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
-    /// Why the task is in Error, shortened.
+    /// The shortened reason of the Error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Why it is, or was to be, undone, shortened. Present: it goes backward, also after an Error.
+    /// The shortened reason of the undo. If present, the task is being undone, or was when it stopped in Error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undo_reason: Option<String>,
-    /// Since when an operator has paused it: nothing starts.
+    /// When an operator paused the task. While it is paused, nothing starts.
     #[serde(default, with = "millis::optional", skip_serializing_if = "Option::is_none")]
     pub paused_at: Option<Timestamp>,
-    /// The newest edit of its input; what steps that start from now on read.
+    /// The command with the newest edit of the input. Steps that start from now on read the edited input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<CommandId>,
     /// The newest commands of operators, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<CommandRecord>,
-    /// One record per step that has started.
+    /// The records of the steps that have started.
     #[serde(default)]
     pub steps: BTreeMap<StepName, StepRecord>,
 }
@@ -187,8 +201,8 @@ impl Task {
         Owner { task_id: self.task_id.clone(), incarnation: self.incarnation }
     }
 
-    /// How long its documents and the tasks of its steps are kept: until it has expired, however it
-    /// goes on from here, and until the task has that it runs for.
+    /// How long its documents and its child tasks are kept: until this task has expired, whatever happens to it, and
+    /// until its parent task has expired.
     #[must_use]
     pub fn kept(&self) -> Kept {
         let from = self.kept_from.unwrap_or(self.complete_by);
@@ -198,72 +212,75 @@ impl Task {
         })
     }
 
-    /// The earliest time at which this unfinished task needs looking after: the first complete-by
-    /// of a running step, the latest pick-up of a waiting one or of an undo that waits for a call in
-    /// progress, the task's own complete-by. Of a paused one only what runs counts. `pickup_within` is
-    /// how long a wake may take to be acted on.
+    /// The earliest time at which this unfinished task may need recovery. It is the minimum of the deadlines of running
+    /// parts, the times by which waiting parts and a waiting undo must have continued, and the task's complete-by. In a
+    /// paused task only the deadlines of running parts count, and a regular check replaces the complete-by.
+    /// `pickup_within` is how long the scheduler may take to handle a wake.
     #[must_use]
     pub fn earliest_deadline(&self, now: Timestamp, pickup_within: Duration) -> Timestamp {
         let paused = self.paused_at.is_some();
         let last = if paused { later(now, limits::PAUSED_LOOK_WITHIN) } else { self.complete_by };
         let deadlines = self.actions().filter_map(|(_, _, progress)| {
             let waits_until = progress.state.waits_until().filter(|_| !paused);
-            let picked_up = waits_until.map(|until| later(until.max(now), pickup_within));
-            progress.state.awaited_by().or(picked_up)
+            let picked_up_by = waits_until.map(|until| later(until.max(now), pickup_within));
+            progress.state.awaited_by().or(picked_up_by)
         });
         let undo_waits = self.undo_waits(now).filter(|_| !paused);
         let undo_waits = undo_waits.map(|until| later(until, pickup_within));
         deadlines.chain(undo_waits).fold(last, Timestamp::min)
     }
 
-    /// The times until which the undo waits for calls that may still be in progress at their service.
+    /// The times until which the undo waits because a call may be in progress at its service. Empty if the task is not
+    /// being undone.
     pub fn undo_waits(&self, now: Timestamp) -> impl Iterator<Item = Timestamp> {
-        let backward = self.direction() == Action::Undo;
-        let records = self.steps.values().filter(move |_| backward).flat_map(StepRecord::own_parts);
+        let undoing = self.direction() == Action::Undo;
+        let records = self.steps.values().filter(move |_| undoing);
+        let records = records.flat_map(StepRecord::part_records);
         records.filter_map(move |record| record.in_progress(now))
     }
 
-    /// Whether it is of another incarnation than a message that names `incarnation`. Messages of an
-    /// older release name none, and are not checked.
+    /// Whether a message with this incarnation belongs to another task with the same id. Messages of older releases have
+    /// no incarnation and are not checked.
     #[must_use]
     pub fn is_another(&self, incarnation: Option<Incarnation>) -> bool {
         matches!((self.incarnation, incarnation), (Some(own), Some(named)) if own != named)
     }
 
-    /// Moves the time by which it surely ends, if it may end later than that: its documents, and the
-    /// tasks of its steps, must then be kept for longer before it is saved. An undo may take as long as
-    /// the task, and begin at its complete-by; of a paused task the supervisor looks again before.
+    /// Postpones the latest possible end of the task, if the task may end after it. The caller must then extend the
+    /// retention of the documents and of the child tasks before it saves the task. An undo may begin at the complete-by
+    /// and take `complete_within`. The supervisor checks a paused task again before the new time.
     pub fn keep_long_enough(&mut self, now: Timestamp, complete_within: Duration) {
-        let ends = match self.ended_at {
+        let end = match self.ended_at {
             Some(ended_at) if self.process_state.is_final() => ended_at,
             Some(_) | None if self.paused_at.is_some() => {
                 self.complete_by.max(later(now, limits::PAUSED_LOOK_WITHIN * 2))
             }
             Some(_) | None => self.complete_by.max(now),
         };
-        if self.kept_from.is_none_or(|kept_from| kept_from < ends) {
-            self.kept_from = Some(kept_from(ends, complete_within));
+        if self.kept_from.is_none_or(|kept_from| kept_from < end) {
+            self.kept_from = Some(kept_from(end, complete_within));
         }
     }
 
-    /// What becomes of it when it is to be kept for longer for the task that it runs for: nothing if it
-    /// runs for another one, or is kept for as long.
+    /// Returns the child task with the retention that its parent requests in `keep`. `None` if the request is from
+    /// another parent, or if the retention is already long enough.
     #[must_use]
     pub fn kept_for(&self, keep: &Keep) -> Option<Self> {
         let parent = self.parent.as_ref()?;
-        let is_meant = parent.task_id == keep.parent && parent.incarnation == keep.incarnation;
-        let now = self.kept_for_parent.map_or(keep.kept, |kept| kept.and(keep.kept));
-        let longer = is_meant && self.kept_for_parent != Some(now);
-        longer.then(|| Self {
-            kept_for_parent: Some(now),
+        let is_from_parent =
+            parent.task_id == keep.parent && parent.incarnation == keep.incarnation;
+        let extended = self.kept_for_parent.map_or(keep.kept, |kept| kept.and(keep.kept));
+        let changes = is_from_parent && self.kept_for_parent != Some(extended);
+        changes.then(|| Self {
+            kept_for_parent: Some(extended),
             revision: self.revision + 1,
             ..self.clone()
         })
     }
 
-    /// Whether a new task may take the place of this one, whose item may go at `expires_at`, in seconds
-    /// since the epoch: it has expired; or both run for the same step of a task, and the task that this
-    /// one ran for has itself expired and been submitted again.
+    /// Whether a `new` task with the same id may replace this one. That is so if this task has expired. It is also so if
+    /// both are child tasks of the same parent id, and the parent of this one has expired and been submitted again.
+    /// `expires_at` is the expiry of this task's item, in seconds since the epoch.
     #[must_use]
     pub fn gives_way(&self, expires_at: Option<i64>, new: &Self) -> bool {
         let Some(expires_at) = expires_at else { return false };
@@ -284,12 +301,12 @@ impl Task {
         self.steps.get(step).is_some_and(|record| record.run.state.has_passed())
     }
 
-    /// Everything that is done and undone by itself, of what has begun.
+    /// The parts that have started, with their records.
     pub fn parts(&self) -> impl Iterator<Item = (Part, &StepRecord)> {
         self.steps.iter().flat_map(|(name, record)| record.parts(name))
     }
 
-    /// Everything that was begun: steps or their items, and the undos of them.
+    /// Everything that has started: the parts, and their undos.
     pub fn actions(&self) -> impl Iterator<Item = (Part, Action, &Progress)> {
         self.parts().flat_map(|(part, record)| {
             let undo = record.undo.iter().map({
@@ -300,15 +317,14 @@ impl Task {
         })
     }
 
-    /// What is with an agent, with its attempt and complete-by.
+    /// The parts and undos that are running, with the number and the complete-by of the attempt.
     pub fn running(&self) -> impl Iterator<Item = (Part, Action, u32, Timestamp)> {
         self.awaited().filter(|(part, action, ..)| {
             self.progress(part, *action).is_some_and(|progress| progress.state.is_running())
         })
     }
 
-    /// What someone is to answer, with its attempt and complete-by: an agent, or who was handed a
-    /// token.
+    /// The parts and undos that await a reply or a callback, with the number and the complete-by of the attempt.
     pub fn awaited(&self) -> impl Iterator<Item = (Part, Action, u32, Timestamp)> {
         self.actions().filter_map(|(part, action, progress)| {
             let complete_by = progress.state.awaited_by()?;
@@ -316,50 +332,51 @@ impl Task {
         })
     }
 
-    /// The record of a step, or of one of its items.
+    /// The record of a part.
     #[must_use]
     pub fn record(&self, part: &Part) -> Option<&StepRecord> {
         let record = self.steps.get(&part.step)?;
         match (part.item, &record.items) {
             (None, None) => Some(record),
-            (Some(place), Some(items)) => items.begun.get(place as usize),
+            (Some(index), Some(items)) => items.begun.get(index as usize),
             (None, Some(_)) | (Some(_), None) => None,
         }
     }
 
-    /// The same, to change it.
+    /// The record of a part, mutable.
     #[must_use]
     pub fn record_mut(&mut self, part: &Part) -> Option<&mut StepRecord> {
         let record = self.steps.get_mut(&part.step)?;
         match (part.item, record.items.is_some()) {
             (None, false) => Some(record),
-            (Some(place), true) => record.items.as_mut()?.begun.get_mut(place as usize),
+            (Some(index), true) => record.items.as_mut()?.begun.get_mut(index as usize),
             (None, true) | (Some(_), false) => None,
         }
     }
 
-    /// How far doing or undoing a step, or an item of it, has come.
+    /// The progress of running or undoing a part.
     #[must_use]
     pub fn progress(&self, part: &Part, action: Action) -> Option<&Progress> {
         self.record(part)?.progress(action)
     }
 
-    /// The same, to change it.
+    /// The progress of running or undoing a part, mutable.
     #[must_use]
     pub fn progress_mut(&mut self, part: &Part, action: Action) -> Option<&mut Progress> {
         self.record_mut(part)?.progress_mut(action)
     }
 
-    /// Which way the task goes.
+    /// Whether the task runs forward or is being undone.
     #[must_use]
     pub fn direction(&self) -> Action {
         if self.undo_reason.is_some() { Action::Undo } else { Action::Do }
     }
 }
 
-/// From when on the documents of a task count as kept whose complete-by is this: to the second.
+/// The start of the retention of a task's documents, in whole seconds: the latest possible end of a task with this
+/// complete-by, if it is undone.
 #[must_use]
 pub fn kept_from(complete_by: Timestamp, complete_within: Duration) -> Timestamp {
-    let from = later(later(complete_by, complete_within), limits::TURN_WITHIN);
-    Timestamp::from_second(from.as_second()).unwrap_or(from)
+    let latest_end = later(later(complete_by, complete_within), limits::TURN_WITHIN);
+    Timestamp::from_second(latest_end.as_second()).unwrap_or(latest_end)
 }

@@ -1,33 +1,34 @@
-//! Times: all are arguments of a decision, none is read from a clock.
+//! Arithmetic on times, and the time settings of a deployment. The crate reads no clock: the current time is always an
+//! argument.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// `time` plus `duration`, or the end of time: limits on durations make that unreachable.
+/// Returns `time` plus `duration`, or the maximum timestamp on overflow. The limits on durations prevent an overflow.
 #[must_use]
 pub fn later(time: Timestamp, duration: Duration) -> Timestamp {
     time.saturating_add(duration).unwrap_or(Timestamp::MAX)
 }
 
-/// `time` less `duration`, or the beginning of time.
+/// Returns `time` minus `duration`, or the minimum timestamp on overflow.
 #[must_use]
 pub fn earlier(time: Timestamp, duration: Duration) -> Timestamp {
     time.saturating_sub(duration).unwrap_or(Timestamp::MIN)
 }
 
-/// Times that hold for the whole deployment.
+/// The time settings of a deployment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
-    /// How long a wake may take to be acted on before the supervisor sends another.
+    /// How long the scheduler may take to handle a wake before the supervisor sends another one.
     pub pickup_within: Duration,
-    /// How far clocks may disagree: the supervisor waits this much longer than complete-by.
+    /// The maximum difference between two clocks. The supervisor waits this much longer than complete-by.
     pub clock_skew: Duration,
-    /// How long a task is kept after its end, if its workflow does not say.
+    /// How long a task is kept after its end, unless its workflow sets its own retention.
     pub retention: Duration,
 }
 
 impl Timing {
-    /// How long a task is kept by default.
+    /// The default of [`retention`](Self::retention).
     pub const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
 }

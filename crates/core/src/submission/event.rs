@@ -1,14 +1,14 @@
-//! An EventBridge event as a submission: what a workflow's `trigger` makes of it.
+//! Turns an EventBridge event into a submission, according to a workflow's `trigger`.
 //!
 //! ```text
 //! { "id", "source", "detail-type", "detail", … } ──► Event ──► trigger.task_id, trigger.input ──► Submission
 //! ```
 //!
-//! Every refusal names keys and types, and no values of the event.
+//! Refusals contain keys and types, but no values of the event.
 
 use serde_json::Value;
 
-use super::{Refusal, too_deep, too_large, visible};
+use super::{Refusal, attribute_text, too_deep, too_large};
 use crate::{
     definition::workflow::Workflow,
     expression::{
@@ -19,7 +19,7 @@ use crate::{
     model::{integers::check_integers, messages::Submission, names::TaskId},
 };
 
-/// An event as EventBridge puts it in a queue.
+/// An event in the format in which EventBridge sends it to a queue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
     source: String,
@@ -28,10 +28,13 @@ pub struct Event {
 }
 
 impl Event {
-    /// Reads an event, if `text` is one: no submission has a `detail-type`.
+    /// Parses an event. Returns `None` if `text` is not an event, that is, if it has no key `detail-type`.
+    ///
+    /// # Errors
+    /// The refusal, if the event lacks a required field or has an integer that is too large.
     #[must_use]
     pub fn read(text: &str) -> Option<Result<Self, Refusal>> {
-        // Most texts are submissions, and are read once.
+        // Fast path: most texts are submissions, which should be parsed only once.
         if !text.contains("\"detail-type\"") {
             return None;
         }
@@ -47,42 +50,44 @@ impl Event {
     fn new(envelope: Value) -> Result<Self, Refusal> {
         let field = |key: &str| match envelope.get(key).and_then(Value::as_str) {
             Some(text) if !text.is_empty() => Ok(text.to_owned()),
-            Some(_) | None => Err(Refusal::Malformed(format!("an event without a text `{key}`"))),
+            Some(_) | None => {
+                Err(Refusal::Malformed(format!("an event without the text field `{key}`")))
+            }
         };
-        // What triggers read unless they say otherwise.
+        // By default, triggers read the id and the detail.
         field("id")?;
         if envelope.get("detail").is_none() {
-            return Err(Refusal::Malformed("an event without a `detail`".to_owned()));
+            return Err(Refusal::Malformed("an event without the field `detail`".to_owned()));
         }
         let (source, detail_type) = (field("source")?, field("detail-type")?);
         Ok(Self { source, detail_type, envelope })
     }
 
-    /// Its source.
+    /// The `source` of the event.
     #[must_use]
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// Its detail-type.
+    /// The `detail-type` of the event.
     #[must_use]
     pub fn detail_type(&self) -> &str {
         &self.detail_type
     }
 
-    /// That no workflow is triggered by it.
+    /// Returns the refusal of an event that triggers no workflow.
     #[must_use]
     pub fn not_wanted(&self) -> Refusal {
-        let short = |text: &str| visible(text, limits::EVENT_TEXT_CHARS_MAX);
+        let short = |text: &str| attribute_text(text, limits::EVENT_TEXT_CHARS_MAX);
         let (source_name, detail_type) = (short(&self.source), short(&self.detail_type));
         Refusal::NoTrigger { source_name, detail_type }
     }
 
-    /// What `workflow`'s trigger makes of it.
+    /// Renders the trigger of `workflow` with this event, and returns the resulting submission.
     ///
     /// # Errors
-    /// The workflow has no trigger; or its templates cannot be rendered over this event, or give no
-    /// valid id, or too large an input.
+    /// The refusal, if the workflow has no trigger, if the trigger's templates cannot be rendered with this event, if the
+    /// rendered id is invalid, or if the rendered input is too large.
     pub fn submission(&self, workflow: &Workflow) -> Result<Submission, Refusal> {
         let trigger = workflow.trigger.as_ref().ok_or_else(|| self.not_wanted())?;
         let refused = |key| {
@@ -117,7 +122,7 @@ impl Event {
         match self.render(template)? {
             Value::String(text) => {
                 text.parse().map_err(|error: crate::model::names::InvalidName| {
-                    format!("gives no valid id: {}", error.rule())
+                    format!("the result is not a valid id: {}", error.rule())
                 })
             }
             Value::Null
@@ -125,14 +130,16 @@ impl Event {
             | Value::Number(_)
             | Value::Array(_)
             | Value::Object(_) => {
-                Err("gives no text; inside a longer one a number becomes text".to_owned())
+                let error = "the result is not a text; to use a number, embed it in a longer text";
+                Err(error.to_owned())
             }
         }
     }
 
     fn render(&self, template: &Template) -> Result<Value, String> {
         let scope = Scope { event: Some(&self.envelope), ..Scope::default() };
-        let reason = |error: EvaluationError| visible(&error.to_string(), limits::REASON_CHARS_MAX);
+        let reason =
+            |error: EvaluationError| attribute_text(&error.to_string(), limits::REASON_CHARS_MAX);
         template.render(scope).map_err(reason)
     }
 }
@@ -168,34 +175,35 @@ mod tests {
     }
 
     #[test]
-    fn an_event_submits_a_task_with_its_id_and_detail_unless_the_trigger_says_otherwise() {
-        let plain = submission(json!({}), json!({ "order": 7 })).unwrap();
+    fn event_submits_a_task_with_its_id_and_detail_unless_the_trigger_has_templates() {
+        let by_default = submission(json!({}), json!({ "order": 7 })).unwrap();
         assert_eq!(
-            json!(plain),
+            json!(by_default),
             json!({ "task_id": "e-1", "workflow": "order", "input": { "order": 7 } })
         );
         let trigger = json!({
             "task_id": "order-${ event.detail.order }",
             "input": { "n": "${ event.detail.order }", "at": "${ event.time }" },
         });
-        let said = submission(trigger, json!({ "order": 7 })).unwrap();
-        assert_eq!(said.task_id.as_str(), "order-7");
-        assert_eq!(said.input, json!({ "n": 7, "at": "2026-11-20T19:00:00Z" }));
+        let rendered = submission(trigger, json!({ "order": 7 })).unwrap();
+        assert_eq!(rendered.task_id.as_str(), "order-7");
+        assert_eq!(rendered.input, json!({ "n": 7, "at": "2026-11-20T19:00:00Z" }));
     }
 
     #[test]
-    fn what_the_trigger_cannot_use_is_refused_without_values() {
+    fn event_that_the_trigger_cannot_use_is_refused_without_values() {
         let secret = json!({ "order": "not an id: secret", "n": 7, "deep": [[[[[[[[[[1]]]]]]]]]] });
         let nested = (0..30).fold(json!("${ event.detail.deep }"), |value, _| json!([value]));
         for (trigger, reason) in [
             (
                 json!({ "task_id": "${ event.detail.order }" }),
-                "workflow `order`: trigger.task_id: gives no valid id: a letter or digit, then letters, \
+                "workflow `order`: trigger.task_id: the result is not a valid id: a letter or digit, then letters, \
                  digits, `-`, `_`, `.` and `:`, at most 128 characters",
             ),
             (
                 json!({ "task_id": "${ event.detail.n }" }),
-                "workflow `order`: trigger.task_id: gives no text; inside a longer one a number becomes text",
+                "workflow `order`: trigger.task_id: the result is not a text; to use a number, \
+                 embed it in a longer text",
             ),
             (
                 json!({ "task_id": "${ event.detail.id }" }),
@@ -203,8 +211,8 @@ mod tests {
             ),
             (
                 json!({ "input": { "x": "${ event.detail.order + 1 }" } }),
-                "workflow `order`: trigger.input: expression `event.detail.order + 1`: `add` is not for \
-                 string and int",
+                "workflow `order`: trigger.input: expression `event.detail.order + 1`: `add` does \
+                 not support string and int",
             ),
             (json!({ "input": nested }), "the input nests deeper than 32 levels"),
         ] {
@@ -216,16 +224,16 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_known_by_its_detail_type() {
+    fn event_is_recognised_by_its_detail_type() {
         let submission =
             json!({ "task_id": "a", "workflow": "order", "input": { "detail-type": "x" } });
         assert_eq!(read(&submission), None);
         assert_eq!(Event::read("{\"detail-type\":"), None);
         assert_eq!(Event::read("[\"detail-type\"]"), None);
         for (key, reason) in [
-            ("id", "an event without a text `id`"),
-            ("source", "an event without a text `source`"),
-            ("detail", "an event without a `detail`"),
+            ("id", "an event without the text field `id`"),
+            ("source", "an event without the text field `source`"),
+            ("detail", "an event without the field `detail`"),
         ] {
             let mut broken = event(json!({}));
             broken.as_object_mut().unwrap().remove(key);
@@ -243,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_nobody_wants_is_named_as_an_attribute_can_hold_it() {
+    fn refusal_of_an_event_without_a_trigger_is_valid_in_an_attribute() {
         let mut odd = event(json!({}));
         odd["source"] = json!(format!("a\u{7}{}", "x".repeat(1_000)));
         let refusal = read(&odd).unwrap().unwrap().not_wanted().to_string();

@@ -212,7 +212,7 @@ fn a_broken_expression_is_found_at_its_own_place() {
         ),
         (
             "${ x }",
-            "17:17: steps.charge.request.body.amount: expression `x`: unknown name `x`; there are `input`, `steps`, `task`, and in their places `item`, `callback` and `event`",
+            "17:17: steps.charge.request.body.amount: expression `x`: unknown name `x`; there are `input`, `steps` and `task`, and in some places `item`, `callback` and `event`",
         ),
         (
             "${ input.amount",
@@ -224,7 +224,7 @@ fn a_broken_expression_is_found_at_its_own_place() {
         ),
         (
             "${ steps.reserve }",
-            "17:17: steps.charge.request.body.amount: expression `steps.reserve`: of `steps`, there is only `steps.<name>.output`; write `steps.charge.output.id`, say",
+            "17:17: steps.charge.request.body.amount: expression `steps.reserve`: `steps` can only be used as `steps.<name>.output`; for example `steps.charge.output.id`",
         ),
         (
             "${ 'x'.matches('(') }",
@@ -232,11 +232,11 @@ fn a_broken_expression_is_found_at_its_own_place() {
         ),
         (
             "${ 'x'.matches(input.p) }",
-            "17:17: steps.charge.request.body.amount: expression `'x'.matches(input.p)`: the pattern of `matches` must be a text in quotes",
+            "17:17: steps.charge.request.body.amount: expression `'x'.matches(input.p)`: the pattern of `matches` must be a string literal",
         ),
         (
             "${ ((((((((((((((((( 1 ))))))))))))))))) }",
-            "17:17: steps.charge.request.body.amount: an expression with brackets in each other 17 deep; the limit is 16",
+            "17:17: steps.charge.request.body.amount: an expression with brackets nested 17 deep; the limit is 16",
         ),
         (
             "${ steps.charge.output }",

@@ -2,18 +2,16 @@
 //! does, and is counted.
 
 use std::{ops::Range, sync::Arc, time::Duration};
+use steward_core::definition::plan::Plan;
 
 use jiff::Timestamp;
 use steward_aws::items;
-use steward_core::{
-    definition::workflow::Workflow,
-    model::{
-        document::{Document, DocumentKey, Kept, Owner},
-        events::BusEvent,
-        names::{TaskId, WorkflowName},
-        task::{ProcessState, Task},
-        time::Timing,
-    },
+use steward_core::model::{
+    document::{Document, DocumentKey, Kept, Owner},
+    events::BusEvent,
+    names::{TaskId, WorkflowName},
+    task::{ProcessState, Task},
+    time::Timing,
 };
 use steward_runtime::ports::{
     Channel, Clock, Created, Definitions, DueCursor, DuePage, Ended, EndedPage, EventBus, Outgoing,
@@ -95,7 +93,7 @@ impl Definitions for ForecastPorts {
         &self,
         name: &WorkflowName,
         version: Option<u32>,
-    ) -> Result<Option<Arc<Workflow>>, PortError> {
+    ) -> Result<Option<Arc<Plan>>, PortError> {
         self.world.plan.definitions.workflow(name, version).await
     }
 
@@ -103,7 +101,7 @@ impl Definitions for ForecastPorts {
         &self,
         name: &WorkflowName,
         version: Option<u32>,
-    ) -> Result<Option<Arc<Workflow>>, PortError> {
+    ) -> Result<Option<Arc<Plan>>, PortError> {
         self.world.plan.definitions.published(name, version).await
     }
 
@@ -111,7 +109,7 @@ impl Definitions for ForecastPorts {
         &self,
         source: &str,
         detail_type: &str,
-    ) -> Result<Vec<Arc<Workflow>>, PortError> {
+    ) -> Result<Vec<Arc<Plan>>, PortError> {
         self.world.plan.definitions.triggered(source, detail_type).await
     }
 }

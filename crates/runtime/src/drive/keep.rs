@@ -3,6 +3,8 @@
 //! may make that longer. In the ordinary life of a task nothing of this happens.
 
 use std::sync::Arc;
+use steward_core::definition::plan::Plan;
+use steward_core::definition::plan::Step;
 
 use super::DriveError;
 use crate::{
@@ -10,14 +12,9 @@ use crate::{
     ports::{Channel, Definitions, PortError, Ports, Saved, StateStore},
 };
 use steward_core::{
-    definition::{step::Work, workflow::Workflow},
     engine::request::child_id,
     limits,
-    model::{
-        messages::Keep,
-        names::{StepName, TaskId},
-        task::Task,
-    },
+    model::{messages::Keep, names::TaskId, task::Task},
     submission::is_tombstone,
 };
 
@@ -25,7 +22,7 @@ use steward_core::{
 /// be done before the task is saved: if this process dies in between, it is done again.
 pub(super) async fn for_longer<P: Ports>(
     ports: &P,
-    workflow: &Workflow,
+    workflow: &Plan,
     task: &Task,
 ) -> Result<(), PortError> {
     let until = task.kept();
@@ -44,12 +41,10 @@ pub(super) async fn for_longer<P: Ports>(
 }
 
 /// The tasks that run for steps of `task`, as far as they may have been submitted.
-fn children(workflow: &Workflow, task: &Task) -> impl Iterator<Item = TaskId> {
-    let runs_task = move |step: &StepName| {
-        let step = workflow.steps.get(step);
-        step.is_some_and(|step| matches!(step.work(), Some(Work::Child(_))))
-    };
-    let parts = task.parts().filter(move |(part, _)| runs_task(&part.step));
+fn children(workflow: &Plan, task: &Task) -> impl Iterator<Item = TaskId> {
+    let parts = task
+        .parts()
+        .filter(move |(part, _)| workflow.find(&part.step).is_some_and(Step::runs_child));
     parts.filter_map(|(part, _)| child_id(task, &part).ok())
 }
 

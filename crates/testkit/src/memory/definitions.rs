@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
 };
+use steward_core::definition::plan::Plan;
 
 use steward_aws::definitions::{PublishError, check_ids, definition_text};
 use steward_core::{definition::workflow::Workflow, model::names::WorkflowName};
@@ -21,7 +22,7 @@ type Versions = BTreeMap<(WorkflowName, u32), Version>;
 
 #[derive(Debug)]
 struct Version {
-    workflow: Arc<Workflow>,
+    workflow: Arc<Plan>,
     is_published: bool,
 }
 
@@ -35,14 +36,14 @@ impl MemoryDefinitions {
     pub fn publish(&self, workflow: &Workflow) -> Result<(), PublishError> {
         let (name, version) = (&workflow.name, workflow.version);
         let operation = || format!("publish workflow {name} version {version}");
-        let read: Workflow = from_text(&definition_text(workflow)?, operation)?;
+        let read: Plan = from_text(&definition_text(workflow)?, operation)?;
         let mut versions = lock(&self.versions);
         let beside: Vec<_> = newest(&versions).collect();
-        check_ids(workflow, beside.iter().map(AsRef::as_ref))?;
+        check_ids(workflow, beside.iter().map(|plan| &***plan))?;
         let there = versions
             .entry((name.clone(), version))
             .or_insert_with(|| Version { workflow: Arc::new(read), is_published: true });
-        if *there.workflow != *workflow {
+        if **there.workflow != *workflow {
             return Err(PublishError::Taken(name.clone(), version));
         }
         there.is_published = true;
@@ -62,7 +63,7 @@ impl MemoryDefinitions {
 }
 
 /// The newest published version of each workflow, by name.
-fn newest(versions: &Versions) -> impl Iterator<Item = Arc<Workflow>> {
+fn newest(versions: &Versions) -> impl Iterator<Item = Arc<Plan>> {
     let mut newest = BTreeMap::new();
     for ((name, _), version) in versions.iter().filter(|(_, version)| version.is_published) {
         newest.insert(name, version.workflow.clone());
@@ -75,7 +76,7 @@ impl Definitions for MemoryDefinitions {
         &self,
         name: &WorkflowName,
         version: Option<u32>,
-    ) -> Result<Option<Arc<Workflow>>, PortError> {
+    ) -> Result<Option<Arc<Plan>>, PortError> {
         let Some(version) = version else { return self.published(name, None).await };
         let versions = lock(&self.versions);
         Ok(versions.get(&(name.clone(), version)).map(|there| there.workflow.clone()))
@@ -85,7 +86,7 @@ impl Definitions for MemoryDefinitions {
         &self,
         name: &WorkflowName,
         version: Option<u32>,
-    ) -> Result<Option<Arc<Workflow>>, PortError> {
+    ) -> Result<Option<Arc<Plan>>, PortError> {
         let versions = lock(&self.versions);
         let (first, last) = version.map_or((0, u32::MAX), |version| (version, version));
         let asked = versions.range((name.clone(), first)..=(name.clone(), last));
@@ -98,8 +99,8 @@ impl Definitions for MemoryDefinitions {
         &self,
         source: &str,
         detail_type: &str,
-    ) -> Result<Vec<Arc<Workflow>>, PortError> {
-        let has_trigger = |workflow: &Arc<Workflow>| {
+    ) -> Result<Vec<Arc<Plan>>, PortError> {
+        let has_trigger = |workflow: &Arc<Plan>| {
             workflow.trigger.as_ref().is_some_and(|trigger| trigger.matches(source, detail_type))
         };
         Ok(newest(&lock(&self.versions)).filter(has_trigger).collect())

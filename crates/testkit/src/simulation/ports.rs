@@ -2,19 +2,17 @@
 //! slow, fail before or after it took effect, or be the last thing its instance does.
 
 use std::{fmt, future::Future, ops::Range, sync::Arc, time::Duration};
+use steward_core::definition::plan::Plan;
 
 use futures_util::future::AbortHandle;
 use jiff::Timestamp;
-use steward_core::{
-    definition::workflow::Workflow,
-    model::{
-        attempt::Action,
-        document::{Document, DocumentKey, Kept, Owner},
-        events::BusEvent,
-        names::{TaskId, WorkflowName},
-        task::{ProcessState, Task},
-        time::{Timing, later},
-    },
+use steward_core::model::{
+    attempt::Action,
+    document::{Document, DocumentKey, Kept, Owner},
+    events::BusEvent,
+    names::{TaskId, WorkflowName},
+    task::{ProcessState, Task},
+    time::{Timing, later},
 };
 use steward_operator::view::reason_keys;
 use steward_runtime::ports::{
@@ -205,7 +203,7 @@ impl Definitions for Seam {
         &self,
         name: &WorkflowName,
         version: Option<u32>,
-    ) -> Result<Option<Arc<Workflow>>, PortError> {
+    ) -> Result<Option<Arc<Plan>>, PortError> {
         let operation = || format!("read workflow {name}");
         self.pass(operation, self.memory().definitions().workflow(name, version)).await
     }
@@ -214,7 +212,7 @@ impl Definitions for Seam {
         &self,
         name: &WorkflowName,
         version: Option<u32>,
-    ) -> Result<Option<Arc<Workflow>>, PortError> {
+    ) -> Result<Option<Arc<Plan>>, PortError> {
         let operation = || format!("read workflow {name} for a new task");
         self.pass(operation, self.memory().definitions().published(name, version)).await
     }
@@ -223,7 +221,7 @@ impl Definitions for Seam {
         &self,
         source: &str,
         detail_type: &str,
-    ) -> Result<Vec<Arc<Workflow>>, PortError> {
+    ) -> Result<Vec<Arc<Plan>>, PortError> {
         let operation = || format!("read the workflows that {source} triggers");
         self.pass(operation, self.memory().definitions().triggered(source, detail_type)).await
     }

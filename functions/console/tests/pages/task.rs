@@ -281,7 +281,7 @@ async fn nothing_that_is_hidden_or_typed_reaches_a_log() {
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
-        .with_env_filter("info,steward_console=trace,steward_core=trace")
+        .with_env_filter("info,steward_console=trace,steward_runtime=trace")
         .with_writer(move || writer.clone())
         .finish();
     let _guard = tracing::subscriber::set_default(subscriber);

@@ -1,20 +1,22 @@
-//! The values that one expression reads, and only those: of a large input, the parts that it names.
+//! The inputs of one expression: the part of the scope that the expression reads, and nothing else. Of a large task
+//! input, only the values on the paths in the expression are converted for the interpreter.
 
 use std::{borrow::Cow, collections::HashMap};
 
 use serde_json::Value;
 
-use super::bound;
+use super::value_size::size;
 use crate::expression::scope::Scope;
 
-/// What each path of an expression leads to in a scope, as far as it leads.
-pub(super) struct Documents<'v> {
+/// The values at the paths of an expression, as far as they exist in the scope.
+pub(super) struct ExpressionInputs<'v> {
+    /// The values in the scope that contain the paths, such as `input` or `steps.charge.output`.
     roots: Vec<(Vec<&'v str>, Cow<'v, Value>)>,
     paths: &'v [Vec<String>],
 }
 
-impl<'v> Documents<'v> {
-    /// Looks up what `paths` need.
+impl<'v> ExpressionInputs<'v> {
+    /// Looks up the roots of `paths` in the scope.
     pub(super) fn new(paths: &'v [Vec<String>], scope: Scope<'v>) -> Self {
         let mut roots: Vec<(Vec<&str>, Cow<'v, Value>)> = Vec::new();
         for path in paths {
@@ -36,39 +38,39 @@ impl<'v> Documents<'v> {
         Self { roots, paths }
     }
 
-    /// The value at a path, if there is one.
+    /// The value at a path, if it exists.
     pub(super) fn find(&self, path: &[&str]) -> Option<&Value> {
         let (root, value) = self.roots.iter().find(|(root, _)| path.starts_with(root))?;
         let rest = path.get(root.len()..)?;
         rest.iter().try_fold(value.as_ref(), |value, key| value.get(key))
     }
 
-    /// The size of what is brought in, in steps.
+    /// The steps to convert all inputs for the interpreter.
     pub(super) fn size(&self) -> u64 {
-        let parts = self
+        let values = self
             .paths
             .iter()
             .filter_map(|path| self.find(&path.iter().map(String::as_str).collect::<Vec<_>>()));
-        parts.map(bound::size).fold(0, u64::saturating_add)
+        values.map(size).fold(0, u64::saturating_add)
     }
 
-    /// The variables of the interpreter.
+    /// The variables for the interpreter, with copies of the values at the paths.
     pub(super) fn variables(&self) -> Vec<(String, cel::Value)> {
         let mut variables: Vec<(String, cel::Value)> = Vec::new();
         let mut steps = HashMap::new();
         for (root, value) in &self.roots {
-            let inside = self.paths.iter().filter_map(|path| {
-                let is_here =
+            let paths_below = self.paths.iter().filter_map(|path| {
+                let is_below =
                     path.len() >= root.len() && root.iter().zip(path).all(|(a, b)| a == b);
-                is_here.then(|| path.get(root.len()..)).flatten()
+                is_below.then(|| path.get(root.len()..)).flatten()
             });
-            let picked = pick(value, &inside.collect::<Vec<_>>());
+            let copied = copy_paths(value, &paths_below.collect::<Vec<_>>());
             match root.as_slice() {
                 [_, step, output] => {
-                    let made = HashMap::from([((*output).to_owned(), picked)]);
-                    steps.insert((*step).to_owned(), cel::Value::from(made));
+                    let fields = HashMap::from([((*output).to_owned(), copied)]);
+                    steps.insert((*step).to_owned(), cel::Value::from(fields));
                 }
-                [root, ..] => variables.push(((*root).to_owned(), picked)),
+                [root, ..] => variables.push(((*root).to_owned(), copied)),
                 [] => {}
             }
         }
@@ -79,33 +81,34 @@ impl<'v> Documents<'v> {
     }
 }
 
-/// The parts of `value` that `paths` lead to, in the same places.
-fn pick(value: &Value, paths: &[&[String]]) -> cel::Value {
+/// Copies the parts of `value` at `paths`. The copy has the same structure as `value`.
+fn copy_paths(value: &Value, paths: &[&[String]]) -> cel::Value {
     if paths.iter().any(|path| path.is_empty()) {
         return to_cel(value);
     }
     let Value::Object(fields) = value else {
-        // Nothing in it has a name: all that can be said of it is its type.
+        // The paths lead nowhere in a value without fields. An empty value keeps the type for error messages.
         return to_cel(&match value {
             Value::Array(_) => Value::Array(Vec::new()),
             Value::String(_) => Value::String(String::new()),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => value.clone(),
         });
     };
-    let mut inside: HashMap<&str, Vec<&[String]>> = HashMap::new();
+    let mut paths_by_field: HashMap<&str, Vec<&[String]>> = HashMap::new();
     for path in paths {
         if let Some((key, rest)) = path.split_first() {
-            inside.entry(key).or_default().push(rest);
+            paths_by_field.entry(key).or_default().push(rest);
         }
     }
-    let picked = inside.into_iter().filter_map(|(key, rest)| {
+    let copied = paths_by_field.into_iter().filter_map(|(key, paths)| {
         let value = fields.get(key)?;
-        Some((key.to_owned(), pick(value, &rest)))
+        Some((key.to_owned(), copy_paths(value, &paths)))
     });
-    picked.collect::<HashMap<_, _>>().into()
+    copied.collect::<HashMap<_, _>>().into()
 }
 
-/// JSON's integers become CEL's `int` (and not `uint`), as people expect of `input.amount * 2`.
+/// Converts JSON to a CEL value. Integers become `int` and not `uint`, so that `input.amount * 2` works: CEL does not mix
+/// the two types.
 fn to_cel(value: &Value) -> cel::Value {
     match value {
         Value::Null => cel::Value::Null,

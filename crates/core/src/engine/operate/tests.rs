@@ -1,0 +1,161 @@
+use super::*;
+use crate::model::attempt::Action;
+use crate::{
+    definition::plan::Plan,
+    engine::{
+        decision::{Context, Transition},
+        documents::Documents,
+        event::Event,
+        transition::transition,
+    },
+    model::{
+        attempt::AttemptTimes,
+        messages::{Outcome, StepReply},
+        time::Timing,
+    },
+    submission::{accept, parse},
+};
+use serde_json::json;
+use std::time::Duration;
+
+/// Decides, and stores what was decided.
+fn play(workflow: &Plan, task: &mut Task, documents: &mut Documents, event: &Event) {
+    let timing = Timing {
+        pickup_within: Duration::ZERO,
+        clock_skew: Duration::ZERO,
+        retention: Timing::RETENTION,
+    };
+    let now = jiff::Timestamp::UNIX_EPOCH;
+    let context = Context { now, actor: "test", redelivered: false, timing };
+    match transition(workflow, task, documents, event, context).unwrap() {
+        Transition::Apply { task: next, documents: made, .. } => {
+            *task = *next;
+            documents.extend(made.into_iter().map(|document| (document.key, document.body)));
+        }
+        ignored @ (Transition::Ignore { .. } | Transition::Illegal(_)) => panic!("{ignored:?}"),
+    }
+}
+
+#[test]
+fn edits_that_add_up_to_more_than_a_document_are_refused() {
+    let workflow: Plan = serde_json::from_value(json!({
+        "name": "w", "version": 1,
+        "steps": { "a": { "agent": "a", "request": { "path": "/a" } } },
+    }))
+    .unwrap();
+    let submission = parse(r#"{ "task_id": "t", "workflow": "w", "input": {} }"#).unwrap();
+    let timing = Timing {
+        pickup_within: Duration::ZERO,
+        clock_skew: Duration::ZERO,
+        retention: Timing::RETENTION,
+    };
+    let now = jiff::Timestamp::UNIX_EPOCH;
+    let (mut task, document) = accept(&submission, &workflow, None, now, timing);
+    let mut documents = Documents::from([(document.key, document.body)]);
+    play(&workflow, &mut task, &mut documents, &Event::Wake);
+    for (attempt, edit) in [(1, "first"), (2, "second")] {
+        let outcome = Outcome::Failed { reason: "no".to_owned(), may_have_run: false };
+        let (task_id, step) = (task.task_id.clone(), "a".parse().unwrap());
+        let reply = StepReply {
+            task_id,
+            step,
+            action: Action::Do,
+            attempt,
+            outcome,
+            incarnation: None,
+            times: AttemptTimes::default(),
+        };
+        play(&workflow, &mut task, &mut documents, &Event::Replied(reply));
+        let patch = json!({ edit: "x".repeat(limits::DOCUMENT_BYTES_MAX * 2 / 3) });
+        let order = Order::Resubmit { step: None, input: Some(patch), did_not_run: false };
+        let (command_id, task_id) = (edit.parse().unwrap(), task.task_id.clone());
+        let (by, why) = ("ann".to_owned(), "a test".to_owned());
+        let command = Command { command_id, task_id, by, why, order, issued_at: None };
+        play(&workflow, &mut task, &mut documents, &Event::Commanded(command));
+    }
+    let refused: Vec<_> = task.commands.iter().map(|record| record.refused.as_deref()).collect();
+    let reason = "an edited input of 174786 bytes; the limit is 131072";
+    assert_eq!(refused, [None, Some(reason)]);
+    assert_eq!(task.input, Some("first".parse().unwrap()));
+    assert_eq!(task.process_state, ProcessState::Error);
+}
+
+#[test]
+fn an_old_command_whose_id_is_forgotten_is_not_carried_out_again() {
+    let workflow: Plan = serde_json::from_value(json!({
+        "name": "w", "version": 1,
+        "steps": { "a": { "agent": "a", "request": { "path": "/a" } } },
+    }))
+    .unwrap();
+    let submission = parse(r#"{ "task_id": "t", "workflow": "w" }"#).unwrap();
+    let timing = Timing {
+        pickup_within: Duration::ZERO,
+        clock_skew: Duration::ZERO,
+        retention: Timing::RETENTION,
+    };
+    let at = |second| Timestamp::from_second(second).unwrap();
+    let (mut task, document) = accept(&submission, &workflow, None, at(0), timing);
+    let mut documents = Documents::from([(document.key, document.body)]);
+    let mut command = |id: String, order, issued_at: i64, now: i64| {
+        let (by, why) = ("ann".to_owned(), "a test".to_owned());
+        let (command_id, task_id) = (id.parse().unwrap(), task.task_id.clone());
+        let issued_at = Some(at(issued_at));
+        let event = Event::Commanded(Command { command_id, task_id, by, why, order, issued_at });
+        let context = Context { now: at(now), actor: "test", redelivered: false, timing };
+        let decided = transition(&workflow, &task, &documents, &event, context).unwrap();
+        let Transition::Apply { task: next, documents: made, .. } = decided else { panic!() };
+        documents.extend(made.into_iter().map(|document| (document.key, document.body)));
+        task = *next;
+        (task.paused_at.is_some(), task.commands.last().unwrap().refused.clone())
+    };
+    assert_eq!(command("first".to_owned(), Order::Pause, 1, 2), (true, None));
+    for n in 0..20 {
+        let order = if n % 2 == 0 { Order::Resume } else { Order::Pause };
+        let refused = command(format!("c-{n}"), order, 10 + n, 11 + n).1;
+        assert_eq!(refused, None, "a new command is obeyed");
+    }
+    assert_eq!(command("newest".to_owned(), Order::Resume, 40, 41), (false, None));
+    let (paused, refused) = command("first".to_owned(), Order::Pause, 1, 50);
+    assert!(!paused, "the first command was carried out again");
+    assert!(refused.unwrap().contains("may have been carried out"));
+}
+
+#[test]
+fn an_edit_that_the_schema_does_not_take_is_refused() {
+    let workflow: Plan = serde_json::from_value(json!({
+        "name": "w", "version": 1, "input": { "required": ["n"], "properties": { "n": { "type": "integer" } } },
+        "steps": { "a": { "agent": "a", "request": { "path": "/a" } } },
+    }))
+    .unwrap();
+    let submission = parse(r#"{ "task_id": "t", "workflow": "w", "input": { "n": 1 } }"#).unwrap();
+    let timing = Timing {
+        pickup_within: Duration::ZERO,
+        clock_skew: Duration::ZERO,
+        retention: Timing::RETENTION,
+    };
+    let now = jiff::Timestamp::UNIX_EPOCH;
+    let (mut task, document) = accept(&submission, &workflow, None, now, timing);
+    let mut documents = Documents::from([(document.key, document.body)]);
+    play(&workflow, &mut task, &mut documents, &Event::Wake);
+    let outcome = Outcome::Failed { reason: "no".to_owned(), may_have_run: false };
+    let (task_id, step) = (task.task_id.clone(), "a".parse().unwrap());
+    let reply = StepReply {
+        task_id,
+        step,
+        action: Action::Do,
+        attempt: 1,
+        outcome,
+        incarnation: None,
+        times: AttemptTimes::default(),
+    };
+    play(&workflow, &mut task, &mut documents, &Event::Replied(reply));
+    let input = Some(json!({ "n": "secret" }));
+    let order = Order::Resubmit { step: None, input, did_not_run: false };
+    let (command_id, task_id) = ("edit".parse().unwrap(), task.task_id.clone());
+    let (by, why) = ("ann".to_owned(), "a test".to_owned());
+    let command = Command { command_id, task_id, by, why, order, issued_at: None };
+    play(&workflow, &mut task, &mut documents, &Event::Commanded(command));
+    let refused = task.commands[0].refused.as_deref();
+    assert_eq!(refused, Some("input.n: it is not of type \"integer\""));
+    assert_eq!(task.process_state, ProcessState::Error);
+}

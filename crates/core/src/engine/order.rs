@@ -1,0 +1,163 @@
+//! The order of steps and of their undos: which can begin, and what is left.
+//!
+//! A step begins when everything before it has completed or was skipped. Undo covers every step that completed and every
+//! step that may have run, in reverse order: a step is undone after everything that came after it, so branches are
+//! undone side by side. The undo of a step waits for an attempt that an agent is still working on, and for a call of
+//! unknown outcome until it can no longer be in progress at its service: what the call does must not take effect after
+//! its own undo.
+//!
+//! ```text
+//! reserve ──► charge ──► ship            undo: ship, then charge and notify side by side,
+//!        └──► notify ──┘                       then reserve
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+
+use crate::{
+    definition::plan::Plan,
+    model::{
+        names::{Part, StepName},
+        step::{StepRecord, StepState},
+        task::Task,
+    },
+};
+
+/// How far a task is with regard to its point of no return, if it has one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PointOfNoReturn {
+    /// Not reached, or the workflow has none.
+    Ahead,
+    /// An attempt at it is in progress: whether it is passed is not known yet.
+    Running,
+    /// This step completed, or may have run.
+    Passed(StepName),
+}
+
+/// Finds out whether `task` has passed its point of no return.
+#[must_use]
+pub fn point_of_no_return(plan: &Plan, task: &Task) -> PointOfNoReturn {
+    let mut found = PointOfNoReturn::Ahead;
+    for (name, _) in plan.steps().filter(|(_, step)| step.definition.point_of_no_return) {
+        let Some(record) = task.steps.get(name) else { continue };
+        for (_, part) in record.parts(name) {
+            if part.run.state.awaited_by().is_some() {
+                found = PointOfNoReturn::Running;
+            } else if has_effect(part) {
+                return PointOfNoReturn::Passed(name.clone());
+            }
+        }
+    }
+    found
+}
+
+/// The steps that can begin: they have not, and everything before them has completed or was skipped.
+pub fn ready_steps<'a>(plan: &'a Plan, task: &'a Task) -> impl Iterator<Item = &'a StepName> {
+    let ready = plan.steps().filter(|(name, step)| {
+        !task.steps.contains_key(*name)
+            && step.definition.after.iter().all(|before| task.has_passed(before))
+    });
+    ready.map(|(name, _)| name)
+}
+
+/// Whether every step has completed or was skipped.
+#[must_use]
+pub fn is_complete(plan: &Plan, task: &Task) -> bool {
+    plan.steps().all(|(name, _)| task.has_passed(name))
+}
+
+/// What is left to undo, in the definition's order.
+#[must_use]
+pub fn left(plan: &Plan, task: &Task) -> Vec<Part> {
+    parts(plan, task, |step, record| is_left(plan, step, record))
+}
+
+/// What is left to undo, and what is still in progress and may have to be undone as well.
+#[must_use]
+pub fn outstanding(plan: &Plan, task: &Task) -> Vec<Part> {
+    parts(plan, task, |step, record| {
+        is_left(plan, step, record) || (has_undo(plan, step) && is_awaited(record))
+    })
+}
+
+/// The undos that can begin: they have not, and everything that came after the step is undone. No more
+/// items of a step are undone at once than run at once.
+#[must_use]
+pub fn ready_undos(plan: &Plan, task: &Task, now: Timestamp) -> Vec<Part> {
+    let may_act = |record: &StepRecord| is_awaited(record) || record.run.in_progress(now).is_some();
+    let is_open = |record: &StepRecord, step: &StepName| {
+        is_awaited(record) || record.in_progress(now).is_some() || is_left(plan, step, record)
+    };
+    let held_back: BTreeSet<_> = plan
+        .steps()
+        .filter(|(name, _)| {
+            let record = task.steps.get(*name);
+            record.is_some_and(|r| r.parts(name).any(|(_, part)| is_open(part, name)))
+        })
+        .flat_map(|(_, step)| &step.ancestors)
+        .collect();
+    let mut room = room_to_undo(plan, task);
+    let mut ready = parts(plan, task, |step, record| {
+        record.undo.is_none()
+            && !may_act(record)
+            && is_left(plan, step, record)
+            && !held_back.contains(step)
+    });
+    ready.retain(|part| match room.get_mut(&part.step) {
+        Some(room) => {
+            let fits = *room > 0;
+            *room = room.saturating_sub(1);
+            fits
+        }
+        None => true,
+    });
+    ready
+}
+
+/// How many more items of each step with `for_each` can be undone at once.
+fn room_to_undo<'t>(plan: &Plan, task: &'t Task) -> BTreeMap<&'t StepName, usize> {
+    let room = |(name, record): (&'t StepName, &StepRecord)| {
+        let at_once = plan.step(name).definition.for_each.as_ref()?.at_once as usize;
+        let is_open = |undo: &StepState| !undo.has_passed() && !undo.is_failed();
+        let undos = record.parts(name).filter_map(|(_, part)| part.undo.as_ref());
+        let open = undos.filter(|undo| is_open(&undo.state)).count();
+        Some((name, at_once.saturating_sub(open)))
+    };
+    task.steps.iter().filter_map(room).collect()
+}
+
+/// Whether nothing is left to undo, and nothing is in progress that could add to it.
+#[must_use]
+pub fn is_undone(plan: &Plan, task: &Task, now: Timestamp) -> bool {
+    !task.parts().any(|(_, record)| is_awaited(record) || record.in_progress(now).is_some())
+        && left(plan, task).is_empty()
+}
+
+fn parts(plan: &Plan, task: &Task, wanted: impl Fn(&StepName, &StepRecord) -> bool) -> Vec<Part> {
+    let records = plan.steps().filter_map(|(name, _)| Some((name, task.steps.get(name)?)));
+    records
+        .flat_map(|(name, record)| record.parts(name))
+        .filter(|(part, record)| wanted(&part.step, record))
+        .map(|(part, _)| part)
+        .collect()
+}
+
+fn is_left(plan: &Plan, name: &StepName, record: &StepRecord) -> bool {
+    let passed = record.undo.as_ref().is_some_and(|undo| undo.state.has_passed());
+    has_undo(plan, name) && has_effect(record) && !passed
+}
+
+fn has_undo(plan: &Plan, name: &StepName) -> bool {
+    plan.step(name).undo().is_some()
+}
+
+/// Whether an attempt at doing it is in progress.
+fn is_awaited(record: &StepRecord) -> bool {
+    record.run.state.awaited_by().is_some()
+}
+
+/// Whether the step completed, or may have run.
+fn has_effect(record: &StepRecord) -> bool {
+    matches!(record.run.state, StepState::Completed { .. }) || record.run.may_have_run
+}

@@ -1,0 +1,56 @@
+//! The parsed form of a template.
+
+use serde_json::Value;
+
+use crate::expression::{
+    compiled::Expression,
+    uses::{Kind, Use},
+};
+
+/// A part of a template.
+#[derive(Debug, Clone)]
+pub(super) enum Node {
+    /// JSON without expressions.
+    Literal(Value),
+    /// A text that consists of one expression. It keeps the type of the expression's value.
+    Expression(Expression),
+    /// A text with expressions in it.
+    Text(Vec<TextSegment>),
+    /// A list.
+    Array(Vec<Node>),
+    /// An object.
+    Object(Vec<(String, Node)>),
+}
+
+/// A part of a text.
+#[derive(Debug, Clone)]
+pub(super) enum TextSegment {
+    /// Plain text.
+    Literal(String),
+    /// An expression whose value becomes text.
+    Expression(Expression),
+}
+
+impl Node {
+    /// Returns the values that its expressions read. If it is one expression, its result must have this kind.
+    pub(super) fn uses(&self, kind: Kind) -> Vec<Use> {
+        match self {
+            Self::Literal(_) => Vec::new(),
+            Self::Expression(expression) => expression.uses(kind),
+            Self::Text(segments) => segments.iter().flat_map(TextSegment::uses).collect(),
+            Self::Array(items) => items.iter().flat_map(|item| item.uses(Kind::Any)).collect(),
+            Self::Object(fields) => {
+                fields.iter().flat_map(|(_, value)| value.uses(Kind::Any)).collect()
+            }
+        }
+    }
+}
+
+impl TextSegment {
+    fn uses(&self) -> Vec<Use> {
+        match self {
+            Self::Literal(_) => Vec::new(),
+            Self::Expression(expression) => expression.uses(Kind::Any),
+        }
+    }
+}

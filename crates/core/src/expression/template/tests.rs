@@ -1,0 +1,125 @@
+//! Tests of templates: parsing, rendering and errors.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::expression::scope::Reads;
+
+fn render(template: Value) -> Result<Value, String> {
+    let charge = json!({ "id": "ch-1" });
+    let outputs = BTreeMap::from([("charge".parse().unwrap(), Cow::Borrowed(&charge))]);
+    let input = json!({ "amount": 20, "to": { "z": 1, "a": 2 }, "name": "Ada", "items": [1, 2] });
+    let scope = Scope {
+        input: Some(&input),
+        outputs: Some(&outputs),
+        task: Some(("order-1", "order")),
+        ..Scope::default()
+    };
+    let template = Template::parse(template);
+    if let Some((_, error)) = template.problems().first() {
+        return Err(error.to_string());
+    }
+    template.render(scope).map_err(|error| error.to_string())
+}
+
+#[test]
+fn single_expression_keeps_its_type_and_an_embedded_one_becomes_text() {
+    assert_eq!(render(json!("${ input.amount }")), Ok(json!(20)));
+    assert_eq!(render(json!("${ input.amount * 2 }")), Ok(json!(40)));
+    assert_eq!(render(json!("for ${ input.name }: ${ input.items }")), Ok(json!("for Ada: [1,2]")));
+    assert_eq!(render(json!("/charges/${ steps.charge.output.id }")), Ok(json!("/charges/ch-1")));
+    assert_eq!(
+        render(json!({ "order": "${ task.id }", "rest": [true, null, "${input.to}"] })),
+        Ok(json!({ "order": "order-1", "rest": [true, null, { "z": 1, "a": 2 }] }))
+    );
+    assert_eq!(render(json!("${ input.items.map(i, i + 1) }")), Ok(json!([2, 3])));
+    assert_eq!(render(json!("${ {'a}': steps.charge.output.id} }")), Ok(json!({ "a}": "ch-1" })));
+    assert_eq!(render(json!("costs $${ and ${ 'x' }")), Ok(json!("costs ${ and x")));
+}
+
+#[test]
+fn value_in_a_path_is_encoded_and_cannot_change_the_path() {
+    let input =
+        json!({ "id": "../../admin?all=1#x", "n": 7, "up": "..", "whole": "/a/b?c=d", "no": "x" });
+    let scope = Scope { input: Some(&input), ..Scope::default() };
+    let path = |text: &str| Template::parse(json!(text)).render_path(scope);
+    assert_eq!(
+        path("/orders/${ input.id }/items?n=${ input.n }"),
+        Ok("/orders/..%2F..%2Fadmin%3Fall%3D1%23x/items?n=7".to_owned())
+    );
+    assert_eq!(path("${ input.whole }"), Ok("/a/b?c=d".to_owned()));
+    let dot_segment = "the request's path has a `.` or `..` segment";
+    for text in ["/orders/${ input.up }/x", "/a/%2E%2e/b", "/a\\..\\b"] {
+        assert_eq!(path(text), Err(dot_segment.to_owned()));
+    }
+    assert_eq!(path("/a?back=.."), Ok("/a?back=..".to_owned()));
+    assert_eq!(path("${ input.no }"), Err("the request's path does not start with `/`".to_owned()));
+    assert_eq!(path("${ input.n }"), Err("the request's path is not a text".to_owned()));
+}
+
+#[test]
+fn rendering_is_deterministic() {
+    let first = render(json!("${ {'b': input.to, 'a': 1, 'c': 2} }")).unwrap().to_string();
+    for _ in 0..20 {
+        let again = render(json!("${ {'b': input.to, 'a': 1, 'c': 2} }")).unwrap().to_string();
+        assert_eq!(first, again);
+    }
+}
+
+#[test]
+fn values_that_a_template_reads_are_known_before_it_is_rendered() {
+    let template =
+        Template::parse(json!({ "a": "${ steps.charge.output.id }", "b": ["${ input.x }"] }));
+    let steps = BTreeSet::from(["charge".parse().unwrap()]);
+    assert_eq!(template.reads(), &Reads { names: BTreeSet::from(["input"]), steps });
+    let plain = Template::parse(json!({ "a": "${ task.id }", "b": 1 }));
+    assert!(!plain.reads().input() && plain.reads().steps.is_empty());
+    let nested = Template::parse(json!("${ [1].map(i, steps.charge.output.n + i) }"));
+    assert_eq!(nested.reads().steps.len(), 1);
+}
+
+#[test]
+fn invalid_template_has_an_error_with_the_reason() {
+    for (template, reason) in [
+        (json!("${ input.x"), "`${ input.x`: `${` is never closed"),
+        (json!("${ inptu.x }"), "expression `inptu.x`: unknown name `inptu`"),
+        (
+            json!("${ steps.charge }"),
+            "expression `steps.charge`: `steps` can only be used as `steps.<name>.output`",
+        ),
+        (
+            json!("${ steps['charge'].output }"),
+            "expression `steps['charge'].output`: `steps` can only be used as `steps.<name>.output`",
+        ),
+    ] {
+        assert_eq!(render(template), Err(reason.to_owned()));
+    }
+    assert!(render(json!("${ 1 + }")).unwrap_err().starts_with("expression `1 +`: "));
+    assert!(
+        render(json!(format!("${{ {} }}", "1+".repeat(600)))).unwrap_err().contains("the limit is")
+    );
+}
+
+#[test]
+fn evaluation_error_contains_types_and_keys_but_no_values() {
+    for (template, reason) in [
+        (json!("${ input.missing }"), "expression `input.missing`: there is no `missing`"),
+        (
+            json!("${ steps.other.output.x }"),
+            "expression `steps.other.output.x`: there is no `other`",
+        ),
+        (
+            json!("${ input.name + 1 }"),
+            "expression `input.name + 1`: `add` does not support string and int",
+        ),
+    ] {
+        let error = render(template).unwrap_err();
+        assert_eq!(error, reason);
+        assert!(!error.contains("Ada"));
+    }
+}

@@ -1,0 +1,188 @@
+//! Requests to agents, and their replies.
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::model::{
+    attempt::{Action, AttemptTimes},
+    command::CommandId,
+    json_text::JsonText,
+    names::{AgentName, Incarnation, Part, TaskId},
+    responses::Responses,
+};
+
+/// The HTTP methods that a request may use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "UPPERCASE")]
+#[expect(missing_docs, reason = "RFC 9110 defines them")]
+pub enum Method {
+    Get,
+    #[default]
+    Post,
+    Put,
+    Patch,
+    Delete,
+}
+
+/// The scheduler's request to an agent: carry out one attempt at one step or at its undo.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StepRequest {
+    /// The task.
+    pub task_id: TaskId,
+    /// The step, or one item of it. The reply returns it unchanged.
+    pub step: Part,
+    /// Whether the step is run or undone. The reply returns it unchanged.
+    #[serde(default)]
+    pub action: Action,
+    /// The number of the attempt. It fences the reply, which returns it unchanged.
+    pub attempt: u32,
+    /// After this time the agent must neither call the service nor reply.
+    #[schemars(with = "String")]
+    pub complete_by: Timestamp,
+    /// The same for all attempts. The agent sends it to the remote service as `Idempotency-Key`.
+    pub idempotency_key: String,
+    /// Whether the service recognises a repeated call by that key. If not, the agent records the attempt before the call,
+    /// and calls only once.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub idempotent: bool,
+    /// How long one call to the service may take, in milliseconds. The agent cuts a longer call. Absent in messages of
+    /// older releases; then the agent's own limit applies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_within_ms: Option<u64>,
+    /// The HTTP statuses whose meaning differs from the default.
+    #[serde(default, skip_serializing_if = "Responses::is_empty")]
+    pub responses: Responses,
+    /// Whether a call of an earlier attempt may have taken effect, and may still be in progress.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub may_have_run: bool,
+    /// The logical agent that receives the request.
+    pub agent: AgentName,
+    /// The HTTP method.
+    pub method: Method,
+    /// The path below the agent's base URL.
+    pub path: String,
+    /// The JSON body, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<JsonText>,
+    /// The task's incarnation. The reply returns it unchanged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<Incarnation>,
+}
+
+/// An agent's reply to a [`StepRequest`]. An agent that cannot finish before complete-by sends no reply.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StepReply {
+    /// The task.
+    pub task_id: TaskId,
+    /// The step, or one item of it.
+    pub step: Part,
+    /// Whether the step was run or undone.
+    #[serde(default)]
+    pub action: Action,
+    /// The attempt of the request.
+    pub attempt: u32,
+    /// The outcome of the attempt.
+    pub outcome: Outcome,
+    /// The incarnation in the request. A task of another incarnation ignores the reply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<Incarnation>,
+    /// The times that the agent recorded. No decision depends on them.
+    #[serde(default, skip_serializing_if = "AttemptTimes::are_unknown")]
+    pub times: AttemptTimes,
+}
+
+/// The outcome of an attempt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum Outcome {
+    /// The step completed.
+    Completed {
+        /// The response of the remote service.
+        output: Value,
+        /// Whether an earlier call of the attempt may still be in progress.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        may_continue: bool,
+    },
+    /// The step failed permanently: a retry would fail too.
+    Failed {
+        /// The reason, for people.
+        reason: String,
+        /// Whether the step may have taken effect nevertheless, because another call of the attempt was interrupted.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        may_have_run: bool,
+    },
+    /// The agent could not get a response now: the circuit breaker is open, or the service stayed busy for as long as the
+    /// agent's function may run. The step waits, and the deferral costs no attempt.
+    Deferred {
+        /// The reason, for people.
+        reason: String,
+        /// The time until the retry, in milliseconds from now.
+        retry_after_ms: u64,
+        /// Whether an earlier call of the attempt may have taken effect.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        may_have_run: bool,
+    },
+    /// The attempt has ended and it is unknown whether the step took effect: a call took too long, and the agent cut it.
+    /// The attempt counts like one without a reply, but the scheduler does not wait for its complete-by.
+    Unknown {
+        /// The reason, for people.
+        reason: String,
+    },
+}
+
+impl Outcome {
+    /// Whether a call took effect, or may have.
+    #[must_use]
+    pub fn may_have_run(&self) -> bool {
+        match self {
+            Self::Completed { .. } | Self::Unknown { .. } => true,
+            Self::Failed { may_have_run, .. } | Self::Deferred { may_have_run, .. } => {
+                *may_have_run
+            }
+        }
+    }
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_true(value: &bool) -> bool {
+    *value
+}
+
+/// The key by which a remote service recognises a repeated call. It is the same for all attempts and redeliveries of a
+/// step. If an operator edits the input, the request gets a new key, because services refuse a known key with other
+/// content.
+#[must_use]
+pub fn idempotency_key(
+    task_id: &TaskId,
+    step: &Part,
+    action: Action,
+    edit: Option<&CommandId>,
+) -> String {
+    let action = action.name();
+    let edit = edit.map(|edit| format!("/{edit}")).unwrap_or_default();
+    format!("{task_id}/{step}/{action}{edit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reply_with_the_times_of_its_attempt_reads_back_as_written() {
+        let text = r#"{"task_id":"o-1","step":"charge","attempt":1,
+            "outcome":{"status":"failed","reason":"no"},
+            "times":{"queued_at":"2026-11-21T12:00:00Z","called_at":"2026-11-21T12:00:00.25Z"}}"#;
+        let reply: StepReply = serde_json::from_str(text).unwrap();
+        let millis = |time: Option<Timestamp>| time.map(|time| time.as_millisecond() % 1_000);
+        let AttemptTimes { queued_at, called_at, answered_at } = reply.times;
+        assert_eq!([queued_at, called_at, answered_at].map(millis), [Some(0), Some(250), None]);
+        let again = serde_json::to_string(&reply).unwrap();
+        assert_eq!(serde_json::from_str::<StepReply>(&again).unwrap(), reply);
+    }
+}

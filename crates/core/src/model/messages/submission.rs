@@ -1,0 +1,81 @@
+//! The request to run a workflow as a task.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::model::{
+    document::Kept,
+    names::{Incarnation, Part, TaskId, WorkflowName},
+};
+
+/// A client's request to run a task. It is idempotent: the same submission again has no effect. A submission with the
+/// same id and other content is refused.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Submission {
+    /// Chosen by the client, for example an order number.
+    pub task_id: TaskId,
+    /// The workflow to run.
+    pub workflow: WorkflowName,
+    /// The version of the workflow. The newest if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u32>,
+    /// The value that expressions read as `input`.
+    #[serde(default)]
+    pub input: Value,
+    /// URL of the client's queue for [`StatusNotice`](super::StatusNotice)s. It must be on the list of allowed reply
+    /// queues.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_to: Option<String>,
+    /// The parent task and its step, if this is a child task. Only the scheduler sets this field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Parent>,
+    /// Whether the child task is to be undone. If it has not begun, it never runs. Only the scheduler sets this field.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub undo: bool,
+    /// The attempt at the parent's step that sends this submission. A refusal returns it. Only the scheduler sets this
+    /// field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    /// Whether the child task has begun, or may have begun and expired. If such a task is to be undone and has no
+    /// record, its undo fails, because its effects are unknown. Only the scheduler sets this field.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_begun: bool,
+    /// How long the parent may need the child task. Only the scheduler sets this field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep: Option<Kept>,
+}
+
+/// The parent of a child task: the task and the step that the child runs for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Parent {
+    /// The parent task.
+    pub task_id: TaskId,
+    /// The step of the parent task.
+    pub step: Part,
+    /// The nesting depth of the child task. A client's own task has depth 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub depth: u32,
+    /// The incarnation of the parent task. The child's messages return it unchanged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<Incarnation>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn submission_with_an_unknown_key_is_refused() {
+        let text = r#"{"task_id":"o-1","workflow":"order","inputs":{}}"#;
+        let error = serde_json::from_str::<Submission>(text).unwrap_err().to_string();
+        assert!(error.starts_with("unknown field `inputs`"), "{error}");
+    }
+}
