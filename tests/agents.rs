@@ -1,5 +1,5 @@
 //! Batches of requests through the agent's handler, on the embedded AWS: the messages of a batch are independent of each
-//! other. The tests in `functions/agent/tests` cover the meaning of each response of a service service.
+//! other. The tests in `functions/agent/tests` cover the meaning of each response of a remote service.
 
 use std::{
     sync::{Arc, Mutex},
@@ -37,13 +37,13 @@ use crate::support::{
 
 const NONE: [Value; 0] = [];
 
-// The paths of the service service; the path of a call determines the response.
+// The paths of the remote service; the path of a call determines the response.
 const DONE: &str = "/done";
 const BUSY_AT_FIRST: &str = "/busy-at-first";
 const CONFLICT: &str = "/refused";
 const HANGS: &str = "/hangs";
 
-/// A service service whose response depends on the path, and an agent that calls it. Records the headers of each call.
+/// A remote service whose response depends on the path, and an agent that calls it. Records the headers of each call.
 struct ScriptedService {
     agent: Agent<HttpService>,
     calls: Arc<Mutex<Vec<HeaderMap>>>,
@@ -341,7 +341,7 @@ async fn a_call_that_would_exceed_the_functions_time_returns_to_the_queue() {
     assert_eq!(take_replies(&deployment).await, [completed("t-1", json!({ "id": "x" }))]);
 }
 
-/// A service service whose adapter panics for task `t-1`.
+/// A remote service whose adapter panics for task `t-1`.
 struct PanickingService;
 
 impl RemoteService for PanickingService {

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::support::{AdapterPorts, TestDeployment, sequential_workflow};
 
-/// A deployment, and ports whose requests are reader.
+/// A deployment, and ports whose requests are counted.
 struct MeteredReader {
     deployment: TestDeployment,
     ports: AdapterPorts,

@@ -24,7 +24,7 @@ use crate::support::{
     without_operation,
 };
 
-/// A deployment, and ports whose requests are writer.
+/// A deployment, and ports whose requests are counted.
 struct MeteredWriter {
     deployment: TestDeployment,
     ports: AdapterPorts,

@@ -175,7 +175,7 @@ impl GoldenRun {
         any
     }
 
-    /// Delivers all messages, and advances the clock when there are none, until the task ends.
+    /// Delivers all messages, then advances the clock by a minute and sweeps; twelve times, which ends every task here.
     async fn run_to_end(&self) {
         for _ in 0..12 {
             while self.deliver().await {}

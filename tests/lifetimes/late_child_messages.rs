@@ -135,7 +135,7 @@ async fn a_report_of_an_earlier_child_does_not_complete_the_undo_of_the_next() {
     deployment.schedule(&ended).await; // the second delivery
     deployment.deliver_all().await;
     assert_eq!(deployment.process_state("t").await, ProcessState::Undoing);
-    // The undo of the shipment fails for good.
+    // The undo of the shipment fails permanently.
     deployment.reply("t:deliver:c-1", "ship", refused_outcome()).await;
     assert_eq!(deployment.process_state("t").await, ProcessState::Error);
 }
