@@ -1,5 +1,5 @@
-//! What AWS refuses, or answers in part, the embedded AWS does too: a test that passes there must not fail on AWS for its
-//! size. The figures are those of AWS's documentation.
+//! The size limits of AWS hold in the embedded AWS, too, so that a test that passes there does not fail on AWS because of
+//! sizes. The limits are from AWS's documentation.
 //!
 //! <https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ServiceQuotas.html>,
 //! <https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html>
@@ -32,7 +32,7 @@ fn key(partition: &str, document: usize) -> Item {
     [("task_id".to_owned(), text(partition)), ("document".to_owned(), document)].into()
 }
 
-/// A document whose item has about so many KiB.
+/// An item of about `kib` KiB.
 fn document(partition: &str, number: usize, kib: usize) -> Item {
     let mut item = key(partition, number);
     item.insert("body".to_owned(), text("x".repeat(kib * KIB)));
@@ -51,65 +51,66 @@ async fn put(client: &Client, item: Item) -> Result<(), String> {
     put.map(|_| ()).map_err(|error| error.code().unwrap_or_default().to_owned())
 }
 
-/// How many of the keys are read, and how many left out.
-async fn read(client: &Client, keys: Vec<Item>) -> Result<(usize, usize), String> {
+/// Reads a batch; returns the number of items, and the number of unprocessed keys.
+async fn batch_read(client: &Client, keys: Vec<Item>) -> Result<(usize, usize), String> {
     let keys = KeysAndAttributes::builder().set_keys(Some(keys)).build().unwrap();
-    let answer = client.batch_get_item().request_items(DOCUMENTS_TABLE, keys).send().await;
-    let answer = answer.map_err(|error| error.code().unwrap_or_default().to_owned())?;
-    let read = answer.responses.unwrap_or_default().remove(DOCUMENTS_TABLE).unwrap_or_default();
-    let left = answer.unprocessed_keys.unwrap_or_default();
-    Ok((read.len(), left.values().map(|keys| keys.keys().len()).sum()))
+    let response = client.batch_get_item().request_items(DOCUMENTS_TABLE, keys).send().await;
+    let response = response.map_err(|error| error.code().unwrap_or_default().to_owned())?;
+    let items = response.responses.unwrap_or_default().remove(DOCUMENTS_TABLE).unwrap_or_default();
+    let unprocessed = response.unprocessed_keys.unwrap_or_default();
+    Ok((items.len(), unprocessed.values().map(|keys| keys.keys().len()).sum()))
 }
 
 #[tokio::test]
-async fn an_item_has_at_most_400_kb() {
+async fn an_item_is_limited_to_400_kb() {
     let (_aws, client) = dynamodb().await;
     let smallest = "task_id".len() + "p".len() + "document".len() + "d-000".len() + "body".len();
-    let of = |bytes: usize| {
+    let item_of = |bytes: usize| {
         let mut item = key("p", 0);
         item.insert("body".to_owned(), text("x".repeat(bytes - smallest)));
         item
     };
-    assert_eq!(put(&client, of(400 * KIB)).await, Ok(()));
-    assert_eq!(put(&client, of(400 * KIB + 1)).await, Err("ValidationException".to_owned()));
+    assert_eq!(put(&client, item_of(400 * KIB)).await, Ok(()));
+    assert_eq!(put(&client, item_of(400 * KIB + 1)).await, Err("ValidationException".to_owned()));
 }
 
 #[tokio::test]
-async fn a_batch_of_reads_has_at_most_100_keys() {
+async fn a_batch_read_is_limited_to_100_keys() {
     let (_aws, client) = dynamodb().await;
     let keys = |count| (0..count).map(|n| key("p", n)).collect();
-    assert_eq!(read(&client, keys(100)).await, Ok((0, 0)));
-    assert_eq!(read(&client, keys(101)).await, Err("ValidationException".to_owned()));
+    assert_eq!(batch_read(&client, keys(100)).await, Ok((0, 0)));
+    assert_eq!(batch_read(&client, keys(101)).await, Err("ValidationException".to_owned()));
 }
 
 #[tokio::test]
-async fn a_batch_of_reads_leaves_out_what_is_beyond_1_mb_of_a_partition() {
+async fn a_batch_read_leaves_keys_unprocessed_beyond_1_mb_of_a_partition() {
     let (_aws, client) = dynamodb().await;
     for number in 0..5 {
         put(&client, document("p", number, 300)).await.unwrap();
         put(&client, document(&format!("p-{number}"), 0, 300)).await.unwrap();
     }
-    let (read_items, left) = read(&client, (0..5).map(|n| key("p", n)).collect()).await.unwrap();
-    assert!(read_items <= 4 && left >= 1, "{read_items} read, {left} left out");
-    assert_eq!(read_items + left, 5);
-    let apart = (0..5).map(|n| key(&format!("p-{n}"), 0)).collect();
-    assert_eq!(read(&client, apart).await, Ok((5, 0)));
+    let (items, unprocessed) =
+        batch_read(&client, (0..5).map(|n| key("p", n)).collect()).await.unwrap();
+    assert!(items <= 4 && unprocessed >= 1, "{items} read, {unprocessed} unprocessed");
+    assert_eq!(items + unprocessed, 5);
+    let other_partitions = (0..5).map(|n| key(&format!("p-{n}"), 0)).collect();
+    assert_eq!(batch_read(&client, other_partitions).await, Ok((5, 0)));
 }
 
 #[tokio::test]
-async fn a_batch_of_reads_leaves_out_what_is_beyond_16_mb() {
+async fn a_batch_read_leaves_keys_unprocessed_beyond_16_mb() {
     let (_aws, client) = dynamodb().await;
     for number in 0..50 {
         put(&client, document(&format!("p-{number}"), 0, 390)).await.unwrap();
     }
     let keys = (0..50).map(|n| key(&format!("p-{n}"), 0)).collect();
-    let (read_items, left) = read(&client, keys).await.unwrap();
-    assert!(read_items <= 42 && read_items > 0, "{read_items} read, {left} left out");
-    assert_eq!(read_items + left, 50);
+    let (items, unprocessed) = batch_read(&client, keys).await.unwrap();
+    assert!(items <= 42 && items > 0, "{items} read, {unprocessed} unprocessed");
+    assert_eq!(items + unprocessed, 50);
 }
 
 #[tokio::test]
-async fn a_page_of_a_query_has_at_most_1_mb() {
+async fn a_query_page_is_limited_to_1_mb() {
     let (_aws, client) = dynamodb().await;
     for number in 0..5 {
         put(&client, document("p", number, 300)).await.unwrap();
@@ -131,18 +132,18 @@ async fn transact(client: &Client, items: Vec<Item>) -> Result<(), String> {
 }
 
 #[tokio::test]
-async fn a_transaction_has_at_most_100_items_and_each_once() {
+async fn a_transaction_is_limited_to_100_distinct_items() {
     let (_aws, client) = dynamodb().await;
     let refused = Err("ValidationException".to_owned());
-    let of = |count: usize, kib: usize| (0..count).map(move |n| document("p", n, kib)).collect();
-    assert_eq!(transact(&client, of(100, 1)).await, Ok(()));
-    assert_eq!(transact(&client, of(101, 1)).await, refused);
+    let items = |count: usize| (0..count).map(move |n| document("p", n, 1)).collect();
+    assert_eq!(transact(&client, items(100)).await, Ok(()));
+    assert_eq!(transact(&client, items(101)).await, refused);
     let twice = vec![document("p", 0, 1), document("p", 0, 1)];
     assert_eq!(transact(&client, twice).await, refused);
 }
 
 #[tokio::test]
-async fn a_batch_has_at_most_25_writes_or_statements() {
+async fn a_batch_is_limited_to_25_writes_or_statements() {
     let (_aws, client) = dynamodb().await;
     let statements = async |count: usize| {
         let statement = |n: usize| {
@@ -172,7 +173,7 @@ async fn a_batch_has_at_most_25_writes_or_statements() {
 }
 
 #[tokio::test]
-async fn a_message_and_a_batch_of_them_have_at_most_1_mib() {
+async fn a_message_and_a_message_batch_are_limited_to_1_mib() {
     let aws = EmbeddedAws::in_memory().unwrap();
     let config = resources::create(&aws, &[]).await.unwrap();
     let (sqs, url) = (aws_sdk_sqs::Client::new(&aws.sdk_config()), config.scheduler_queue_url);

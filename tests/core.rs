@@ -1,5 +1,5 @@
-//! Tests of the pure core: every story, every world of small workflows. They belong to the package
-//! `steward-core`, so that they are built without the AWS SDK: `cargo test -p steward-core`.
+//! Tests of the pure core: the stories and the exhaustive exploration of small workflows. They belong to the package
+//! `steward-core`, so that they build without the AWS SDK: `cargo test -p steward-core`.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,8 +7,8 @@
     clippy::indexing_slicing,
     clippy::panic,
     clippy::disallowed_methods,
-    reason = "clippy.toml allows these in tests, and means test functions, not their helpers; the clock \
-              is for the report only"
+    reason = "clippy.toml allows these in test functions, but not in their helpers; only reports use \
+              the clock"
 )]
 
 mod arrows;

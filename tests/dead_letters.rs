@@ -1,5 +1,5 @@
-//! Dead letters through the adapter, over the embedded SQS: a look neither loses nor uses up a message,
-//! and nothing is sent back that was not told before.
+//! The adapter for dead-letter queues, over the embedded SQS: a look neither removes messages nor counts as a receive, and
+//! an event is published before messages are redriven.
 
 #![cfg(test)]
 
@@ -23,125 +23,133 @@ use steward_testkit::memory::MemoryBus;
 
 const DEAD: &str = "shop-dead-letters";
 
-/// A queue `shop` with dead letters, and this many of them.
-async fn world(messages: usize) -> (EmbeddedAws, Client, DeadLetterQueue) {
+/// The dead-letter queue of a queue `shop`, with this many messages.
+async fn dead_letter_queue(messages: usize) -> (EmbeddedAws, Client, DeadLetterQueue) {
     let aws = EmbeddedAws::in_memory().unwrap();
     let sqs = Client::new(&aws.sdk_config());
     create_queue(&aws.sdk_config(), "shop", Some(SCHEDULER)).await.unwrap();
-    let dead = DeadLetterQueue::find(&sqs, DEAD).await.unwrap();
+    let queue = DeadLetterQueue::find(&sqs, DEAD).await.unwrap();
     for n in 0..messages {
-        let request = sqs.send_message().queue_url(dead.url()).message_body(format!("message {n}"));
+        let request =
+            sqs.send_message().queue_url(queue.url()).message_body(format!("message {n}"));
         request.send().await.unwrap();
     }
-    (aws, sqs, dead)
+    (aws, sqs, queue)
 }
 
-fn asked(max: usize) -> Redrive {
-    Redrive { max, to: None, by: "anna".to_owned(), why: "mended".to_owned() }
+fn redrive_of_at_most(max: usize) -> Redrive {
+    Redrive { max, to: None, by: "anna".to_owned(), why: "repaired".to_owned() }
 }
 
-async fn waiting(queue: &DeadLetterQueue) -> u64 {
+async fn waiting_messages(queue: &DeadLetterQueue) -> u64 {
     queue.holds().await.unwrap().waiting
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_message_is_seen_once_in_a_look_and_is_there_for_the_next() {
-    let (_aws, _sqs, dead) = world(25).await;
+async fn a_look_returns_every_message_once_and_removes_none() {
+    let (_aws, _sqs, queue) = dead_letter_queue(25).await;
     for _ in 0..2 {
-        let seen = dead.look(100).await.unwrap();
-        let bodies: BTreeSet<_> = seen.iter().map(|letter| letter.body()).collect();
-        assert_eq!((seen.len(), bodies.len()), (25, 25));
-        assert!(seen.is_sorted_by_key(|letter| letter.sent_at()));
-        assert_eq!(waiting(&dead).await, 25, "some stay hidden");
+        let letters = queue.look(100).await.unwrap();
+        let bodies: BTreeSet<_> = letters.iter().map(|letter| letter.body()).collect();
+        assert_eq!((letters.len(), bodies.len()), (25, 25));
+        assert!(letters.is_sorted_by_key(|letter| letter.sent_at()));
+        assert_eq!(waiting_messages(&queue).await, 25, "all messages are still in the queue");
     }
-    assert_eq!(dead.look(12).await.unwrap().len(), 12);
-    assert_eq!(waiting(&dead).await, 25);
+    assert_eq!(queue.look(12).await.unwrap().len(), 12);
+    assert_eq!(waiting_messages(&queue).await, 25);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_queue_that_counts_every_look_is_not_looked_into() {
-    let (_aws, sqs, dead) = world(1).await;
+async fn a_queue_whose_redrive_policy_counts_looks_is_not_read() {
+    let (_aws, sqs, queue) = dead_letter_queue(1).await;
     let last = sqs.create_queue().queue_name("last").send().await.unwrap().queue_url.unwrap();
     let policy =
         r#"{"deadLetterTargetArn":"arn:aws:sqs:us-east-1:000000000000:last","maxReceiveCount":2}"#;
-    let request = sqs.set_queue_attributes().queue_url(dead.url());
+    let request = sqs.set_queue_attributes().queue_url(queue.url());
     request.attributes(QueueAttributeName::RedrivePolicy, policy).send().await.unwrap();
     for _ in 0..4 {
-        let refused = dead.look(10).await.unwrap_err();
+        let refused = queue.look(10).await.unwrap_err();
         assert!(matches!(refused, DeadLettersError::UsedUp { receives_max: 2, .. }), "{refused}");
     }
-    assert_eq!(waiting(&dead).await, 1);
+    assert_eq!(waiting_messages(&queue).await, 1);
     let request = sqs.receive_message().queue_url(last);
     assert_eq!(request.send().await.unwrap().messages(), []);
 }
 
-/// A bus that takes nothing.
-struct Deaf;
+/// An event bus that fails.
+struct FailingBus;
 
-impl EventBus for Deaf {
+impl EventBus for FailingBus {
     async fn publish(&self, events: Vec<BusEvent>) -> Vec<Result<(), PortError>> {
-        let refusal = |_| {
-            let (operation, source) = ("publish".to_owned(), "deaf".into());
+        let error = |_| {
+            let (operation, source) = ("publish".to_owned(), "the bus fails".into());
             Err(PortError { operation, retryable: true, source })
         };
-        events.into_iter().map(refusal).collect()
+        events.into_iter().map(error).collect()
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_told_is_not_sent_back() {
-    let (_aws, _sqs, dead) = world(1).await;
+async fn messages_are_not_redriven_if_the_event_cannot_be_published() {
+    let (_aws, _sqs, queue) = dead_letter_queue(1).await;
     let now = Timestamp::now();
-    let refused = dead.redrive(&Deaf, now, &asked(10), |_| true).await.unwrap_err();
+    let refused =
+        queue.redrive(&FailingBus, now, &redrive_of_at_most(10), |_| true).await.unwrap_err();
     assert!(matches!(refused, DeadLettersError::Port(_)), "{refused}");
-    assert_eq!(waiting(&dead).await, 1);
+    assert_eq!(waiting_messages(&queue).await, 1);
     let bus = MemoryBus::default();
-    assert_eq!(dead.redrive(&bus, now, &asked(10), |_| true).await.unwrap().count(), 1);
-    let told: Vec<_> = bus.take().into_iter().map(|event| event.metadata.event_id).collect();
-    assert_eq!(told, [format!("{DEAD}/operator_redrive/{}", now.as_millisecond())]);
+    assert_eq!(
+        queue.redrive(&bus, now, &redrive_of_at_most(10), |_| true).await.unwrap().count(),
+        1
+    );
+    let event_ids: Vec<_> = bus.take().into_iter().map(|event| event.metadata.event_id).collect();
+    assert_eq!(event_ids, [format!("{DEAD}/operator_redrive/{}", now.as_millisecond())]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_has_no_more_time_stops_after_a_batch() {
-    let (_aws, _sqs, dead) = world(25).await;
-    let goes_on = |seen| seen < 15;
+async fn a_redrive_without_remaining_time_stops_after_a_batch() {
+    let (_aws, _sqs, queue) = dead_letter_queue(25).await;
+    let has_time = |redriven| redriven < 15;
     let bus = MemoryBus::default();
-    let redriven = dead.redrive(&bus, Timestamp::now(), &asked(100), goes_on).await.unwrap();
-    assert_eq!((redriven.count(), waiting(&dead).await), (20, 5));
+    let redriven =
+        queue.redrive(&bus, Timestamp::now(), &redrive_of_at_most(100), has_time).await.unwrap();
+    assert_eq!((redriven.count(), waiting_messages(&queue).await), (20, 5));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_that_is_sent_back_counts_as_redelivered_and_keeps_its_attributes() {
-    let (_aws, sqs, dead) = world(0).await;
+async fn a_redriven_message_counts_as_redelivered_and_keeps_its_attributes() {
+    let (_aws, sqs, queue) = dead_letter_queue(0).await;
     let attribute = |value: &str| {
         let attribute = MessageAttributeValue::builder().data_type("String");
         attribute.string_value(value).build().unwrap()
     };
-    let request = sqs.send_message().queue_url(dead.url()).message_body("{}");
+    let request = sqs.send_message().queue_url(queue.url()).message_body("{}");
     request.message_attributes("traceparent", attribute("00-1-2-01")).send().await.unwrap();
-    // As many attributes as SQS takes: such a message is sent back as it is.
-    let full = sqs.send_message().queue_url(dead.url()).message_body("full");
+    // A message with the maximum number of attributes is redriven without the mark.
+    let full = sqs.send_message().queue_url(queue.url()).message_body("full");
     let full = (0..10)
         .fold(full, |request, n| request.message_attributes(format!("a{n}"), attribute("x")));
     full.send().await.unwrap();
     let bus = MemoryBus::default();
-    let redriven = dead.redrive(&bus, Timestamp::now(), &asked(10), |_| true).await.unwrap();
+    let redriven =
+        queue.redrive(&bus, Timestamp::now(), &redrive_of_at_most(10), |_| true).await.unwrap();
     assert_eq!((redriven.count(), redriven.wrong()), (2, Vec::new()));
     let shop = sqs.get_queue_url().queue_name("shop").send().await.unwrap().queue_url.unwrap();
     let request = sqs.receive_message().queue_url(shop).max_number_of_messages(10);
-    let answer = request.message_attribute_names("All").wait_time_seconds(1).send().await.unwrap();
-    let mut seen: Vec<_> = answer.messages().iter().map(seen_by_a_function).collect();
-    seen.sort_by(|a, b| b.body.cmp(&a.body));
-    let said: Vec<_> = seen
+    let response =
+        request.message_attribute_names("All").wait_time_seconds(1).send().await.unwrap();
+    let mut received: Vec<_> = response.messages().iter().map(as_received_by_function).collect();
+    received.sort_by(|a, b| b.body.cmp(&a.body));
+    let deliveries: Vec<_> = received
         .iter()
         .map(|message| (message.body.as_str(), message.redelivered, message.first_delivery))
         .collect();
-    assert_eq!(said, [("{}", true, true), ("full", false, true)]);
-    assert_eq!(seen[0].traceparent.as_deref(), Some("00-1-2-01"));
+    assert_eq!(deliveries, [("{}", true, true), ("full", false, true)]);
+    assert_eq!(received[0].traceparent.as_deref(), Some("00-1-2-01"));
 }
 
-/// A message as Lambda hands it to a function.
-fn seen_by_a_function(message: &Message) -> Received {
+/// A message as Lambda passes it to a function.
+fn as_received_by_function(message: &Message) -> Received {
     let mut record = SqsMessage::default();
     record.body = message.body.clone();
     let attributes = message.message_attributes().into_iter().flatten().map(|(name, value)| {

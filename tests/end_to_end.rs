@@ -1,9 +1,7 @@
-//! One task through everything that runs: submitted over HTTP, carried out by an HTTP agent against a
-//! real server, heard of on the client's own queue; with its trace, its log lines, and no payload in
-//! them.
+//! One task through all functions: submitted over HTTP, carried out by an HTTP agent against a real server, and reported on
+//! the client's queue. The test checks the trace and the log lines, which must not contain payloads.
 
 use std::{
-    io::Write,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
@@ -16,21 +14,23 @@ use steward_emulator::{
     resources,
 };
 
-/// Other tests log too; this task is nobody else's.
+use crate::support::LogBuffer;
+
+/// Other tests also log; the unique id selects the lines of this test.
 const TASK: &str = "logged-task";
 
 const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 type Calls = Arc<Mutex<Vec<(HeaderMap, Value)>>>;
 
-/// A remote service that keeps what it was asked.
-async fn service() -> (String, Calls) {
+/// A remote service that records its calls.
+async fn start_service() -> (String, Calls) {
     let calls = Calls::default();
-    let answer = |State(calls): State<Calls>, headers: HeaderMap, Json(body): Json<Value>| async move {
+    let handler = |State(calls): State<Calls>, headers: HeaderMap, Json(body): Json<Value>| async move {
         calls.lock().unwrap().push((headers, body));
         Json(json!({ "charge": "never-to-be-logged" }))
     };
-    let router = Router::new().route("/charges", post(answer)).with_state(calls.clone());
+    let router = Router::new().route("/charges", post(handler)).with_state(calls.clone());
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
@@ -46,39 +46,25 @@ fn workflow() -> Workflow {
     .unwrap()
 }
 
-/// What has been logged, as text.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-/// The next message of a queue.
-async fn next(host: &Host, queue: &str) -> Value {
+/// Waits for the next message of a queue, and deletes it.
+async fn next_message(host: &Host, queue: &str) -> Value {
     let sqs = host.sqs();
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
-        let answer =
+        let response =
             sqs.receive_message().queue_url(queue).wait_time_seconds(5).send().await.unwrap();
-        if let Some(message) = answer.messages().first() {
+        if let Some(message) = response.messages().first() {
             let receipt = message.receipt_handle().unwrap();
             sqs.delete_message().queue_url(queue).receipt_handle(receipt).send().await.unwrap();
             return serde_json::from_str(message.body().unwrap()).unwrap();
         }
-        assert!(Instant::now() < deadline, "nothing came on {queue}");
+        assert!(Instant::now() < deadline, "no message arrived on {queue}");
     }
 }
 
-#[tokio::test]
-async fn a_task_over_http_is_processed_traced_logged_and_told() {
-    let log = Log::default();
+/// Captures the log of this process as JSON lines.
+fn capture_log() -> LogBuffer {
+    let log = LogBuffer::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
         .json()
@@ -86,9 +72,15 @@ async fn a_task_over_http_is_processed_traced_logged_and_told() {
         .with_env_filter("off,steward_runtime=trace,steward_aws=trace,steward_agent=trace,steward_submission=trace,steward_scheduler=trace")
         .with_writer(move || writer.clone())
         .finish();
-    // For the whole process: a scoped one would miss what other tests' threads have seen first.
+    // Global: a scoped subscriber would miss call sites that other tests' threads registered first.
     tracing::subscriber::set_global_default(subscriber).unwrap();
-    let (url, calls) = service().await;
+    log
+}
+
+#[tokio::test]
+async fn a_task_submitted_over_http_is_processed_traced_logged_and_notified() {
+    let log = capture_log();
+    let (url, calls) = start_service().await;
     let host = Host::start(HostOptions {
         listen: Some("127.0.0.1:0".parse().unwrap()),
         workflows: vec![workflow()],
@@ -105,15 +97,19 @@ async fn a_task_over_http_is_processed_traced_logged_and_told() {
     });
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let address = format!("http://{}/tasks", host.address.unwrap());
-    let answer =
+    let request =
         client.post(&address).header("traceparent", TRACEPARENT).body(submission.to_string());
-    assert_eq!(answer.send().await.unwrap().status(), 202);
+    assert_eq!(request.send().await.unwrap().status(), 202);
 
-    let mut heard = [next(&host, &reply_to).await, next(&host, &reply_to).await];
-    heard.sort_by_key(|notice| notice["status"].to_string());
-    assert_eq!(heard.each_ref().map(|notice| &notice["status"]), ["processed", "received"]);
-    assert_eq!(heard.each_ref().map(|notice| &notice["task_id"]), [TASK, TASK]);
-    let ended = next(&host, &host.queue_url(resources::ALERTS_QUEUE)).await;
+    let mut notifications =
+        [next_message(&host, &reply_to).await, next_message(&host, &reply_to).await];
+    notifications.sort_by_key(|notification| notification["status"].to_string());
+    assert_eq!(
+        notifications.each_ref().map(|notification| &notification["status"]),
+        ["processed", "received"]
+    );
+    assert_eq!(notifications.each_ref().map(|notification| &notification["task_id"]), [TASK, TASK]);
+    let ended = next_message(&host, &host.queue_url(resources::ALERTS_QUEUE)).await;
     assert_eq!(
         (&ended["detail-type"], &ended["detail"]["data"]["process_state"]),
         (&json!("Task Ended"), &json!("Processed"))
@@ -125,21 +121,25 @@ async fn a_task_over_http_is_processed_traced_logged_and_told() {
     assert_eq!(headers["idempotency-key"], format!("{TASK}/charge/do"));
     assert_eq!(body, &json!({ "card": "never-to-be-logged" }));
 
-    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert_logged_without_payloads(&log.text());
+}
+
+/// Asserts that the log has every transition of the task, and no payload.
+fn assert_logged_without_payloads(text: &str) {
     assert!(!text.contains("never-to-be-logged"), "a payload was logged: {text}");
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let transitions: Vec<_> = lines
         .iter()
         .filter(|line| line["message"] == "task transition" && line["task_id"] == TASK)
         .collect();
-    let told: Vec<_> = transitions
+    let changes: Vec<_> = transitions
         .iter()
         .map(|line| {
             ["event", "step", "from", "to"].map(|field| line[field].as_str().unwrap_or_default())
         })
         .collect();
     assert_eq!(
-        told,
+        changes,
         [
             ["submitted", "", "", "Pending"],
             ["wake", "", "Pending", "Processing"],

@@ -1,5 +1,5 @@
-//! What Lambda does between a queue and a function, done locally: what a handler fails or loses in a
-//! panic comes back, alone, and is a dead letter in the end. The queue's time is tokio's, and paused.
+//! The local event source, which delivers messages of a queue to a handler as Lambda does: only failed messages, or those
+//! of an invocation that panicked, are redelivered, and in the end become dead letters. Time is tokio's, and paused.
 
 use std::{
     sync::{
@@ -21,12 +21,12 @@ use steward_emulator::{
 use steward_runtime::ports::{Ports, Queue};
 use tokio::{task::JoinSet, time::Instant};
 
-/// How long the queue's clock goes on, at most.
-const PATIENCE: Duration = Duration::from_secs(3_600);
+/// The time limit of a test, on the paused clock.
+const TIMEOUT: Duration = Duration::from_secs(3_600);
 
 const REDELIVERY: QueueSettings = QueueSettings { visibility_seconds: 180, receives_max: 5 };
 
-/// A queue with three messages, one of them bad, and its dead letters.
+/// A queue with three messages, one of which is bad, and with a dead-letter queue.
 async fn queue_with_a_bad_message() -> (EmbeddedAws, String) {
     let aws = EmbeddedAws::in_memory().unwrap();
     let sdk = aws.sdk_config();
@@ -38,12 +38,12 @@ async fn queue_with_a_bad_message() -> (EmbeddedAws, String) {
     (aws, queue)
 }
 
-/// Runs `handler` on the queue until `is_over` the dead letters seen so far; returns those.
+/// Runs `handler` on the queue until `is_done` returns true for the dead letters so far; returns these.
 async fn run_until<H, F>(
     aws: &EmbeddedAws,
     queue: &str,
     handler: H,
-    is_over: impl Fn(&[String]) -> bool,
+    is_done: impl Fn(&[String]) -> bool,
 ) -> Vec<String>
 where
     H: Fn(SqsEvent) -> F + Send + Sync + 'static,
@@ -54,9 +54,9 @@ where
     source.spawn(aws, handler, &mut tasks);
     let client = Client::new(&aws.sdk_config());
     let mut dead = Vec::new();
-    let begun = Instant::now();
-    while !is_over(&dead) {
-        assert!(begun.elapsed() < PATIENCE, "dead letters so far: {dead:?}");
+    let start = Instant::now();
+    while !is_done(&dead) {
+        assert!(start.elapsed() < TIMEOUT, "dead letters so far: {dead:?}");
         let letters = client.receive_message().queue_url(format!("{queue}-dead-letters"));
         let letters =
             letters.wait_time_seconds(20).max_number_of_messages(10).send().await.unwrap();
@@ -75,13 +75,13 @@ fn count(event: &SqsEvent, body: &str) -> u32 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_handler_reports_failed_comes_back_alone_and_ends_as_a_dead_letter() {
+async fn only_failed_messages_are_redelivered_and_become_dead_letters() {
     let (aws, queue) = queue_with_a_bad_message().await;
     let (good, bad) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
-    let (seen_good, seen_bad) = (good.clone(), bad.clone());
+    let (good_count, bad_count) = (good.clone(), bad.clone());
     let handler = move |event: SqsEvent| {
-        seen_good.fetch_add(count(&event, "good"), Ordering::SeqCst);
-        seen_bad.fetch_add(count(&event, "bad"), Ordering::SeqCst);
+        good_count.fetch_add(count(&event, "good"), Ordering::SeqCst);
+        bad_count.fetch_add(count(&event, "bad"), Ordering::SeqCst);
         let failed = event.records.iter().filter(|message| message.body.as_deref() == Some("bad"));
         let failed: Vec<_> = failed.filter_map(|message| message.message_id.clone()).collect();
         std::future::ready(response(failed))
@@ -92,28 +92,28 @@ async fn what_a_handler_reports_failed_comes_back_alone_and_ends_as_a_dead_lette
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_panics_loses_its_answer_and_no_message() {
+async fn a_handler_that_panics_loses_no_message() {
     let (aws, queue) = queue_with_a_bad_message().await;
     let done = Arc::new(AtomicU32::new(0));
-    let seen = done.clone();
+    let counter = done.clone();
     let handler = move |event: SqsEvent| {
-        let seen = seen.clone();
+        let counter = counter.clone();
         async move {
-            assert_eq!(count(&event, "bad"), 0, "this invocation dies");
-            seen.fetch_add(count(&event, "good"), Ordering::SeqCst);
+            assert_eq!(count(&event, "bad"), 0, "the handler panics over this message");
+            counter.fetch_add(count(&event, "good"), Ordering::SeqCst);
             SqsBatchResponse::default()
         }
     };
-    // A good message that shares its batch with the bad one to the end is kept with it.
+    // A good message that is always in a batch with the bad one becomes a dead letter with it.
     let all_accounted_for =
         |dead: &[String]| dead.len() + done.load(Ordering::SeqCst) as usize == 3;
     let dead = run_until(&aws, &queue, handler, all_accounted_for).await;
     assert!(dead.contains(&"bad".to_owned()), "{dead:?}");
 }
 
-/// On AWS too: a step has seconds, and the visibility timeout is six times what the function has.
+/// A failed message returns long before its visibility timeout, which is six times the timeout of the function.
 #[tokio::test(start_paused = true)]
-async fn what_a_function_could_not_do_comes_back_within_seconds() {
+async fn failed_messages_are_redelivered_within_seconds() {
     let aws = EmbeddedAws::in_memory().unwrap();
     let config = resources::create(&aws, &[]).await.unwrap();
     let sdk = aws.sdk_config();
@@ -136,7 +136,7 @@ async fn what_a_function_could_not_do_comes_back_within_seconds() {
     for longest in [2, 4, 8, 16] {
         let next = deliveries.recv().await.unwrap();
         let seconds = (next - last).as_secs_f64();
-        // A poll takes a while, too.
+        // Includes the time of a poll.
         let (shortest, longest) = (f64::from(longest) / 2.0, f64::from(longest) + 1.0);
         assert!((shortest..longest).contains(&seconds), "{seconds} s, not {shortest} to {longest}");
         last = next;

@@ -1,7 +1,7 @@
-//! Golden files: every request that writes, sends or publishes, and every metric, of tasks with each kind of
-//! step, at a fixed time. A change of a stored format, of a message, of an event or of a metric shows up as a
-//! difference from `tests/golden/`. `STEWARD_RENEW=1 cargo test --workspace --test steward golden` writes the
-//! files anew: the difference belongs in the commit that causes it.
+//! Golden files: every write, message, event and metric of tasks with each kind of step, at a fixed time. A change of a
+//! stored format, a message, an event or a metric is a difference from `tests/golden/`. The command
+//! `STEWARD_RENEW=1 cargo test --workspace --test steward golden` rewrites the files: commit them with the change that
+//! causes the difference.
 
 use std::{
     fmt::Write,
@@ -24,18 +24,18 @@ use steward_core::{definition::workflow::Workflow, model::messages::StepRequest}
 use steward_emulator::resources;
 use steward_runtime::ports::{Clock, Ports};
 
-use crate::support::{Deployment, TestPorts, event};
+use crate::support::{AdapterPorts, TestDeployment, sqs_event};
 
-/// 2100-01-01: nothing that is written then has expired by any other clock.
+/// 2100-01-01 in Unix seconds: nothing with such times is expired by the machine's clock.
 const START: i64 = 4_102_444_800;
 
-/// Records the requests that change something at AWS, in order.
+/// Records the requests that write, send or publish, in order.
 #[derive(Debug, Clone, Default)]
-struct WireLog(Arc<Mutex<String>>);
+struct WriteRecorder(Arc<Mutex<String>>);
 
-impl Intercept for WireLog {
+impl Intercept for WriteRecorder {
     fn name(&self) -> &'static str {
-        "wire log"
+        "write recorder"
     }
 
     fn read_before_transmit(
@@ -59,27 +59,27 @@ impl Intercept for WireLog {
         }
         let body = context.request().body().bytes().unwrap_or_default();
         let mut body: Value = serde_json::from_slice(body)?;
-        sort(&mut body);
+        normalize(&mut body);
         writeln!(self.0.lock().unwrap(), "{operation} {body:#}")?;
         Ok(())
     }
 }
 
-/// Sorts the fields of every object, and takes out what differs from run to run.
-fn sort(value: &mut Value) {
+/// Sorts the fields of every object, and removes fields that differ between runs.
+fn normalize(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             fields.remove("ClientRequestToken");
             fields.sort_keys();
-            fields.values_mut().for_each(sort);
+            fields.values_mut().for_each(normalize);
         }
-        Value::Array(items) => items.iter_mut().for_each(sort),
-        // A body that is JSON itself keeps its order: that is part of the format.
+        Value::Array(items) => items.iter_mut().for_each(normalize),
+        // JSON in a string keeps its order, because the order is part of the format.
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
-/// The workflow: a call, two items, a child task, a wait, a callback, and a call that fails if the input says so.
+/// The workflow, with a call, two items, a child task, a wait, a callback and a last call; and the workflow of the child.
 fn workflows() -> [Workflow; 2] {
     let call = |path: &str| json!({ "agent": "a", "request": { "path": path, "body": { "order": "${ input.order }" } } });
     let with = |mut step: Value, fields: Value| {
@@ -114,8 +114,8 @@ fn workflows() -> [Workflow; 2] {
     [parent, child].map(|workflow| serde_json::from_value(workflow).unwrap())
 }
 
-/// What the remote service does with a request: `/last` of an order that is refused fails, and its first
-/// attempt at any order is of unknown outcome.
+/// The agent's reply to a request. The first attempt at `/last` has an unknown outcome; later attempts fail for the task
+/// `refused`. All other requests are completed.
 fn reply(request: &StepRequest) -> Value {
     let outcome = match (request.path.as_str(), request.attempt) {
         ("/last", 1) => json!({ "status": "unknown", "reason": "the call took too long" }),
@@ -132,36 +132,37 @@ fn reply(request: &StepRequest) -> Value {
     })
 }
 
-struct Golden {
-    deployment: Deployment,
-    ports: TestPorts,
+/// The deployment whose requests are recorded.
+struct GoldenRun {
+    deployment: TestDeployment,
+    ports: AdapterPorts,
 }
 
-impl Golden {
+impl GoldenRun {
     async fn schedule(&self, bodies: Vec<String>) {
-        let answer = steward_scheduler::handle(&self.ports, event(bodies, 1)).await;
-        assert_eq!(answer.batch_item_failures, []);
+        let response = steward_scheduler::handle(&self.ports, sqs_event(bodies, 1)).await;
+        assert_eq!(response.batch_item_failures, []);
     }
 
     async fn submit(&self, bodies: Vec<String>) {
         let queues = &self.deployment.config.reply_queues;
-        let answer = steward_submission::handle(&self.ports, queues, event(bodies, 1)).await;
-        assert_eq!(answer.batch_item_failures, []);
+        let response = steward_submission::handle(&self.ports, queues, sqs_event(bodies, 1)).await;
+        assert_eq!(response.batch_item_failures, []);
     }
 
-    /// Delivers one round of messages. Answers whether there was any.
-    async fn round(&self) -> bool {
+    /// Delivers the messages in the queues; returns whether there were any.
+    async fn deliver(&self) -> bool {
         let config = &self.deployment.config;
-        let submitted = self.deployment.take(&config.submissions_queue_url).await;
+        let submitted = self.deployment.take_messages(&config.submissions_queue_url).await;
         let submitted: Vec<_> = submitted.into_iter().filter_map(|message| message.body).collect();
-        let mut to_scheduler = self.deployment.to_scheduler().await;
-        for request in self.deployment.requests().await {
+        let mut to_scheduler = self.deployment.take_scheduler_messages().await;
+        for request in self.deployment.take_agent_requests().await {
             to_scheduler.push(reply(&request).to_string());
             if request.path == "/sign" {
                 let body: Value =
                     serde_json::from_str(request.body.as_ref().unwrap().as_str()).unwrap();
-                let answer = json!({ "type": "callback", "token": body["token"], "answer": "completed", "output": { "by": "ann" } });
-                to_scheduler.push(answer.to_string());
+                let callback = json!({ "type": "callback", "token": body["token"], "answer": "completed", "output": { "by": "ann" } });
+                to_scheduler.push(callback.to_string());
             }
         }
         let any = !submitted.is_empty() || !to_scheduler.is_empty();
@@ -174,11 +175,11 @@ impl Golden {
         any
     }
 
-    /// Delivers until nothing is left to do, the clock moving on whenever no message is there.
-    async fn run(&self) {
+    /// Delivers all messages, then advances the clock by a minute and sweeps; twelve times, which ends every task here.
+    async fn run_to_end(&self) {
         for _ in 0..12 {
-            while self.round().await {}
-            self.deployment.clock.advance(60);
+            while self.deliver().await {}
+            self.deployment.clock.advance_seconds(60);
             let until = self.deployment.clock.now() + jiff::SignedDuration::from_secs(5);
             steward_supervisor::sweep(&self.ports, 0, until).await.unwrap();
         }
@@ -186,44 +187,46 @@ impl Golden {
 }
 
 #[tokio::test]
-async fn what_is_stored_sent_published_and_counted_is_as_in_the_golden_files() {
+async fn writes_messages_events_and_metrics_match_the_golden_files() {
     let recorder: &'static DebuggingRecorder = Box::leak(Box::new(DebuggingRecorder::new()));
     let _metrics = metrics::set_default_local_recorder(recorder);
     let [parent, child] = workflows();
     assert_eq!((parent.problems(), child.problems()), (vec![], vec![]));
-    let deployment = Deployment::new(&parent).await;
+    let deployment = TestDeployment::new(&parent).await;
     deployment.ports("publisher").definitions().publish(&child).await.unwrap();
     deployment.clock.set(jiff::Timestamp::from_second(START).unwrap());
     let sdk = deployment.aws.sdk_config();
     let client = resources::create_queue(&sdk, "client-golden", None);
     let client = client.await.unwrap();
-    let wire = WireLog::default();
-    let ports = deployment.watched("golden", vec![SharedInterceptor::new(wire.clone())]);
-    let golden = Golden { deployment, ports };
+    let writes = WriteRecorder::default();
+    let ports =
+        deployment.ports_with_interceptors("golden", vec![SharedInterceptor::new(writes.clone())]);
+    let run = GoldenRun { deployment, ports };
 
     for id in ["paid", "refused"] {
         let submission = json!({ "task_id": id, "workflow": "golden", "reply_to": client, "input": { "order": id, "items": [1, 2] } });
-        golden.submit(vec![submission.to_string()]).await;
-        golden.run().await;
+        run.submit(vec![submission.to_string()]).await;
+        run.run_to_end().await;
     }
     let command = json!({
         "type": "command", "command_id": "c-1", "task_id": "refused", "by": "ann", "why": "a drill", "order": { "command": "undo" },
     });
-    golden.schedule(vec![command.to_string()]).await;
-    golden.run().await;
+    run.schedule(vec![command.to_string()]).await;
+    run.run_to_end().await;
 
-    let mut counted = String::new();
+    let mut metrics = String::new();
     for (key, _, _, value) in recorder.snapshotter().snapshot().into_vec() {
         let labels: Vec<_> = key.key().labels().map(|label| (label.key(), label.value())).collect();
-        writeln!(counted, "{} {labels:?} {value:?}", key.key().name()).unwrap();
+        writeln!(metrics, "{} {labels:?} {value:?}", key.key().name()).unwrap();
     }
-    let mut lines: Vec<_> = counted.lines().collect();
+    let mut lines: Vec<_> = metrics.lines().collect();
     lines.sort_unstable();
-    let wire = wire.0.lock().unwrap().replace(golden.ports.instance(), "golden-instance");
-    compare("wire.txt", &wire);
+    let writes = writes.0.lock().unwrap().replace(run.ports.instance(), "golden-instance");
+    compare("wire.txt", &writes);
     compare("metrics.txt", &(lines.join("\n") + "\n"));
 }
 
+/// Compares a text with its golden file, or rewrites the file if `STEWARD_RENEW` is set.
 fn compare(file: &str, found: &str) {
     let path = format!("{}/golden/{file}", env!("CARGO_MANIFEST_DIR"));
     if std::env::var_os("STEWARD_RENEW").is_some() {

@@ -1,4 +1,4 @@
-//! History: what the supervisor counts of tasks that have ended, and says of itself.
+//! History: the supervisor's counts of ended tasks, and the record of its last run.
 
 use aws_lambda_events::sqs::SqsBatchResponse;
 use futures_util::join;
@@ -14,30 +14,36 @@ use steward_runtime::{
 };
 use steward_supervisor::supervise;
 
-use crate::support::{Cut, Deployment, Sabotage, completed, event, line};
+use crate::support::{
+    InjectedFault, SdkFaultInjector, TestDeployment, completed_reply, sequential_workflow,
+    sqs_event,
+};
 
-/// Long enough for what just ended to be counted.
-const SETTLED: SignedDuration = SignedDuration::from_secs(120);
+/// The time after which an ended task is counted.
+const COUNTED_AFTER: SignedDuration = SignedDuration::from_secs(120);
 
-async fn runs(deployment: &Deployment, role: &str) -> u64 {
+/// Runs a supervisor; returns the number of due tasks.
+async fn run_supervisor(deployment: &TestDeployment, role: &str) -> u64 {
     supervise(&deployment.ports(role), 0, Timestamp::MAX).await.unwrap().due
 }
 
-/// Tasks that were submitted and processed by the real handlers, all within the minute that is returned.
-async fn processed(deployment: &Deployment, ids: &[&str]) -> Timestamp {
+/// Submits and processes tasks with the real handlers, all within one minute; returns that minute.
+async fn process(deployment: &TestDeployment, ids: &[&str]) -> Timestamp {
     let into_minute = deployment.clock.now().as_second().rem_euclid(60);
-    deployment.clock.advance(61 - into_minute);
+    deployment.clock.advance_seconds(61 - into_minute);
     let ids: Vec<_> = ids.iter().map(|id| (*id).to_owned()).collect();
     deployment.submit(&deployment.ports("submission"), &ids).await;
     let scheduler = deployment.ports("scheduler");
     loop {
-        let replies: Vec<_> = deployment.requests().await.iter().map(completed).collect();
-        let messages: Vec<_> = deployment.to_scheduler().await.into_iter().chain(replies).collect();
+        let replies: Vec<_> =
+            deployment.take_agent_requests().await.iter().map(completed_reply).collect();
+        let messages: Vec<_> =
+            deployment.take_scheduler_messages().await.into_iter().chain(replies).collect();
         if messages.is_empty() {
             break;
         }
-        let answer = steward_scheduler::handle(&scheduler, event(messages, 1)).await;
-        assert_eq!(answer, SqsBatchResponse::default());
+        let response = steward_scheduler::handle(&scheduler, sqs_event(messages, 1)).await;
+        assert_eq!(response, SqsBatchResponse::default());
     }
     for id in &ids {
         assert_eq!(deployment.task(id).await.process_state, ProcessState::Processed);
@@ -45,13 +51,13 @@ async fn processed(deployment: &Deployment, ids: &[&str]) -> Timestamp {
     minute_of(deployment.task(&ids[0]).await.ended_at.unwrap())
 }
 
-async fn history(deployment: &Deployment) -> Vec<(Timestamp, Counts)> {
+async fn history(deployment: &TestDeployment) -> Vec<(Timestamp, Counts)> {
     let store = deployment.ports("console").store().all_shared(SharedKind::History).await.unwrap();
     let minutes = store.iter().map(|record| Minute::read(record).unwrap());
     minutes.map(|(start, minute)| (start, minute.workflows["line"])).collect()
 }
 
-async fn last_run(deployment: &Deployment) -> Option<LastRun> {
+async fn last_run(deployment: &TestDeployment) -> Option<LastRun> {
     let record = deployment.ports("console").store().shared(&LastRun::key()).await.unwrap();
     record.map(|record| LastRun::read(&record).unwrap())
 }
@@ -61,28 +67,28 @@ fn processed_counts(processed: u64) -> Counts {
 }
 
 #[tokio::test]
-async fn what_ended_is_counted_once_and_only_when_its_minute_is_past() {
-    let deployment = Deployment::new(&line(1)).await;
-    runs(&deployment, "supervisor").await;
-    let first = processed(&deployment, &["a", "b", "c"]).await;
-    runs(&deployment, "supervisor").await;
-    assert_eq!(history(&deployment).await, [], "its minute is not over");
-    let second = processed(&deployment, &["d"]).await;
-    deployment.clock.advance_by(SETTLED);
-    runs(&deployment, "supervisor").await;
+async fn ended_tasks_are_counted_once_after_their_minute_is_over() {
+    let deployment = TestDeployment::new(&sequential_workflow(1)).await;
+    run_supervisor(&deployment, "supervisor").await;
+    let first = process(&deployment, &["a", "b", "c"]).await;
+    run_supervisor(&deployment, "supervisor").await;
+    assert_eq!(history(&deployment).await, [], "their minute is not over");
+    let second = process(&deployment, &["d"]).await;
+    deployment.clock.advance_by(COUNTED_AFTER);
+    run_supervisor(&deployment, "supervisor").await;
     let counted = [(first, processed_counts(3)), (second, processed_counts(1))];
     assert_eq!(history(&deployment).await, counted);
-    runs(&deployment, "supervisor").await;
+    run_supervisor(&deployment, "supervisor").await;
     assert_eq!(history(&deployment).await, counted);
 }
 
 #[tokio::test]
-async fn a_run_says_when_it_was_and_what_it_saw() {
-    let deployment = Deployment::new(&line(1)).await;
+async fn a_run_records_its_time_and_its_counts() {
+    let deployment = TestDeployment::new(&sequential_workflow(1)).await;
     deployment.submit(&deployment.ports("submission"), &["a".to_owned()]).await;
-    deployment.clock.advance(3_600);
+    deployment.clock.advance_seconds(3_600);
     let at = deployment.clock.now();
-    assert_eq!(runs(&deployment, "supervisor").await, 1);
+    assert_eq!(run_supervisor(&deployment, "supervisor").await, 1);
     let run = last_run(&deployment).await.unwrap();
     assert_eq!((run.due, run.failed, run.shards_left), (1, 0, 0));
     assert!(run.at >= at && run.at <= deployment.clock.now(), "{run:?}");
@@ -92,95 +98,101 @@ async fn a_run_says_when_it_was_and_what_it_saw() {
 }
 
 #[tokio::test]
-async fn two_supervisors_count_nothing_twice() {
-    let deployment = Deployment::new(&line(1)).await;
-    runs(&deployment, "supervisor").await;
-    let minute = processed(&deployment, &["a", "b"]).await;
-    deployment.clock.advance_by(SETTLED);
-    join!(runs(&deployment, "one"), runs(&deployment, "other"), runs(&deployment, "third"));
+async fn concurrent_supervisors_count_each_task_once() {
+    let deployment = TestDeployment::new(&sequential_workflow(1)).await;
+    run_supervisor(&deployment, "supervisor").await;
+    let minute = process(&deployment, &["a", "b"]).await;
+    deployment.clock.advance_by(COUNTED_AFTER);
+    join!(
+        run_supervisor(&deployment, "one"),
+        run_supervisor(&deployment, "other"),
+        run_supervisor(&deployment, "third")
+    );
     assert_eq!(history(&deployment).await, [(minute, processed_counts(2))]);
     assert!(last_run(&deployment).await.unwrap().counted_until > Some(minute));
 }
 
 #[tokio::test]
-async fn a_supervisor_that_dies_after_counting_has_the_next_one_count_the_same() {
-    for cut in [Cut::DieBefore, Cut::DieAfter] {
-        for needle in ["#history", "#supervisor"] {
-            let deployment = Deployment::new(&line(1)).await;
-            runs(&deployment, "supervisor").await;
-            let minute = processed(&deployment, &["a", "b"]).await;
-            deployment.clock.advance_by(SETTLED);
-            let ports = deployment.sabotaged("supervisor", Sabotage::once("PutItem", needle, cut));
+async fn the_next_run_counts_the_same_after_a_supervisor_crashed() {
+    for fault in [InjectedFault::CrashBefore, InjectedFault::CrashAfter] {
+        for record in ["#history", "#supervisor"] {
+            let deployment = TestDeployment::new(&sequential_workflow(1)).await;
+            run_supervisor(&deployment, "supervisor").await;
+            let minute = process(&deployment, &["a", "b"]).await;
+            deployment.clock.advance_by(COUNTED_AFTER);
+            let ports = deployment
+                .ports_with_faults("supervisor", SdkFaultInjector::once("PutItem", record, fault));
             let run = async move { supervise(&ports, 0, Timestamp::MAX).await };
             assert!(tokio::spawn(run).await.is_err());
-            runs(&deployment, "supervisor").await;
+            run_supervisor(&deployment, "supervisor").await;
             let counted = history(&deployment).await;
-            assert_eq!(counted, [(minute, processed_counts(2))], "{cut:?} {needle}");
+            assert_eq!(counted, [(minute, processed_counts(2))], "{fault:?} {record}");
         }
     }
 }
 
-/// The index cannot be read: the sweep is done nonetheless, the run is recorded, and what was not counted
-/// is counted later.
+/// If the index of ended tasks cannot be read, the sweep still runs, the run is recorded, and a later run counts the
+/// tasks.
 #[tokio::test]
-async fn a_count_that_fails_never_fails_the_sweep() {
-    let deployment = Deployment::new(&line(1)).await;
-    runs(&deployment, "supervisor").await;
-    let minute = processed(&deployment, &["a"]).await;
+async fn a_failed_count_does_not_fail_the_sweep() {
+    let deployment = TestDeployment::new(&sequential_workflow(1)).await;
+    run_supervisor(&deployment, "supervisor").await;
+    let minute = process(&deployment, &["a"]).await;
     deployment.submit(&deployment.ports("submission"), &["b".to_owned()]).await;
-    deployment.clock.advance(3_600);
+    deployment.clock.advance_seconds(3_600);
     let before = last_run(&deployment).await.unwrap();
-    let sabotage = Sabotage::always("Query", "\"ended\"", Cut::FailBefore);
-    let ports = deployment.sabotaged("supervisor", sabotage);
+    let injector = SdkFaultInjector::always("Query", "\"ended\"", InjectedFault::FailBefore);
+    let ports = deployment.ports_with_faults("supervisor", injector);
     let swept = supervise(&ports, 0, Timestamp::MAX).await.unwrap();
     assert_eq!((swept.due, swept.failed), (1, 0));
     let run = last_run(&deployment).await.unwrap();
     assert!(run.at > before.at);
     assert_eq!(run.counted_until, before.counted_until);
-    // More minutes than one run catches up on.
+    // A single run does not count that many minutes.
     for _ in 0..2 {
-        runs(&deployment, "supervisor").await;
+        run_supervisor(&deployment, "supervisor").await;
     }
     assert_eq!(history(&deployment).await, [(minute, processed_counts(1))]);
 }
 
 #[tokio::test]
-async fn a_run_whose_time_is_up_counts_nothing_and_the_next_one_does() {
-    let deployment = Deployment::new(&line(1)).await;
-    runs(&deployment, "supervisor").await;
-    let minute = processed(&deployment, &["a"]).await;
-    deployment.clock.advance_by(SETTLED);
+async fn a_run_without_remaining_time_leaves_the_count_to_the_next_one() {
+    let deployment = TestDeployment::new(&sequential_workflow(1)).await;
+    run_supervisor(&deployment, "supervisor").await;
+    let minute = process(&deployment, &["a"]).await;
+    deployment.clock.advance_by(COUNTED_AFTER);
     let ports = deployment.ports("supervisor");
     supervise(&ports, 0, ports.clock().now()).await.unwrap();
     assert_eq!(history(&deployment).await, []);
-    runs(&deployment, "supervisor").await;
+    run_supervisor(&deployment, "supervisor").await;
     assert_eq!(history(&deployment).await, [(minute, processed_counts(1))]);
 }
 
-/// With four shards: six partitions of the index of ended tasks, whatever has ended; a record for a minute
-/// in which something did.
+/// With four shards, a run reads six partitions of the index of ended tasks for each minute, and writes one record for each
+/// minute in which tasks ended.
 #[tokio::test]
-async fn a_run_costs_little() {
-    let deployment = Deployment::new(&line(1)).await;
-    runs(&deployment, "supervisor").await;
-    processed(&deployment, &["a", "b", "c"]).await;
-    deployment.clock.advance_by(SETTLED);
-    runs(&deployment, "supervisor").await;
+async fn a_run_uses_few_read_and_write_units() {
+    let deployment = TestDeployment::new(&sequential_workflow(1)).await;
+    run_supervisor(&deployment, "supervisor").await;
+    process(&deployment, &["a", "b", "c"]).await;
+    deployment.clock.advance_by(COUNTED_AFTER);
+    run_supervisor(&deployment, "supervisor").await;
     let ended = SignedDuration::from_secs(60);
     for (tasks, records) in [(&["d"][..], 1.0), (&[], 0.0)] {
         if !tasks.is_empty() {
-            processed(&deployment, tasks).await;
+            process(&deployment, tasks).await;
         }
         deployment.clock.advance_by(ended + ended);
         let meter = Meter::default();
-        let ports = deployment.watched("supervisor", vec![SharedInterceptor::new(meter.clone())]);
+        let ports = deployment
+            .ports_with_interceptors("supervisor", vec![SharedInterceptor::new(meter.clone())]);
         let before = last_run(&deployment).await.unwrap().counted_until.unwrap();
         supervise(&ports, 0, Timestamp::MAX).await.unwrap();
         let after = last_run(&deployment).await.unwrap().counted_until.unwrap();
         let minutes = after.duration_since(before).as_mins() as f64;
         let used = total(&meter.read(), "DynamoDB.");
-        // This run, and a record; four shards and two kinds of shared records, six partitions a minute,
-        // the last run.
+        // Writes: the record of this run, and one for the minute. Reads: four shards, two kinds of shared records, six
+        // partitions for each minute, and the last run.
         assert_eq!(used.write_units, 1.0 + records, "{used:?}");
         assert!(
             used.read_units <= 4.0 * 0.5 + 2.0 + minutes * 6.0 * 0.5 + 1.0,

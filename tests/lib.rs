@@ -1,1 +1,1 @@
-//! Nothing of its own: the tests are in `main.rs` and its modules.
+//! Empty: the tests are in `main.rs` and its modules.

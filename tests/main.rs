@@ -1,35 +1,35 @@
-//! Tests that cross crates. Each module says what it proves.
+//! Integration tests across crates. Each module states what it tests.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
-    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
+    reason = "clippy.toml allows these in test functions, but not in their helpers"
 )]
 
 mod agents;
-mod attacks;
 mod aws_limits;
 mod bad_input;
 mod batching;
-mod busy;
+mod coalesced_reads;
+mod coalesced_writes;
 mod contract;
 mod cost;
 mod crash_points;
 mod dead_letters;
 mod deployed;
+mod dynamodb_refusals;
 mod end_to_end;
 mod event_source;
-mod external;
+mod external_endpoints;
 mod faults;
 mod golden;
 mod history;
 mod lifetimes;
 mod missing_agents;
 mod races;
-mod reads;
-mod refusals;
+mod regressions;
 mod step_kinds;
 mod supervision;
 mod support;
@@ -37,4 +37,3 @@ mod template;
 mod throttling;
 mod triggers;
 mod versions;
-mod writes;

@@ -1,5 +1,5 @@
-//! An agent without a queue: its steps fail at once, with the reason, and the operator is alerted. Nobody
-//! waits for a complete-by of a request that no one received.
+//! An agent without a queue: its steps fail at once with this reason, and an alert is sent. The task does not wait for the
+//! complete-by of a request that was not sent.
 
 #![cfg(test)]
 
@@ -7,9 +7,9 @@ use aws_lambda_events::sqs::SqsBatchResponse;
 use serde_json::{Value, json};
 use steward_core::{definition::workflow::Workflow, model::messages::StepRequest};
 
-use crate::support::{Deployment, completed, event, wake};
+use crate::support::{TestDeployment, completed_reply, sqs_event, wake_message};
 
-/// A step of agent `a`, which has a queue, and one of agent `nobody`, which has none.
+/// A workflow with a step of agent `a`, which has a queue, and a step of agent `nobody`, which has none.
 fn workflow() -> Workflow {
     let step = |agent: &str, after: Value| {
         json!({
@@ -22,24 +22,28 @@ fn workflow() -> Workflow {
     serde_json::from_value(json!({ "name": "line", "version": 1, "steps": steps })).unwrap()
 }
 
-/// A deployment whose task `t` waits for the agent of its first step.
-async fn reserved() -> (Deployment, Vec<StepRequest>) {
-    let deployment = Deployment::new(&workflow()).await;
+/// A deployment whose task `t` waits for a reply to its first request; and that request.
+async fn task_with_first_request() -> (TestDeployment, Vec<StepRequest>) {
+    let deployment = TestDeployment::new(&workflow()).await;
     deployment.submit(&deployment.ports("submission"), &["t".to_owned()]).await;
-    deliver(&deployment, [wake("t")], 1).await;
-    deployment.to_scheduler().await;
-    let requests = deployment.requests().await;
+    deliver(&deployment, [wake_message("t")], 1).await;
+    deployment.take_scheduler_messages().await;
+    let requests = deployment.take_agent_requests().await;
     assert_eq!(requests.len(), 1);
     (deployment, requests)
 }
 
-async fn deliver(deployment: &Deployment, bodies: impl IntoIterator<Item = String>, receives: u32) {
+async fn deliver(
+    deployment: &TestDeployment,
+    bodies: impl IntoIterator<Item = String>,
+    receives: u32,
+) {
     let ports = deployment.ports("scheduler");
-    let answer = steward_scheduler::handle(&ports, event(bodies, receives)).await;
-    assert_eq!(answer, SqsBatchResponse::default());
+    let response = steward_scheduler::handle(&ports, sqs_event(bodies, receives)).await;
+    assert_eq!(response, SqsBatchResponse::default());
 }
 
-fn undone(request: &StepRequest) -> String {
+fn undone_reply(request: &StepRequest) -> String {
     let StepRequest { task_id, step, attempt, action, .. } = request;
     json!({
         "type": "reply", "task_id": task_id, "step": step, "attempt": attempt, "action": action,
@@ -50,32 +54,32 @@ fn undone(request: &StepRequest) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_step_whose_agent_has_no_queue_fails_at_once_and_has_not_run() {
-    let (deployment, requests) = reserved().await;
-    deliver(&deployment, requests.iter().map(completed), 1).await;
+    let (deployment, requests) = task_with_first_request().await;
+    deliver(&deployment, requests.iter().map(completed_reply), 1).await;
 
-    let alerts = deployment.alerts().await;
+    let alerts = deployment.take_alerts().await;
     assert_eq!(alerts.len(), 1, "{alerts:?}");
     assert_eq!(alerts[0]["detail-type"], "Agent Missing");
     let data = json!({ "task_id": "t", "step": "charge", "agent": "nobody" });
     assert_eq!(alerts[0]["detail"]["data"], data);
 
-    let replies = deployment.to_scheduler().await;
-    let said: Vec<Value> = replies.iter().map(|text| serde_json::from_str(text).unwrap()).collect();
+    let replies = deployment.take_scheduler_messages().await;
+    let sent: Vec<Value> = replies.iter().map(|text| serde_json::from_str(text).unwrap()).collect();
     let reply = json!({
         "incarnation": deployment.task("t").await.incarnation, "type": "reply", "task_id": "t", "step": "charge", "action": "do", "attempt": 1,
         "outcome": { "status": "failed", "reason": "agent `nobody` has no queue" },
     });
-    assert_eq!(said, [reply]);
+    assert_eq!(sent, [reply]);
     deliver(&deployment, replies, 1).await;
 
-    // The step did not run, so only the one before it is undone.
-    let requests = deployment.requests().await;
+    // The step did not run, so only the previous step is undone.
+    let requests = deployment.take_agent_requests().await;
     assert_eq!(requests.len(), 1);
     assert_eq!(
         (requests[0].step.to_string(), requests[0].path.as_str()),
         ("reserve".into(), "/undo")
     );
-    deliver(&deployment, requests.iter().map(undone), 1).await;
+    deliver(&deployment, requests.iter().map(undone_reply), 1).await;
     let task = deployment.task("t").await;
     assert_eq!(task.process_state.to_string(), "Undone");
     let reason = task.undo_reason.unwrap();
@@ -84,14 +88,15 @@ async fn a_step_whose_agent_has_no_queue_fails_at_once_and_has_not_run() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_that_is_sent_again_may_have_reached_its_agent_while_it_had_a_queue() {
-    let (deployment, requests) = reserved().await;
-    let replies: Vec<_> = requests.iter().map(completed).collect();
+async fn a_resent_request_may_have_reached_its_agent_before_its_queue_was_deleted() {
+    let (deployment, requests) = task_with_first_request().await;
+    let replies: Vec<_> = requests.iter().map(completed_reply).collect();
     deliver(&deployment, replies.clone(), 1).await;
-    deployment.to_scheduler().await;
+    deployment.take_scheduler_messages().await;
     deliver(&deployment, replies, 2).await;
-    let again = deployment.to_scheduler().await;
-    let said: Vec<Value> = again.iter().map(|text| serde_json::from_str(text).unwrap()).collect();
-    assert_eq!(said.len(), 1, "{said:?}");
-    assert_eq!(said[0]["outcome"]["may_have_run"], true, "{said:?}");
+    let resent = deployment.take_scheduler_messages().await;
+    let replies: Vec<Value> =
+        resent.iter().map(|text| serde_json::from_str(text).unwrap()).collect();
+    assert_eq!(replies.len(), 1, "{replies:?}");
+    assert_eq!(replies[0]["outcome"]["may_have_run"], true, "{replies:?}");
 }

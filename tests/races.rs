@@ -1,5 +1,5 @@
-//! Two schedulers, two supervisors, two submissions at once: one wins, and the other's loss is a
-//! value. On the real adapters.
+//! Races between two schedulers, two supervisors, and two instances of submission, on the real adapters: one wins, and the
+//! other gets a conflict as a value, not an error.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,10 @@ use steward_core::{
 };
 use steward_runtime::drive::{Delivery, drive};
 
-use crate::support::{Deployment, event, failed, line, submission, wake};
+use crate::support::{
+    TestDeployment, failed_message_ids, sequential_workflow, sqs_event, submission_message,
+    wake_message,
+};
 
 const TASKS: usize = 1_000;
 
@@ -32,7 +35,7 @@ fn deliveries(event: &Event) -> Vec<Delivery> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn two_schedulers_claim_each_of_a_thousand_tasks_exactly_once() {
-    let deployment = Deployment::new(&line(1)).await;
+    let deployment = TestDeployment::new(&sequential_workflow(1)).await;
     deployment.submit(&deployment.ports("submission"), &ids()).await;
     let (first, second) = (deployment.ports("first"), deployment.ports("second"));
 
@@ -42,8 +45,8 @@ async fn two_schedulers_claim_each_of_a_thousand_tasks_exactly_once() {
     .await;
 
     assert!(one.iter().chain(&other).all(Result::is_ok));
-    let requests = deployment.requests().await;
-    assert_eq!(requests.len(), TASKS, "each task was sent once");
+    let requests = deployment.take_agent_requests().await;
+    assert_eq!(requests.len(), TASKS, "one request for each task");
     assert!(requests.iter().all(|request| request.attempt == 1));
     let claimed: BTreeSet<_> = requests.iter().map(|request| request.task_id.clone()).collect();
     assert_eq!(claimed.len(), TASKS);
@@ -54,12 +57,12 @@ async fn two_schedulers_claim_each_of_a_thousand_tasks_exactly_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn two_supervisors_count_each_of_a_thousand_expiries_exactly_once() {
-    let deployment = Deployment::new(&line(1)).await;
+async fn two_supervisors_count_each_of_a_thousand_failures_exactly_once() {
+    let deployment = TestDeployment::new(&sequential_workflow(1)).await;
     deployment.submit(&deployment.ports("submission"), &ids()).await;
     drive(&deployment.ports("scheduler"), deliveries(&Event::Wake)).await;
-    deployment.to_scheduler().await;
-    deployment.clock.advance(31);
+    deployment.take_scheduler_messages().await;
+    deployment.clock.advance_seconds(31);
     let (first, second) = (deployment.ports("first"), deployment.ports("second"));
 
     let (one, other) = join(
@@ -75,14 +78,14 @@ async fn two_supervisors_count_each_of_a_thousand_expiries_exactly_once() {
         let step = task.steps.values().next().unwrap();
         assert!(matches!(step.run.state, StepState::Waiting { attempt: 1, .. }), "{step:?}");
     }
-    assert_eq!(deployment.to_scheduler().await.len(), TASKS, "each task was asked for once");
+    assert_eq!(deployment.take_scheduler_messages().await.len(), TASKS, "one wake for each task");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_same_submission_to_two_instances_is_one_task() {
-    let deployment = Deployment::new(&line(1)).await;
+async fn the_same_submission_to_two_instances_creates_one_task() {
+    let deployment = TestDeployment::new(&sequential_workflow(1)).await;
     let (first, second) = (deployment.ports("first"), deployment.ports("second"));
-    let batch = || event((0..100).map(|n| submission(&format!("t-{n}"))), 1);
+    let batch = || sqs_event((0..100).map(|n| submission_message(&format!("t-{n}"))), 1);
     let queues = &deployment.config.reply_queues;
 
     let (one, other) = join(
@@ -91,21 +94,27 @@ async fn the_same_submission_to_two_instances_is_one_task() {
     )
     .await;
 
-    assert_eq!((failed(&one), failed(&other)), (vec![], vec![]));
+    assert_eq!((failed_message_ids(&one), failed_message_ids(&other)), (vec![], vec![]));
     for n in 0..100 {
         assert_eq!(deployment.task(&format!("t-{n}")).await.revision, 1);
     }
-    assert_eq!(deployment.alerts().await, Vec::<serde_json::Value>::new(), "nothing was refused");
+    assert_eq!(
+        deployment.take_alerts().await,
+        Vec::<serde_json::Value>::new(),
+        "no submission was rejected"
+    );
 }
 
 #[tokio::test]
-async fn events_of_one_task_in_one_batch_are_folded_into_one_save() {
-    let deployment = Deployment::new(&line(1)).await;
+async fn messages_for_one_task_in_one_batch_share_one_save() {
+    let deployment = TestDeployment::new(&sequential_workflow(1)).await;
     deployment.submit(&deployment.ports("submission"), &["t".to_owned()]).await;
-    let answer =
-        steward_scheduler::handle(&deployment.ports("scheduler"), event([wake("t"), wake("t")], 1))
-            .await;
-    assert_eq!(failed(&answer), Vec::<&str>::new());
+    let response = steward_scheduler::handle(
+        &deployment.ports("scheduler"),
+        sqs_event([wake_message("t"), wake_message("t")], 1),
+    )
+    .await;
+    assert_eq!(failed_message_ids(&response), Vec::<&str>::new());
     assert_eq!(deployment.task("t").await.revision, 2);
-    assert_eq!(deployment.requests().await.len(), 1);
+    assert_eq!(deployment.take_agent_requests().await.len(), 1);
 }

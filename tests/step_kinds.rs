@@ -1,5 +1,5 @@
-//! Every kind of step through the real handlers, over the real SDK clients: conditions, items, waits,
-//! tasks of steps, what a task returns, and how all of it is undone.
+//! Every kind of step through the real handlers with the real SDK clients: conditions, items, waits, child tasks, outputs of
+//! tasks, and undo.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,31 +23,32 @@ use steward_runtime::ports::{Ports, StateStore};
 
 type Calls = Arc<Mutex<Vec<(String, Value)>>>;
 
-/// A remote service that answers with what it was asked, and refuses a body that says so.
-async fn service() -> (String, Calls) {
+/// A remote service that returns a part of its request, and fails if the request asks for it. Records its calls.
+async fn start_service() -> (String, Calls) {
     let calls = Calls::default();
-    let answer = |State(calls): State<Calls>, uri: Uri, Json(body): Json<Value>| async move {
+    let handler = |State(calls): State<Calls>, uri: Uri, Json(body): Json<Value>| async move {
         calls.lock().unwrap().push((uri.path().to_owned(), body.clone()));
         if body["refuse"] == true {
             return Response::from((StatusCode::PAYMENT_REQUIRED, "").into_response());
         }
         Json(json!({ "did": body["what"] })).into_response()
     };
-    let router = Router::new().fallback(answer).with_state(calls.clone());
+    let router = Router::new().fallback(handler).with_state(calls.clone());
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
     (url, calls)
 }
 
-struct World {
+/// A local host with one agent and its service.
+struct HostFixture {
     host: Host,
     calls: Calls,
 }
 
-impl World {
+impl HostFixture {
     async fn start(workflows: Vec<Value>) -> Self {
-        let (url, calls) = service().await;
+        let (url, calls) = start_service().await;
         let workflows: Vec<Workflow> = workflows
             .into_iter()
             .map(|workflow| serde_json::from_value(workflow).unwrap())
@@ -69,36 +70,37 @@ impl World {
         let url = format!("http://{}/tasks", self.host.address.unwrap());
         let submission = json!({ "task_id": task_id, "workflow": workflow, "input": input });
         let client = reqwest::Client::new();
-        let answer = client.post(url).body(submission.to_string()).send().await.unwrap();
-        assert_eq!(answer.status().as_u16(), 202, "{}", answer.text().await.unwrap());
+        let response = client.post(url).body(submission.to_string()).send().await.unwrap();
+        assert_eq!(response.status().as_u16(), 202, "{}", response.text().await.unwrap());
     }
 
-    async fn ended(&self, task_id: &str) -> Task {
+    /// Waits for the end of a task.
+    async fn wait_for_end(&self, task_id: &str) -> Task {
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             let task = self.host.ports.store().load(&task_id.parse().unwrap()).await.unwrap();
             match task {
                 Some(task) if task.process_state.is_final() => return task,
-                other => assert!(Instant::now() < deadline, "not ended: {other:#?}"),
+                other => assert!(Instant::now() < deadline, "the task has not ended: {other:#?}"),
             }
             tokio::task::yield_now().await;
         }
     }
 
-    /// What the task returned, as its client reads it.
-    async fn result(&self, task: &Task) -> Value {
+    /// The output of the task, as a client reads it.
+    async fn output_of(&self, task: &Task) -> Value {
         let url = format!("http://{}/tasks/{}", self.host.address.unwrap(), task.task_id);
-        let answer = reqwest::get(url).await.unwrap().text().await.unwrap();
-        serde_json::from_str::<Value>(&answer).unwrap()["output"].take()
+        let response = reqwest::get(url).await.unwrap().text().await.unwrap();
+        serde_json::from_str::<Value>(&response).unwrap()["output"].take()
     }
 
-    /// How many different things each path was asked for: any call may come twice.
-    fn counts(&self) -> BTreeMap<String, usize> {
-        let mut asked = BTreeMap::<String, BTreeSet<String>>::new();
+    /// The number of distinct calls for each path: any call may be repeated.
+    fn distinct_calls(&self) -> BTreeMap<String, usize> {
+        let mut calls = BTreeMap::<String, BTreeSet<String>>::new();
         for (path, body) in self.calls.lock().unwrap().iter() {
-            asked.entry(path.clone()).or_default().insert(body.to_string());
+            calls.entry(path.clone()).or_default().insert(body.to_string());
         }
-        asked.into_iter().map(|(path, asked)| (path, asked.len())).collect()
+        calls.into_iter().map(|(path, bodies)| (path, bodies.len())).collect()
     }
 }
 
@@ -106,7 +108,7 @@ fn call(path: &str, what: &str) -> Value {
     json!({ "path": path, "body": { "what": what } })
 }
 
-/// Packs each item in a task of its own, and ships by drone or van.
+/// A workflow that packs each item in a child task, and ships by drone or van; and the workflow of the child.
 fn delivery() -> Vec<Value> {
     let packing = json!({
         "name": "packing", "version": 1,
@@ -157,46 +159,46 @@ fn parcels(air: bool, refuse: bool) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn items_waits_conditions_and_tasks_of_steps_are_done_and_returned() {
-    let world = World::start(delivery()).await;
-    world.submit("delivery", "d-1", parcels(true, false)).await;
-    let task = world.ended("d-1").await;
+async fn items_waits_conditions_and_child_tasks_are_processed() {
+    let fixture = HostFixture::start(delivery()).await;
+    fixture.submit("delivery", "d-1", parcels(true, false)).await;
+    let task = fixture.wait_for_end("d-1").await;
     assert_eq!(task.process_state, ProcessState::Processed, "{task:#?}");
     let packed = ["boxed tea", "boxed ink", "boxed rye"];
-    assert_eq!(world.result(&task).await, json!({ "packed": packed, "by": "drone" }));
+    assert_eq!(fixture.output_of(&task).await, json!({ "packed": packed, "by": "drone" }));
     assert_eq!(task.retention_s, Some(90 * 24 * 3600));
-    let child = world.ended("d-1:pack:2").await;
+    let child = fixture.wait_for_end("d-1:pack:2").await;
     assert_eq!(child.parent.unwrap().step.to_string(), "pack[2]");
-    let counts = world.counts();
+    let counts = fixture.distinct_calls();
     assert_eq!((counts["/pick"], counts["/box"], counts["/drone"]), (3, 3, 1), "{counts:?}");
     assert!(!counts.contains_key("/van"), "{counts:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn items_and_tasks_of_steps_are_undone_with_the_task() {
-    let world = World::start(delivery()).await;
-    world.submit("delivery", "d-2", parcels(false, true)).await;
-    let task = world.ended("d-2").await;
+async fn items_and_child_tasks_are_undone_with_their_task() {
+    let fixture = HostFixture::start(delivery()).await;
+    fixture.submit("delivery", "d-2", parcels(false, true)).await;
+    let task = fixture.wait_for_end("d-2").await;
     assert_eq!(task.process_state, ProcessState::Undone, "{task:#?}");
-    for place in 0..3 {
-        let child = world.ended(&format!("d-2:pack:{place}")).await;
+    for index in 0..3 {
+        let child = fixture.wait_for_end(&format!("d-2:pack:{index}")).await;
         assert_eq!(child.process_state, ProcessState::Undone);
     }
-    let counts = world.counts();
+    let counts = fixture.distinct_calls();
     let undone = (counts["/unpick"], counts["/unbox"], counts["/park"]);
     assert_eq!(undone, (3, 3, 1), "{counts:?}");
     assert!(!counts.contains_key("/land"), "{counts:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_workflow_that_is_not_published_fails_its_step() {
+async fn a_child_workflow_that_is_not_published_fails_its_step() {
     let mut workflows = delivery();
     workflows.remove(0);
-    let world = World::start(workflows).await;
-    world.submit("delivery", "d-3", parcels(true, false)).await;
-    let task = world.ended("d-3").await;
+    let fixture = HostFixture::start(workflows).await;
+    fixture.submit("delivery", "d-3", parcels(true, false)).await;
+    let task = fixture.wait_for_end("d-3").await;
     assert_eq!(task.process_state, ProcessState::Undone, "{task:#?}");
     let reason = task.undo_reason.unwrap();
     assert!(reason.contains("its task was refused: there is no workflow `packing`"), "{reason}");
-    assert_eq!(world.counts()["/unpick"], 3);
+    assert_eq!(fixture.distinct_calls()["/unpick"], 3);
 }

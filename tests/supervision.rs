@@ -1,4 +1,4 @@
-//! The supervisor at scale, and what it watches beside the due index.
+//! The supervisor with many tasks, and its checks of the dead-letter queues.
 
 use std::{collections::HashMap, num::NonZeroU32};
 
@@ -23,23 +23,26 @@ use steward_runtime::{
 };
 use steward_supervisor::{supervise, sweep};
 
-use crate::support::{Cut, Deployment, Sabotage, completed, event, line};
+use crate::support::{
+    InjectedFault, SdkFaultInjector, TestDeployment, completed_reply, sequential_workflow,
+    sqs_event,
+};
 
 const TASKS: usize = 100_000;
 const OVERDUE: usize = 1_000;
 
-/// Items in one `BatchWriteItem`, by DynamoDB's limit.
+/// DynamoDB's limit of items in one `BatchWriteItem`.
 const BATCH: usize = 25;
 
-/// Puts tasks in the table as submission would, without sending any wake.
-async fn fill(deployment: &Deployment) {
+/// Writes tasks to the table as submission does, without wakes.
+async fn fill(deployment: &TestDeployment) {
     let now = deployment.clock.now();
     let client = aws_sdk_dynamodb::Client::new(&deployment.aws.sdk_config());
     let shards = deployment.config.shards;
     let ids: Vec<_> = (0..TASKS).collect();
     let batches = ids.chunks(BATCH).map(|numbers| {
         let writes = numbers.iter().map(|number| {
-            // Each hundredth was due an hour ago; the others are due in an hour.
+            // Every hundredth task was due an hour ago; the others are due in an hour.
             let hours = if number % (TASKS / OVERDUE) == 0 { -1 } else { 1 };
             put(&task(*number, now + SignedDuration::from_hours(hours)), shards)
         });
@@ -52,7 +55,7 @@ async fn fill(deployment: &Deployment) {
             assert!(written.unwrap().unprocessed_items.unwrap_or_default().is_empty());
         })
         .await;
-    // What those that will go on were submitted with.
+    // The submission documents of the overdue tasks, which will run.
     let ports = deployment.ports("submission");
     for number in (0..TASKS).step_by(TASKS / OVERDUE) {
         let task = task(number, now - SignedDuration::from_hours(1));
@@ -73,7 +76,7 @@ fn task(number: usize, due: Timestamp) -> Task {
         retention: steward_core::model::time::Timing::RETENTION,
     };
     let submitted_at = due - SignedDuration::from_hours(1);
-    let (task, _) = accept(&submission, &line(1), None, submitted_at, timing);
+    let (task, _) = accept(&submission, &sequential_workflow(1), None, submitted_at, timing);
     Task { due: Some(due), ..task }
 }
 
@@ -86,41 +89,43 @@ fn put(task: &Task, shards: NonZeroU32) -> WriteRequest {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sweep_of_100_000_tasks_reads_only_the_overdue_ones_and_they_are_finished() {
-    let deployment = Deployment::new(&line(1)).await;
+async fn a_sweep_of_100_000_tasks_reads_and_recovers_only_the_overdue_ones() {
+    let deployment = TestDeployment::new(&sequential_workflow(1)).await;
     fill(&deployment).await;
     let meter = Meter::default();
-    let supervisor = deployment.watched("supervisor", vec![SharedInterceptor::new(meter.clone())]);
+    let supervisor = deployment
+        .ports_with_interceptors("supervisor", vec![SharedInterceptor::new(meter.clone())]);
 
     let swept = sweep(&supervisor, 0, Timestamp::MAX).await.unwrap();
     assert_eq!((swept.due, swept.failed, swept.shards_left), (OVERDUE as u64, 0, 0));
     let read = meter.read();
     let index = total(&read, "DynamoDB.Query");
-    // Keys of a few dozen bytes each, 4 KB a unit, read eventually consistently at half the price.
-    // All 100,000 would be over 700 units.
+    // Keys have a few dozen bytes, a unit is 4 KB, and an eventually consistent read costs half. Reading all 100,000
+    // keys would cost more than 700 units.
     assert!(index.read_units <= 20.0, "{index:?}");
     let loads = total(&read, "DynamoDB.GetItem");
-    // The first tasks in hand all miss the definition, which none has read yet.
+    // The first concurrent tasks all miss the definition in the cache.
     let most = (OVERDUE + TASKS_AT_ONCE) as f64;
-    assert!(loads.read_units <= most, "each is read once: {loads:?}");
+    assert!(loads.read_units <= most, "each task is read once: {loads:?}");
 
     let mut wakes = 0;
     loop {
-        let messages = deployment.to_scheduler().await;
+        let messages = deployment.take_scheduler_messages().await;
         if messages.is_empty() {
             break;
         }
         wakes += messages.len();
         let ports = deployment.ports("scheduler");
         for batch in messages.chunks(100) {
-            steward_scheduler::handle(&ports, event(batch.to_vec(), 1)).await;
+            steward_scheduler::handle(&ports, sqs_event(batch.to_vec(), 1)).await;
         }
-        let replies: Vec<_> = deployment.requests().await.iter().map(completed).collect();
+        let replies: Vec<_> =
+            deployment.take_agent_requests().await.iter().map(completed_reply).collect();
         for batch in replies.chunks(100) {
-            steward_scheduler::handle(&ports, event(batch.to_vec(), 1)).await;
+            steward_scheduler::handle(&ports, sqs_event(batch.to_vec(), 1)).await;
         }
     }
-    assert_eq!(wakes, OVERDUE, "each was asked for once");
+    assert_eq!(wakes, OVERDUE, "one wake for each task");
     for number in (0..TASKS).step_by(TASKS / OVERDUE) {
         let task = deployment.task(&format!("t-{number}")).await;
         assert_eq!((task.process_state, task.due), (ProcessState::Processed, None), "t-{number}");
@@ -130,8 +135,8 @@ async fn a_sweep_of_100_000_tasks_reads_only_the_overdue_ones_and_they_are_finis
 }
 
 #[tokio::test]
-async fn a_sweep_stops_when_its_time_is_up_and_the_next_goes_on() {
-    let deployment = Deployment::new(&line(1)).await;
+async fn a_sweep_without_remaining_time_stops_and_the_next_continues() {
+    let deployment = TestDeployment::new(&sequential_workflow(1)).await;
     let ports = deployment.ports("supervisor");
     let none = sweep(&ports, 0, ports.clock().now()).await.unwrap();
     assert_eq!((none.due, none.shards_left), (0, deployment.config.shards.get()));
@@ -139,51 +144,52 @@ async fn a_sweep_stops_when_its_time_is_up_and_the_next_goes_on() {
     assert_eq!(all.shards_left, 0);
 }
 
-/// A deployment with something in the dead letters of the scheduler's queue.
-async fn with_dead_letter() -> Deployment {
-    let deployment = Deployment::new(&line(1)).await;
+/// A deployment with one dead letter of the scheduler's queue.
+async fn deployment_with_dead_letter() -> TestDeployment {
+    let deployment = TestDeployment::new(&sequential_workflow(1)).await;
     let queue = format!("{}-dead-letters", deployment.config.scheduler_queue_url);
     let client = aws_sdk_sqs::Client::new(&deployment.aws.sdk_config());
     client.send_message().queue_url(queue).message_body("{").send().await.unwrap();
     deployment
 }
 
-async fn alerts_of_a_run(deployment: &Deployment) -> Vec<Value> {
+/// Runs a supervisor; takes the alerts.
+async fn run_and_take_alerts(deployment: &TestDeployment) -> Vec<Value> {
     supervise(&deployment.ports("supervisor"), 0, Timestamp::MAX).await.unwrap();
-    deployment.alerts().await
+    deployment.take_alerts().await
 }
 
 #[tokio::test]
-async fn a_dead_letter_is_told_once_for_each_that_comes() {
-    let deployment = with_dead_letter().await;
-    let alerts = alerts_of_a_run(&deployment).await;
+async fn each_new_dead_letter_is_alerted_once() {
+    let deployment = deployment_with_dead_letter().await;
+    let alerts = run_and_take_alerts(&deployment).await;
     assert_eq!(alerts.len(), 1, "{alerts:?}");
     assert_eq!(alerts[0]["detail-type"], "Dead Letter Seen");
     assert_eq!(alerts[0]["detail"]["metadata"]["event"], "dead_letter_seen");
     let expected = json!({ "queue": "steward-scheduler-dead-letters", "messages": 1 });
     assert_eq!(alerts[0]["detail"]["data"], expected);
-    assert_eq!(alerts_of_a_run(&deployment).await.len(), 0);
+    assert_eq!(run_and_take_alerts(&deployment).await.len(), 0);
 
     let queue = format!("{}-dead-letters", deployment.config.scheduler_queue_url);
     let client = aws_sdk_sqs::Client::new(&deployment.aws.sdk_config());
     client.send_message().queue_url(&queue).message_body("[").send().await.unwrap();
-    assert_eq!(alerts_of_a_run(&deployment).await[0]["detail"]["data"]["messages"], 2);
+    assert_eq!(run_and_take_alerts(&deployment).await[0]["detail"]["data"]["messages"], 2);
 
-    // Taken out again: nothing to tell, and the next one is told.
-    assert_eq!(deployment.take(&queue).await.len(), 2);
-    assert_eq!(alerts_of_a_run(&deployment).await.len(), 0);
+    // The dead letters are removed: no alert. The next dead letter causes an alert.
+    assert_eq!(deployment.take_messages(&queue).await.len(), 2);
+    assert_eq!(run_and_take_alerts(&deployment).await.len(), 0);
     client.send_message().queue_url(&queue).message_body("[").send().await.unwrap();
-    assert_eq!(alerts_of_a_run(&deployment).await.len(), 1);
+    assert_eq!(run_and_take_alerts(&deployment).await.len(), 1);
 }
 
 #[tokio::test]
-async fn a_supervisor_that_dies_after_telling_of_a_dead_letter_has_the_next_one_tell_again() {
-    let deployment = with_dead_letter().await;
-    let sabotage = Sabotage::once("PutItem", "#dead-letters", Cut::DieBefore);
-    let ports = deployment.sabotaged("supervisor", sabotage);
+async fn the_next_supervisor_repeats_a_dead_letter_alert_after_a_crash() {
+    let deployment = deployment_with_dead_letter().await;
+    let injector = SdkFaultInjector::once("PutItem", "#dead-letters", InjectedFault::CrashBefore);
+    let ports = deployment.ports_with_faults("supervisor", injector);
     let run = async move { supervise(&ports, 0, Timestamp::MAX).await };
     assert!(tokio::spawn(run).await.is_err());
-    assert_eq!(deployment.alerts().await.len(), 1);
-    assert_eq!(alerts_of_a_run(&deployment).await.len(), 1);
-    assert_eq!(alerts_of_a_run(&deployment).await.len(), 0);
+    assert_eq!(deployment.take_alerts().await.len(), 1);
+    assert_eq!(run_and_take_alerts(&deployment).await.len(), 1);
+    assert_eq!(run_and_take_alerts(&deployment).await.len(), 0);
 }

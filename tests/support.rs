@@ -1,10 +1,12 @@
-//! A deployment on embedded AWS for tests that turn its wheels by hand: no loops, no waiting.
+//! A deployment on the embedded AWS for tests that call the handlers themselves: nothing runs in the background.
+
+pub(crate) mod fault_injection;
+pub(crate) mod http_client;
+pub(crate) mod throttling;
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicI32, Ordering},
-    },
+    io::Write,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -25,19 +27,22 @@ use steward_core::{
 use steward_emulator::{embedded::EmbeddedAws, resources};
 use steward_runtime::ports::{Clock, Ports, StateStore};
 
-/// Tables, queues and one published workflow, with nothing running.
-pub(crate) struct Deployment {
+pub(crate) use fault_injection::{InjectedFault, SdkFaultInjector};
+pub(crate) use http_client::{with_request_handler, without_operation};
+
+/// Tables, queues and one published workflow. No function runs unless the test calls its handler.
+pub(crate) struct TestDeployment {
     pub(crate) aws: EmbeddedAws,
     pub(crate) config: Config,
-    pub(crate) clock: TestClock,
+    pub(crate) clock: AdjustableClock,
 }
 
-/// A clock that the test moves.
+/// A clock whose time changes only when the test changes it.
 #[derive(Clone)]
-pub(crate) struct TestClock(Arc<std::sync::Mutex<Timestamp>>);
+pub(crate) struct AdjustableClock(Arc<Mutex<Timestamp>>);
 
-impl TestClock {
-    pub(crate) fn advance(&self, seconds: i64) {
+impl AdjustableClock {
+    pub(crate) fn advance_seconds(&self, seconds: i64) {
         self.advance_by(jiff::SignedDuration::from_secs(seconds));
     }
 
@@ -50,29 +55,29 @@ impl TestClock {
     }
 }
 
-impl Clock for TestClock {
+impl Clock for AdjustableClock {
     fn now(&self) -> Timestamp {
         *self.0.lock().unwrap()
     }
 
-    /// Takes as long by tokio's clock, which tests of contention move.
+    /// Pauses on tokio's clock, which tests of contention control.
     async fn pause(&self, duration: Duration) {
         tokio::time::sleep(duration).await;
     }
 }
 
-/// The real adapters under the test's clock.
-pub(crate) struct TestPorts {
+/// The real adapters with the test's clock.
+pub(crate) struct AdapterPorts {
     pub(crate) aws: AwsPorts,
-    clock: TestClock,
+    clock: AdjustableClock,
 }
 
-impl Ports for TestPorts {
+impl Ports for AdapterPorts {
     type Store = <AwsPorts as Ports>::Store;
     type Definitions = <AwsPorts as Ports>::Definitions;
     type Channel = <AwsPorts as Ports>::Channel;
     type Bus = <AwsPorts as Ports>::Bus;
-    type Clock = TestClock;
+    type Clock = AdjustableClock;
 
     fn store(&self) -> &Self::Store {
         self.aws.store()
@@ -86,7 +91,7 @@ impl Ports for TestPorts {
     fn bus(&self) -> &Self::Bus {
         self.aws.bus()
     }
-    fn clock(&self) -> &TestClock {
+    fn clock(&self) -> &AdjustableClock {
         &self.clock
     }
     fn timing(&self) -> Timing {
@@ -97,14 +102,14 @@ impl Ports for TestPorts {
     }
 }
 
-/// A time as events say it.
-pub(crate) fn whole_millis(time: Timestamp) -> Timestamp {
+/// A time with the precision of events: whole milliseconds.
+pub(crate) fn truncate_to_millis(time: Timestamp) -> Timestamp {
     Timestamp::from_millisecond(time.as_millisecond()).unwrap()
 }
 
-/// A workflow of `steps` steps in a row, all of agent `a`: each reads the input and the output of
-/// the one before, has two attempts and 30 seconds for each.
-pub(crate) fn line(steps: usize) -> Workflow {
+/// The workflow `line`: `steps` steps in sequence, all of agent `a`. Each step reads the input and the output of the
+/// previous step, and has two attempts of 30 seconds each.
+pub(crate) fn sequential_workflow(steps: usize) -> Workflow {
     let definitions: serde_json::Map<_, _> = (1..=steps)
         .map(|n| {
             let mut body = json!({ "order": "${ task.id }", "input": "${ input }" });
@@ -123,68 +128,71 @@ pub(crate) fn line(steps: usize) -> Workflow {
     serde_json::from_value(json!({ "name": "line", "version": 1, "steps": definitions })).unwrap()
 }
 
-impl Deployment {
+impl TestDeployment {
     pub(crate) async fn new(workflow: &Workflow) -> Self {
-        Self::over(EmbeddedAws::in_memory().unwrap(), workflow).await
+        Self::with_aws(EmbeddedAws::in_memory().unwrap(), workflow).await
     }
 
-    pub(crate) async fn over(aws: EmbeddedAws, workflow: &Workflow) -> Self {
+    pub(crate) async fn with_aws(aws: EmbeddedAws, workflow: &Workflow) -> Self {
         let agent: AgentName = "a".parse().unwrap();
         let config = resources::create(&aws, &[agent]).await.unwrap();
-        let clock = TestClock(Arc::new(std::sync::Mutex::new(Timestamp::now())));
+        let clock = AdjustableClock(Arc::new(Mutex::new(Timestamp::now())));
         let deployment = Self { aws, config, clock };
         deployment.ports("publisher").definitions().publish(workflow).await.unwrap();
         deployment
     }
 
-    pub(crate) fn ports(&self, role: &str) -> TestPorts {
-        self.watched(role, Vec::new())
+    pub(crate) fn ports(&self, role: &str) -> AdapterPorts {
+        self.ports_with_interceptors(role, Vec::new())
     }
 
-    /// Ports whose every AWS call the interceptors see.
-    pub(crate) fn watched(&self, role: &str, interceptors: Vec<SharedInterceptor>) -> TestPorts {
-        self.watched_over(role, &self.aws.sdk_config(), interceptors)
+    /// Ports whose AWS calls all pass the interceptors.
+    pub(crate) fn ports_with_interceptors(
+        &self,
+        role: &str,
+        interceptors: Vec<SharedInterceptor>,
+    ) -> AdapterPorts {
+        self.ports_with_sdk_and_interceptors(role, &self.aws.sdk_config(), interceptors)
     }
 
-    /// The same, over the test's own SDK configuration.
-    pub(crate) fn watched_over(
+    /// Ports whose AWS calls all pass the interceptors, with an SDK configuration of the test.
+    pub(crate) fn ports_with_sdk_and_interceptors(
         &self,
         role: &str,
         sdk: &aws_config::SdkConfig,
         interceptors: Vec<SharedInterceptor>,
-    ) -> TestPorts {
+    ) -> AdapterPorts {
         let aws = AwsPorts::observed(sdk, &self.config, role, interceptors);
-        TestPorts { aws, clock: self.clock.clone() }
+        AdapterPorts { aws, clock: self.clock.clone() }
     }
 
-    /// Ports whose clients are made from the test's own SDK configuration.
-    pub(crate) fn ports_over(&self, role: &str, sdk: &aws_config::SdkConfig) -> TestPorts {
-        self.watched_over(role, sdk, Vec::new())
+    /// Ports with an SDK configuration of the test.
+    pub(crate) fn ports_with_sdk(&self, role: &str, sdk: &aws_config::SdkConfig) -> AdapterPorts {
+        self.ports_with_sdk_and_interceptors(role, sdk, Vec::new())
     }
 
-    pub(crate) fn sabotaged(&self, role: &str, sabotage: Sabotage) -> TestPorts {
-        self.watched(role, vec![SharedInterceptor::new(sabotage)])
+    pub(crate) fn ports_with_faults(&self, role: &str, injector: SdkFaultInjector) -> AdapterPorts {
+        self.ports_with_interceptors(role, vec![SharedInterceptor::new(injector)])
     }
 
     pub(crate) async fn task(&self, id: &str) -> Task {
         self.ports("reader").store().load(&id.parse::<TaskId>().unwrap()).await.unwrap().unwrap()
     }
 
-    pub(crate) async fn submit(&self, ports: &TestPorts, ids: &[String]) {
-        let bodies = ids.iter().map(|id| submission(id));
-        let event = event(bodies, 1);
-        let answer = steward_submission::handle(ports, &self.config.reply_queues, event).await;
-        assert_eq!(answer, SqsBatchResponse::default());
+    pub(crate) async fn submit(&self, ports: &AdapterPorts, ids: &[String]) {
+        let event = sqs_event(ids.iter().map(|id| submission_message(id)), 1);
+        let response = steward_submission::handle(ports, &self.config.reply_queues, event).await;
+        assert_eq!(response, SqsBatchResponse::default());
     }
 
-    /// Takes everything from a queue, at most ten at a time.
-    pub(crate) async fn take(&self, queue: &str) -> Vec<Message> {
+    /// Receives and deletes all messages of a queue.
+    pub(crate) async fn take_messages(&self, queue: &str) -> Vec<Message> {
         let sqs = aws_sdk_sqs::Client::new(&self.aws.sdk_config());
         let mut taken = Vec::new();
         loop {
             let request = sqs.receive_message().queue_url(queue).max_number_of_messages(10);
-            let answer = request.message_attribute_names("All").send().await.unwrap();
-            let messages = answer.messages.unwrap_or_default();
+            let response = request.message_attribute_names("All").send().await.unwrap();
+            let messages = response.messages.unwrap_or_default();
             if messages.is_empty() {
                 return taken;
             }
@@ -196,30 +204,30 @@ impl Deployment {
         }
     }
 
-    /// The bodies waiting for the scheduler.
-    pub(crate) async fn to_scheduler(&self) -> Vec<String> {
-        bodies(self.take(&self.config.scheduler_queue_url).await)
+    /// Takes the messages for the scheduler; returns their bodies.
+    pub(crate) async fn take_scheduler_messages(&self) -> Vec<String> {
+        bodies(self.take_messages(&self.config.scheduler_queue_url).await)
     }
 
-    /// The bodies waiting for agent `a`.
-    pub(crate) async fn to_agent(&self) -> Vec<String> {
+    /// Takes the messages for agent `a`; returns their bodies.
+    pub(crate) async fn take_agent_messages(&self) -> Vec<String> {
         let queue = self.config.agent_queue_url.of(&"a".parse().unwrap());
-        bodies(self.take(&queue).await)
+        bodies(self.take_messages(&queue).await)
     }
 
-    /// The requests waiting for agent `a`.
-    pub(crate) async fn requests(&self) -> Vec<StepRequest> {
-        let bodies = self.to_agent().await;
+    /// Takes the requests for agent `a`.
+    pub(crate) async fn take_agent_requests(&self) -> Vec<StepRequest> {
+        let bodies = self.take_agent_messages().await;
         bodies.iter().map(|body| serde_json::from_str(body).unwrap()).collect()
     }
 
-    /// The events that the bus has passed on.
-    pub(crate) async fn alerts(&self) -> Vec<Value> {
+    /// Takes the events that the bus delivered to the queue of alerts.
+    pub(crate) async fn take_alerts(&self) -> Vec<Value> {
         let queue = self
             .config
             .scheduler_queue_url
             .replace(resources::SCHEDULER_QUEUE, resources::ALERTS_QUEUE);
-        bodies(self.take(&queue).await)
+        bodies(self.take_messages(&queue).await)
             .iter()
             .map(|body| serde_json::from_str(body).unwrap())
             .collect()
@@ -230,16 +238,18 @@ fn bodies(messages: Vec<Message>) -> Vec<String> {
     messages.into_iter().filter_map(|message| message.body).collect()
 }
 
-pub(crate) fn submission(id: &str) -> String {
+/// A submission of the workflow `line`.
+pub(crate) fn submission_message(id: &str) -> String {
     json!({ "task_id": id, "workflow": "line", "input": { "n": 1 } }).to_string()
 }
 
-pub(crate) fn wake(id: &str) -> String {
+/// The wake that follows a submission.
+pub(crate) fn wake_message(id: &str) -> String {
     json!({ "type": "wake", "task_id": id, "cause": "submitted" }).to_string()
 }
 
-/// What an agent would answer.
-pub(crate) fn completed(request: &StepRequest) -> String {
+/// The reply of an agent that completed the request; its output has the id `STEP-1`.
+pub(crate) fn completed_reply(request: &StepRequest) -> String {
     let StepRequest { task_id, step, attempt, .. } = request;
     json!({
         "type": "reply", "task_id": task_id, "step": step, "attempt": attempt,
@@ -248,8 +258,8 @@ pub(crate) fn completed(request: &StepRequest) -> String {
     .to_string()
 }
 
-/// An event as Lambda hands it over; message ids are `m-0`, `m-1` and so on.
-pub(crate) fn event(bodies: impl IntoIterator<Item = String>, receives: u32) -> SqsEvent {
+/// An SQS event as Lambda passes it to a function; the message ids are `m-0`, `m-1` and so on.
+pub(crate) fn sqs_event(bodies: impl IntoIterator<Item = String>, receives: u32) -> SqsEvent {
     let records: Vec<_> = bodies
         .into_iter()
         .enumerate()
@@ -263,180 +273,27 @@ pub(crate) fn event(bodies: impl IntoIterator<Item = String>, receives: u32) -> 
     serde_json::from_value(json!({ "Records": records })).unwrap()
 }
 
-/// The ids of the messages that come back.
-pub(crate) fn failed(answer: &SqsBatchResponse) -> Vec<&str> {
-    answer.batch_item_failures.iter().map(|failure| failure.item_identifier.as_str()).collect()
+/// The ids of the messages that the handler reported as failed, so that SQS delivers them again.
+pub(crate) fn failed_message_ids(response: &SqsBatchResponse) -> Vec<&str> {
+    response.batch_item_failures.iter().map(|failure| failure.item_identifier.as_str()).collect()
 }
 
-/// Where an AWS call is cut.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cut {
-    /// The process dies before the call.
-    DieBefore,
-    /// The process dies after the call took effect, before its answer is there.
-    DieAfter,
-    /// The call fails without effect.
-    FailBefore,
-    /// The call takes effect, its answer is lost, and so is the process's patience.
-    FailAfter,
-    /// The call takes effect, its answer is lost, and the SDK repeats it.
-    RepeatAfter,
-}
+/// The text of all log lines.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-/// Cuts the first `times` calls of an operation on a table or queue whose request holds `needle`.
-#[derive(Debug, Clone)]
-pub(crate) struct Sabotage {
-    pub(crate) operation: &'static str,
-    pub(crate) needle: String,
-    pub(crate) cut: Cut,
-    times: Arc<AtomicI32>,
-}
-
-impl Sabotage {
-    pub(crate) fn once(operation: &'static str, needle: &str, cut: Cut) -> Self {
-        Self { operation, needle: needle.to_owned(), cut, times: Arc::new(AtomicI32::new(1)) }
-    }
-
-    pub(crate) fn always(operation: &'static str, needle: &str, cut: Cut) -> Self {
-        Self { times: Arc::new(AtomicI32::new(i32::MAX)), ..Self::once(operation, needle, cut) }
-    }
-
-    /// Whether it struck.
-    pub(crate) fn is_done(&self) -> bool {
-        self.times.load(Ordering::SeqCst) <= 0
-    }
-
-    /// Whether the call under way is the one to cut.
-    fn aims_at(&self, bag: &ConfigBag, request: &[u8]) -> bool {
-        bag.load::<Metadata>().is_some_and(|metadata| metadata.name() == self.operation)
-            && String::from_utf8_lossy(request).contains(&self.needle)
-            && self.times.fetch_sub(1, Ordering::SeqCst) > 0
-    }
-
-    fn strike(&self) -> Result<(), BoxError> {
-        match self.cut {
-            Cut::DieBefore | Cut::DieAfter => {
-                panic!("sabotage: the process dies at {}", self.operation)
-            }
-            Cut::FailBefore | Cut::FailAfter | Cut::RepeatAfter => {
-                Err("sabotage: the call fails".into())
-            }
-        }
+impl LogBuffer {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
     }
 }
 
-/// Marks the call under way as the one to cut once it took effect.
-#[derive(Debug)]
-struct Aimed;
-
-impl Storable for Aimed {
-    type Storer = StoreReplace<Self>;
-}
-
-use aws_smithy_runtime_api::http::StatusCode;
-use aws_smithy_runtime_api::{
-    box_error::BoxError,
-    client::{
-        http::{
-            HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings,
-            SharedHttpClient, SharedHttpConnector,
-        },
-        interceptors::{
-            Intercept,
-            context::{
-                BeforeDeserializationInterceptorContextMut, BeforeTransmitInterceptorContextRef,
-            },
-        },
-        orchestrator::{HttpRequest, HttpResponse, Metadata},
-        runtime_components::RuntimeComponents,
-    },
-};
-use aws_smithy_types::body::SdkBody;
-use aws_smithy_types::config_bag::{ConfigBag, Storable, StoreReplace};
-
-impl Intercept for Sabotage {
-    fn name(&self) -> &'static str {
-        "sabotage"
+impl Write for LogBuffer {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
     }
 
-    fn read_before_transmit(
-        &self,
-        context: &BeforeTransmitInterceptorContextRef<'_>,
-        _: &RuntimeComponents,
-        bag: &mut ConfigBag,
-    ) -> Result<(), BoxError> {
-        let request = context.request().body().bytes().unwrap_or_default();
-        if !self.aims_at(bag, request) {
-            return Ok(());
-        }
-        match self.cut {
-            Cut::DieBefore | Cut::FailBefore => self.strike(),
-            Cut::DieAfter | Cut::FailAfter | Cut::RepeatAfter => {
-                bag.interceptor_state().store_put(Aimed);
-                Ok(())
-            }
-        }
-    }
-
-    fn modify_before_deserialization(
-        &self,
-        context: &mut BeforeDeserializationInterceptorContextMut<'_>,
-        _: &RuntimeComponents,
-        bag: &mut ConfigBag,
-    ) -> Result<(), BoxError> {
-        if bag.load::<Aimed>().is_none() {
-            return Ok(());
-        }
-        bag.interceptor_state().unset::<Aimed>();
-        if self.cut != Cut::RepeatAfter {
-            return self.strike();
-        }
-        let unavailable = StatusCode::try_from(503_u16)?;
-        *context.response_mut() = HttpResponse::new(unavailable, SdkBody::from("{}"));
+    fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
-    }
-}
-
-/// A service that does not know one of the operations.
-#[derive(Debug, Clone)]
-pub(crate) struct Without {
-    operation: &'static str,
-    service: SharedHttpClient,
-}
-
-impl Without {
-    pub(crate) fn over(
-        operation: &'static str,
-        sdk: &aws_config::SdkConfig,
-    ) -> aws_config::SdkConfig {
-        let service = sdk.http_client().unwrap();
-        sdk.clone().into_builder().http_client(Self { operation, service }).build()
-    }
-}
-
-impl HttpClient for Without {
-    fn http_connector(
-        &self,
-        settings: &HttpConnectorSettings,
-        components: &RuntimeComponents,
-    ) -> SharedHttpConnector {
-        let service = self.service.http_connector(settings, components);
-        SharedHttpConnector::new(WithoutConnected { operation: self.operation, service })
-    }
-}
-
-#[derive(Debug)]
-struct WithoutConnected {
-    operation: &'static str,
-    service: SharedHttpConnector,
-}
-
-impl HttpConnector for WithoutConnected {
-    fn call(&self, mut request: HttpRequest) -> HttpConnectorFuture {
-        let target = request.headers().get("x-amz-target").unwrap_or_default();
-        if target.ends_with(self.operation) {
-            request.headers_mut().insert("x-amz-target", "DynamoDB_20120810.NoSuchOperation");
-        }
-        self.service.call(request)
     }
 }

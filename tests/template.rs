@@ -1,6 +1,6 @@
-//! `template.yaml` and what it nests, against what the code and the local host say: the same tables,
-//! every variable that a function reads, every metric that an alarm watches. What emulators ignore
-//! (expiry, recovery, encryption, visibility, architectures) is held here too.
+//! `template.yaml` and its nested templates match the code and the local host: the tables, the variables that the functions
+//! read, the metrics of the alarms. The tests also check settings that emulators ignore: expiry, point-in-time recovery,
+//! encryption, visibility timeouts, architectures.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -11,7 +11,7 @@ use steward_aws::queues;
 use steward_core::submission;
 use steward_emulator::{embedded::EmbeddedAws, resources};
 
-/// The functions of `template.yaml`; each agent has another, in a template of its own.
+/// The functions of `template.yaml`. Each agent has another function, in its own template.
 const FUNCTIONS: [&str; 5] = [
     "SubmissionFunction",
     "SubmissionHttpFunction",
@@ -20,21 +20,21 @@ const FUNCTIONS: [&str; 5] = [
     "ConsoleFunction",
 ];
 
-/// Tags are left out: `!Ref Shards` reads as `Shards`.
-fn parsed(text: &str) -> Value {
+/// Parses YAML without its tags: `!Ref Shards` becomes `Shards`.
+fn parse_yaml(text: &str) -> Value {
     serde_saphyr::from_str(text).unwrap()
 }
 
 fn template() -> Value {
-    parsed(include_str!("../template.yaml"))
+    parse_yaml(include_str!("../template.yaml"))
 }
 
 fn agent_template() -> Value {
-    parsed(include_str!("../infra/agent.yaml"))
+    parse_yaml(include_str!("../infra/agent.yaml"))
 }
 
 fn example_agents() -> Value {
-    parsed(include_str!("../infra/example-agents.yaml"))
+    parse_yaml(include_str!("../infra/example-agents.yaml"))
 }
 
 fn properties<'a>(template: &'a Value, resource: &str) -> &'a Value {
@@ -47,11 +47,11 @@ fn all<'a>(
     kind: &'a str,
 ) -> impl Iterator<Item = (&'a String, &'a Value)> + use<'a> {
     let resources = template["Resources"].as_object().unwrap().iter();
-    let wanted = resources.filter(move |(_, resource)| resource["Type"] == kind);
-    wanted.map(|(name, resource)| (name, &resource["Properties"]))
+    let matching = resources.filter(move |(_, resource)| resource["Type"] == kind);
+    matching.map(|(name, resource)| (name, &resource["Properties"]))
 }
 
-/// The variables of a function as the template sets them, with a value of the right kind.
+/// The environment variables of a function in the template. References to parameters are replaced by defaults.
 fn variables(template: &Value, function: &str) -> HashMap<String, String> {
     let shared = template["Globals"]["Function"]["Environment"]["Variables"].as_object();
     let own = properties(template, function)["Environment"]["Variables"].as_object();
@@ -60,7 +60,6 @@ fn variables(template: &Value, function: &str) -> HashMap<String, String> {
     names
         .map(|(name, value)| {
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            // A reference to a parameter has the parameter's default.
             let default = &parameters[&text]["Default"];
             let text = if default.is_null() {
                 text
@@ -85,7 +84,7 @@ fn every_function_gets_the_variables_that_it_reads() {
     assert_eq!(
         console.operators,
         steward_console::access::Operators::default(),
-        "nobody may act unless said"
+        "no operators by default"
     );
     let links = console.links();
     for (link, part) in [
@@ -103,12 +102,14 @@ fn every_function_gets_the_variables_that_it_reads() {
     steward_agent::AgentConfig::init_from_hashmap(&agent).unwrap();
 }
 
-/// What stands for a reference or a part of a text, longer than most: AWS says what it is.
+/// A long name of a stack.
 const STACK: &str = "steward-production";
+
+/// A long name of an agent.
 const AGENT: &str = "payments-by-card";
 
-/// A text of the template with everything filled in.
-fn filled_in(text: &str) -> String {
+/// A text of the template with all its variables replaced.
+fn substituted(text: &str) -> String {
     let known = [
         ("${AWS::StackName}", STACK),
         ("${Steward}", STACK),
@@ -120,16 +121,16 @@ fn filled_in(text: &str) -> String {
     known.into_iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
 }
 
-/// How long a variable is: a reference is to a queue's URL or to something shorter.
-fn length_of(value: &str) -> usize {
+/// The largest length of a variable: a reference is at most as long as the URL of a queue.
+fn max_length_of(value: &str) -> usize {
     const LONGEST: &str =
         "https://sqs.ap-southeast-2.amazonaws.com/123456789012/steward-production-";
-    filled_in(value).len().max(LONGEST.len() + "agent-payments-by-card-requests".len())
+    substituted(value).len().max(LONGEST.len() + "agent-payments-by-card-requests".len())
 }
 
-/// Lambda refuses a function whose environment has more than 4 KB; only that of dead letters grows.
+/// Lambda rejects an environment of more than 4 KB. Only the variable with the dead-letter queues grows.
 #[test]
-fn an_environment_has_room_for_the_dead_letters_of_thirty_agents() {
+fn environment_variables_fit_the_dead_letter_queues_of_thirty_agents() {
     let dead_letters = format!("{STACK}-agent-{AGENT}-dead-letters,").len();
     for (template, function) in FUNCTIONS
         .map(|function| (template(), function))
@@ -139,22 +140,23 @@ fn an_environment_has_room_for_the_dead_letters_of_thirty_agents() {
         let variables = variables(&template, function);
         let lengths = variables.iter().map(|(name, value)| match name.as_str() {
             "STEWARD_DEAD_LETTER_QUEUES" => name.len() + 32 * dead_letters,
-            // Texts of the template's own, and short ones.
+            // Literals of the template, and short values.
             _ if value.len() < 8 || name.ends_with("_URL") && value.contains("${") => {
-                name.len() + filled_in(value).len()
+                name.len() + substituted(value).len()
             }
-            _ => name.len() + length_of(value),
+            _ => name.len() + max_length_of(value),
         });
         let bytes: usize = lengths.sum();
         assert!(bytes <= 4_096, "{function}: {bytes} bytes");
     }
 }
 
-/// Queues have 80 characters, functions, roles and rules 64.
+/// The limits are 80 characters for queues, and 64 for functions, roles and rules.
 #[test]
-fn names_that_are_given_fit() {
+fn resource_names_fit_their_length_limits() {
     let longest_agent = "a".repeat(40);
-    for template in [template(), agent_template(), parsed(include_str!("../infra/operations.yaml"))]
+    for template in
+        [template(), agent_template(), parse_yaml(include_str!("../infra/operations.yaml"))]
     {
         for (kind, name, max) in [
             ("AWS::SQS::Queue", "QueueName", 80),
@@ -165,17 +167,17 @@ fn names_that_are_given_fit() {
         ] {
             for (resource, properties) in all(&template, kind) {
                 let Some(given) = properties[name].as_str() else { continue };
-                // `stack-agent-name`: whoever has longer names of agents has a shorter one of the stack.
+                // `stack-agent-name`: long names of agents require a short name of the stack.
                 let given =
                     given.replace("${Steward}", "steward-12345").replace("${Name}", &longest_agent);
-                assert!(filled_in(&given).len() <= max, "{resource}: {}", filled_in(&given));
+                assert!(substituted(&given).len() <= max, "{resource}: {}", substituted(&given));
             }
         }
     }
 }
 
 #[test]
-fn functions_are_for_arm_and_traced() {
+fn functions_have_the_architecture_parameter_and_tracing() {
     let (template, agent) = (template(), agent_template());
     for function in [&template["Globals"]["Function"], properties(&agent, "AgentFunction")] {
         assert_eq!(function["Architectures"], json!(["Architecture"]));
@@ -190,7 +192,7 @@ fn functions_are_for_arm_and_traced() {
 }
 
 #[test]
-fn every_queue_delivers_again_as_the_local_ones_do() {
+fn every_queue_has_the_redelivery_settings_of_the_local_queues() {
     for (template, function, queue, local) in [
         (template(), "SubmissionFunction", "SubmissionsQueue", queues::SUBMISSIONS),
         (template(), "SchedulerFunction", "SchedulerQueue", queues::SCHEDULER),
@@ -206,7 +208,7 @@ fn every_queue_delivers_again_as_the_local_ones_do() {
             let source = &event["Properties"];
             assert_eq!(source["FunctionResponseTypes"][0], "ReportBatchItemFailures");
             assert_eq!(source["MaximumBatchingWindowInSeconds"], 0);
-            // Numbers, of a map: an emulator would pass a parameter on as text.
+            // Numbers from a mapping, because an emulator would pass a parameter as text.
             let at_once = &source["ScalingConfig"]["MaximumConcurrency"];
             let sizes = template["Mappings"][at_once[0].as_str().unwrap()].as_object().unwrap();
             assert_eq!(at_once[1], "Size");
@@ -221,28 +223,28 @@ fn every_queue_delivers_again_as_the_local_ones_do() {
 #[test]
 fn every_queue_is_encrypted_and_refuses_plain_http() {
     for template in [template(), agent_template()] {
-        let mut refusing = BTreeSet::new();
+        let mut tls_only_queues = BTreeSet::new();
         for (name, policy) in all(&template, "AWS::SQS::QueuePolicy") {
             // A statement, or `!If [TlsOnly, statement, AWS::NoValue]`.
             let statements = policy["PolicyDocument"]["Statement"].as_array().unwrap().iter();
             let statements = statements
                 .map(|statement| if statement.is_array() { &statement[1] } else { statement });
             let refusal = statements.clone().find(|statement| statement["Effect"] == "Deny");
-            let refusal = refusal.unwrap_or_else(|| panic!("{name} refuses nothing"));
+            let refusal = refusal.unwrap_or_else(|| panic!("{name} has no Deny statement"));
             assert_eq!(refusal["Principal"], "*");
             assert_eq!(refusal["Action"], "sqs:*");
             assert_eq!(refusal["Condition"], json!({ "Bool": { "aws:SecureTransport": "false" } }));
-            // SQS refuses a policy with a statement for more than one queue.
+            // SQS rejects a policy with a statement for more than one queue.
             assert_eq!(policy["Queues"].as_array().unwrap().len(), 1, "{name}");
             let queue = policy["Queues"][0].as_str().unwrap();
             for statement in statements {
                 assert_eq!(statement["Resource"], format!("{queue}.Arn"), "{name}");
             }
-            refusing.insert(queue.to_owned());
+            tls_only_queues.insert(queue.to_owned());
         }
         for (name, queue) in all(&template, "AWS::SQS::Queue") {
             assert_eq!(queue["SqsManagedSseEnabled"], true, "{name}");
-            assert!(refusing.contains(name), "{name}");
+            assert!(tls_only_queues.contains(name), "{name}");
         }
         assert_eq!(template["Parameters"]["PlainHttp"]["Default"], "false");
         assert_eq!(template["Conditions"]["TlsOnly"], json!(["PlainHttp", "false"]));
@@ -250,35 +252,35 @@ fn every_queue_is_encrypted_and_refuses_plain_http() {
 }
 
 #[test]
-fn rules_of_triggers_and_schedules_and_no_others_may_send_submissions() {
+fn only_rules_of_triggers_and_schedules_may_send_submissions() {
     let template = template();
-    let schedules = parsed(include_str!("../infra/schedule.yaml"));
+    let schedules = parse_yaml(include_str!("../infra/schedule.yaml"));
     let schedule = properties(&schedules, "Rule")["Name"].as_str().unwrap();
     let schedules = schedule.replace("${Steward}", "${AWS::StackName}").replace("${Name}", "*");
     let rules = [format!("${{EventBus}}/{}*", steward_aws::rules::PREFIX), schedules];
-    let mut allowing = BTreeSet::new();
+    let mut queues_with_senders = BTreeSet::new();
     for (name, policy) in all(&template, "AWS::SQS::QueuePolicy") {
         let statements = policy["PolicyDocument"]["Statement"].as_array().unwrap();
-        for statement in statements.iter().filter(|said| said["Effect"] == "Allow") {
+        for statement in statements.iter().filter(|statement| statement["Effect"] == "Allow") {
             assert_eq!(statement["Principal"]["Service"], "events.amazonaws.com", "{name}");
             let from = statement["Condition"]["ArnLike"]["aws:SourceArn"].as_array().unwrap();
             assert_eq!(from.len(), rules.len());
             for (from, rule) in from.iter().zip(&rules) {
                 assert!(from.as_str().unwrap().ends_with(&format!(":rule/{rule}")), "{from}");
             }
-            allowing.insert(policy["Queues"][0].as_str().unwrap());
+            queues_with_senders.insert(policy["Queues"][0].as_str().unwrap());
         }
     }
-    assert_eq!(allowing, BTreeSet::from(["SubmissionsDeadLetters", "SubmissionsQueue"]));
+    assert_eq!(queues_with_senders, BTreeSet::from(["SubmissionsDeadLetters", "SubmissionsQueue"]));
 }
 
 #[test]
-fn a_schedule_sends_a_submission_whose_id_is_that_of_the_firing() {
-    let template = parsed(include_str!("../infra/schedule.yaml"));
+fn a_schedule_sends_a_submission_named_after_its_scheduled_time() {
+    let template = parse_yaml(include_str!("../infra/schedule.yaml"));
     let rule = properties(&template, "Rule");
-    assert!(rule["EventBusName"].is_null(), "schedules fire on the default bus only");
+    assert!(rule["EventBusName"].is_null(), "schedules need the default bus");
     let transformer = &rule["Targets"][0]["InputTransformer"];
-    // The time for which it was scheduled, not when it arrived: a repeated firing has the same.
+    // The scheduled time, not the time of arrival: it is the same if the event is delivered again.
     assert_eq!(transformer["InputPathsMap"], json!({ "time": "$.time" }));
     let text = transformer["InputTemplate"].as_str().unwrap();
     let text = text
@@ -293,20 +295,21 @@ fn a_schedule_sends_a_submission_whose_id_is_that_of_the_firing() {
 }
 
 #[test]
-fn every_agent_of_the_shipped_workflows_is_nested_and_its_dead_letters_are_watched() {
+fn every_agent_of_the_shipped_workflows_is_deployed_and_its_dead_letters_monitored() {
     let agents = example_agents();
     let names = all(&agents, "AWS::Serverless::Application")
         .map(|(_, agent)| agent["Parameters"]["Name"].as_str().unwrap().to_owned());
-    let mut said = BTreeSet::new();
+    let mut used_agents = BTreeSet::new();
     for workflow in
         [include_str!("../workflows/order.yaml"), include_str!("../workflows/drone-delivery.yaml")]
     {
-        let steps = parsed(workflow)["steps"].as_object().unwrap().clone();
-        said.extend(steps.values().filter_map(|step| Some(step["agent"].as_str()?.to_owned())));
+        let steps = parse_yaml(workflow)["steps"].as_object().unwrap().clone();
+        used_agents
+            .extend(steps.values().filter_map(|step| Some(step["agent"].as_str()?.to_owned())));
     }
-    assert_eq!(names.collect::<BTreeSet<_>>(), said);
+    assert_eq!(names.collect::<BTreeSet<_>>(), used_agents);
 
-    // Joined: a separator, and what it separates.
+    // The arguments of `!Join`: a separator and a list.
     let watched = &agents["Outputs"]["DeadLetterQueueNames"]["Value"][1];
     for (name, agent) in all(&agents, "AWS::Serverless::Application") {
         assert_eq!(agent["Location"], "agent.yaml");
@@ -327,11 +330,11 @@ fn every_agent_of_the_shipped_workflows_is_nested_and_its_dead_letters_are_watch
 }
 
 #[test]
-fn every_alarm_watches_a_metric_that_is_counted_and_says_what_to_do() {
+fn every_alarm_uses_a_recorded_metric_and_links_to_its_instructions() {
     let metrics = include_str!("../crates/runtime/src/metrics.rs");
     let operations = include_str!("../docs/operations/alarms.md");
     let mut watched = BTreeSet::new();
-    for template in [parsed(include_str!("../infra/operations.yaml")), agent_template()] {
+    for template in [parse_yaml(include_str!("../infra/operations.yaml")), agent_template()] {
         for (name, alarm) in all(&template, "AWS::CloudWatch::Alarm") {
             let metric = alarm["MetricName"].as_str().unwrap();
             if alarm["Namespace"] == "Steward" {
@@ -368,8 +371,8 @@ fn every_alarm_watches_a_metric_that_is_counted_and_says_what_to_do() {
 }
 
 #[test]
-fn throttling_of_each_index_is_an_alarm() {
-    let template = parsed(include_str!("../infra/operations.yaml"));
+fn every_index_has_alarms_for_throttling() {
+    let template = parse_yaml(include_str!("../infra/operations.yaml"));
     let watched: BTreeSet<_> = all(&template, "AWS::CloudWatch::Alarm")
         .map(|(_, alarm)| (alarm["Dimensions"][1]["Value"].as_str(), alarm["MetricName"].as_str()))
         .collect();
@@ -382,23 +385,23 @@ fn throttling_of_each_index_is_an_alarm() {
     }
 }
 
-/// Lambda drops the sixteenth invocation in a chain through queues, as a task of many steps is one.
+/// Lambda stops a chain of sixteen invocations through queues as a recursive loop. A task with many steps is such a chain.
 #[test]
-fn no_function_is_taken_for_a_loop() {
+fn recursive_loop_detection_is_disabled_for_all_functions() {
     assert_eq!(template()["Globals"]["Function"]["RecursiveLoop"], "Allow");
     assert_eq!(properties(&agent_template(), "AgentFunction")["RecursiveLoop"], "Allow");
 }
 
 #[test]
-fn triggers_of_the_supervisor_do_not_pile_up() {
+fn missed_supervisor_runs_do_not_accumulate() {
     let template = template();
     let config = &properties(&template, "SupervisorFunction")["EventInvokeConfig"];
-    let wanted = json!({ "MaximumRetryAttempts": 0, "MaximumEventAgeInSeconds": 60 });
-    assert_eq!(*config, wanted);
+    let expected = json!({ "MaximumRetryAttempts": 0, "MaximumEventAgeInSeconds": 60 });
+    assert_eq!(*config, expected);
 }
 
 #[test]
-fn tables_outlive_the_stack_but_not_its_failed_creation() {
+fn tables_outlive_the_stack_unless_its_creation_failed() {
     let template = template();
     let tables = template["Resources"].as_object().unwrap().iter();
     let tables = tables.filter(|(_, resource)| resource["Type"] == "AWS::DynamoDB::Table");
@@ -415,7 +418,7 @@ fn tables_outlive_the_stack_but_not_its_failed_creation() {
     assert!(prod.contains("DeletionProtection=true"));
 }
 
-/// The cache of `sam build` does not see what changes in `crates`.
+/// The cache of `sam build` does not detect changes in `crates`.
 #[test]
 fn builds_are_not_cached() {
     let config = include_str!("../samconfig.toml");
@@ -423,8 +426,8 @@ fn builds_are_not_cached() {
 }
 
 #[test]
-fn a_silent_supervisor_is_an_alarm_although_there_is_no_data() {
-    let template = parsed(include_str!("../infra/operations.yaml"));
+fn a_supervisor_without_runs_raises_an_alarm() {
+    let template = parse_yaml(include_str!("../infra/operations.yaml"));
     let alarm = properties(&template, "SupervisorSilent");
     assert_eq!(alarm["MetricName"], "steward_sweeps_total");
     assert_eq!(alarm["TreatMissingData"], "breaching");
@@ -433,7 +436,7 @@ fn a_silent_supervisor_is_an_alarm_although_there_is_no_data() {
 }
 
 #[tokio::test]
-async fn the_tables_are_those_of_the_local_host() {
+async fn the_tables_match_those_of_the_local_host() {
     let template = template();
     let aws = EmbeddedAws::in_memory().unwrap();
     resources::create(&aws, &[]).await.unwrap();
@@ -443,26 +446,32 @@ async fn the_tables_are_those_of_the_local_host() {
         ("DocumentsTable", resources::DOCUMENTS_TABLE),
         ("WorkflowsTable", resources::WORKFLOWS_TABLE),
     ] {
-        let said = properties(&template, resource);
-        let made = client.describe_table().table_name(table).send().await.unwrap();
-        let made = made.table.unwrap();
-        assert_eq!(keys(&said["KeySchema"]), made_keys(made.key_schema()), "{resource}");
-        let indexes = said["GlobalSecondaryIndexes"].as_array().cloned().unwrap_or_default();
-        assert_eq!(indexes.len(), made.global_secondary_indexes().len(), "{resource}");
-        for (said, made) in indexes.iter().zip(made.global_secondary_indexes()) {
-            assert_eq!(said["IndexName"].as_str(), made.index_name());
-            assert_eq!(keys(&said["KeySchema"]), made_keys(made.key_schema()));
-            let (said, made) = (&said["Projection"], made.projection().unwrap());
-            assert_eq!(said["ProjectionType"], made.projection_type().unwrap().as_str());
-            assert_eq!(said["NonKeyAttributes"], json!(made.non_key_attributes));
+        let expected = properties(&template, resource);
+        let local = client.describe_table().table_name(table).send().await.unwrap();
+        let local = local.table.unwrap();
+        assert_eq!(keys(&expected["KeySchema"]), local_keys(local.key_schema()), "{resource}");
+        let indexes = expected["GlobalSecondaryIndexes"].as_array().cloned().unwrap_or_default();
+        assert_eq!(indexes.len(), local.global_secondary_indexes().len(), "{resource}");
+        for (expected, local) in indexes.iter().zip(local.global_secondary_indexes()) {
+            assert_eq!(expected["IndexName"].as_str(), local.index_name());
+            assert_eq!(keys(&expected["KeySchema"]), local_keys(local.key_schema()));
+            let (expected, local) = (&expected["Projection"], local.projection().unwrap());
+            assert_eq!(expected["ProjectionType"], local.projection_type().unwrap().as_str());
+            assert_eq!(expected["NonKeyAttributes"], json!(local.non_key_attributes));
         }
-        assert_eq!(said["BillingMode"], "PAY_PER_REQUEST");
-        assert_eq!(said["PointInTimeRecoverySpecification"]["PointInTimeRecoveryEnabled"], true);
-        // Without a key of the customer's it is the one that DynamoDB owns: no request to KMS is billed.
+        assert_eq!(expected["BillingMode"], "PAY_PER_REQUEST");
+        assert_eq!(
+            expected["PointInTimeRecoverySpecification"]["PointInTimeRecoveryEnabled"],
+            true
+        );
+        // Without a customer-managed key, DynamoDB uses its own key, and no requests to KMS are billed.
         let key = json!({ "SSEEnabled": true, "SSEType": "KMS", "KMSMasterKeyId": "TableKeyArn" });
-        assert_eq!(said["SSESpecification"], json!(["HasTableKey", key, "AWS::NoValue"]));
+        assert_eq!(expected["SSESpecification"], json!(["HasTableKey", key, "AWS::NoValue"]));
         let expires = table != resources::WORKFLOWS_TABLE;
-        assert_eq!(said["TimeToLiveSpecification"]["Enabled"].as_bool(), expires.then_some(true));
+        assert_eq!(
+            expected["TimeToLiveSpecification"]["Enabled"].as_bool(),
+            expires.then_some(true)
+        );
     }
 }
 
@@ -472,7 +481,7 @@ fn keys(schema: &Value) -> Vec<(String, String)> {
     elements.map(|key| (text(&key["AttributeName"]), text(&key["KeyType"]))).collect()
 }
 
-fn made_keys(schema: &[aws_sdk_dynamodb::types::KeySchemaElement]) -> Vec<(String, String)> {
+fn local_keys(schema: &[aws_sdk_dynamodb::types::KeySchemaElement]) -> Vec<(String, String)> {
     let each = |key: &aws_sdk_dynamodb::types::KeySchemaElement| {
         (key.attribute_name().to_owned(), key.key_type().as_str().to_owned())
     };

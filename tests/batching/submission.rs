@@ -1,4 +1,4 @@
-//! Submission: by clients, and by events that several workflows are triggered by.
+//! Submission: messages of clients, and events that trigger several workflows.
 
 use std::time::Instant;
 
@@ -7,54 +7,54 @@ use steward_core::definition::workflow::Workflow;
 use steward_runtime::ports::Ports;
 
 use super::{
-    SIZES, assert_seen, ids, rounds, sends,
-    slow::{Seen, Slow},
-    writes,
+    BATCH_SIZES, assert_calls, batched_writes, ids, rounds, send_rounds,
+    slow_aws::{ObservedCalls, SlowAws},
 };
-use crate::support::{Deployment, event, line, submission};
+use crate::support::{TestDeployment, sequential_workflow, sqs_event, submission_message};
 
-/// Submissions in hand at once.
+/// Submissions that the handler handles concurrently.
 const SUBMISSIONS_AT_ONCE: usize = 64;
 
-/// For how many seconds it is believed what a new task runs: of the machine's clock, not of the test's.
-const BELIEVED_S: u64 = 10;
+/// How long the published version of a workflow is cached, in seconds of the machine's clock.
+const DEFINITION_CACHE_S: u64 = 10;
 
-/// How often that may be asked since `start`. On a machine with much else to do a batch may take longer.
-fn asked(seen: &Seen, workflows: u64, start: Instant) -> (usize, u64) {
-    let (queries, most) =
-        (seen.requests("DynamoDB.Query"), 1 + start.elapsed().as_secs() / BELIEVED_S);
-    assert!((workflows..=workflows * most).contains(&queries), "{seen:?}");
-    (queries as usize, most)
+/// The number of queries for published versions, and the largest number of sequential ones. The cache may expire during
+/// a batch on a busy machine.
+fn definition_queries(calls: &ObservedCalls, workflows: u64, start: Instant) -> (usize, u64) {
+    let (queries, rounds) =
+        (calls.requests("DynamoDB.Query"), 1 + start.elapsed().as_secs() / DEFINITION_CACHE_S);
+    assert!((workflows..=workflows * rounds).contains(&queries), "{calls:?}");
+    (queries as usize, rounds)
 }
 
-/// Workflows that one event triggers.
+/// The number of workflows that one event triggers.
 const TRIGGERED: usize = 3;
 
 #[tokio::test(start_paused = true)]
-async fn of_submissions_25_are_a_transaction_and_ten_a_send() {
-    for size in SIZES {
-        let deployment = Deployment::new(&line(1)).await;
-        let slow = Slow::new(&deployment, "submission");
-        let batch = event(ids(size).iter().map(|id| submission(id)), 1);
+async fn submissions_share_transactions_of_25_and_sends_of_ten() {
+    for size in BATCH_SIZES {
+        let deployment = TestDeployment::new(&sequential_workflow(1)).await;
+        let aws = SlowAws::new(&deployment, "submission");
+        let batch = sqs_event(ids(size).iter().map(|id| submission_message(id)), 1);
         let (queues, start) = (&deployment.config.reply_queues, Instant::now());
 
-        let (answer, seen) =
-            slow.watch(async |ports| steward_submission::handle(ports, queues, batch).await).await;
+        let (response, calls) =
+            aws.observe(async |ports| steward_submission::handle(ports, queues, batch).await).await;
 
-        // What a new task runs is asked once for all of them.
-        let (queries, asked) = asked(&seen, 1, start);
+        // The published version is queried once for all submissions.
+        let (queries, query_rounds) = definition_queries(&calls, 1, start);
         let requests = [
             ("DynamoDB.Query", queries),
-            ("DynamoDB.TransactWriteItems", writes(size, 1)),
+            ("DynamoDB.TransactWriteItems", batched_writes(size, 1)),
             ("SQS.SendMessageBatch", size.div_ceil(10)),
         ];
-        let chain = asked + rounds(size, SUBMISSIONS_AT_ONCE) + sends(size);
-        assert_seen(&answer, &seen, &requests, chain);
+        let sequential = query_rounds + rounds(size, SUBMISSIONS_AT_ONCE) + send_rounds(size);
+        assert_calls(&response, &calls, &requests, sequential);
     }
 }
 
-fn triggered(n: usize) -> Workflow {
-    let mut workflow = serde_json::to_value(line(1)).unwrap();
+fn triggered_workflow(n: usize) -> Workflow {
+    let mut workflow = serde_json::to_value(sequential_workflow(1)).unwrap();
     workflow["name"] = json!(format!("line-{n}"));
     workflow["trigger"] = json!({
         "source": "shop", "detail_type": "Order Placed",
@@ -63,7 +63,7 @@ fn triggered(n: usize) -> Workflow {
     serde_json::from_value(workflow).unwrap()
 }
 
-fn placed(id: &str) -> String {
+fn order_placed_event(id: &str) -> String {
     json!({
         "version": "0", "id": id, "source": "shop", "detail-type": "Order Placed",
         "account": "123456789012", "time": "2026-11-21T12:00:00Z", "region": "us-east-1",
@@ -73,29 +73,34 @@ fn placed(id: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_tasks_of_an_event_are_recorded_side_by_side() {
-    for size in SIZES {
-        let deployment = Deployment::new(&triggered(1)).await;
+async fn the_tasks_of_one_event_are_recorded_concurrently() {
+    for size in BATCH_SIZES {
+        let deployment = TestDeployment::new(&triggered_workflow(1)).await;
         for n in 2..=TRIGGERED {
-            deployment.ports("publisher").definitions().publish(&triggered(n)).await.unwrap();
+            deployment
+                .ports("publisher")
+                .definitions()
+                .publish(&triggered_workflow(n))
+                .await
+                .unwrap();
         }
-        let slow = Slow::new(&deployment, "submission");
-        let batch = event(ids(size).iter().map(|id| placed(id)), 1);
+        let aws = SlowAws::new(&deployment, "submission");
+        let batch = sqs_event(ids(size).iter().map(|id| order_placed_event(id)), 1);
         let (queues, start) = (&deployment.config.reply_queues, Instant::now());
 
-        let (answer, seen) =
-            slow.watch(async |ports| steward_submission::handle(ports, queues, batch).await).await;
+        let (response, calls) =
+            aws.observe(async |ports| steward_submission::handle(ports, queues, batch).await).await;
 
         let tasks = size * TRIGGERED;
-        let (queries, asked) = asked(&seen, TRIGGERED as u64, start);
+        let (queries, query_rounds) = definition_queries(&calls, TRIGGERED as u64, start);
         let requests = [
-            // Which workflows, for each event: a trigger that was just published is not missed.
+            // The workflows of each event. They are not cached, so that a new trigger takes effect at once.
             ("DynamoDB.GetItem", size),
             ("DynamoDB.Query", queries),
-            ("DynamoDB.TransactWriteItems", writes(size, TRIGGERED)),
+            ("DynamoDB.TransactWriteItems", batched_writes(size, TRIGGERED)),
             ("SQS.SendMessageBatch", tasks.div_ceil(10)),
         ];
-        let chain = asked + 2 * rounds(size, SUBMISSIONS_AT_ONCE) + sends(tasks);
-        assert_seen(&answer, &seen, &requests, chain);
+        let sequential = query_rounds + 2 * rounds(size, SUBMISSIONS_AT_ONCE) + send_rounds(tasks);
+        assert_calls(&response, &calls, &requests, sequential);
     }
 }

@@ -1,4 +1,4 @@
-//! The event bus: what is published arrives whole, under its kind.
+//! The event bus: events arrive unchanged, with their detail type.
 
 use serde_json::{Value, json};
 use steward_core::model::{
@@ -8,25 +8,25 @@ use steward_core::model::{
 use steward_runtime::ports::{EventBus, Ports};
 
 use super::{
+    backends::Backend,
     samples::{at, id, step},
-    worlds::World,
 };
 
 async fn publish<P: Ports>(ports: &P, events: Vec<BusEvent>) {
     let count = events.len();
-    let answers = ports.bus().publish(events).await;
-    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
-    assert_eq!(answers.len(), count);
+    let results = ports.bus().publish(events).await;
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
+    assert_eq!(results.len(), count);
 }
 
-/// What was published, `count` events at least, in the order of kinds: a bus promises none.
-async fn published(world: &impl World, count: usize) -> Vec<(String, Value)> {
-    let mut published = world.published(count).await;
-    published.sort_by(|(a, _), (b, _)| a.cmp(b));
-    published
+/// Takes at least `count` published events, sorted by detail type because a bus guarantees no order.
+async fn take_sorted_events(backend: &impl Backend, count: usize) -> Vec<(String, Value)> {
+    let mut events = backend.take_events(count).await;
+    events.sort_by(|(a, _), (b, _)| a.cmp(b));
+    events
 }
 
-pub(super) async fn an_event_is_published_with_its_kind_and_content(world: impl World) {
+pub(super) async fn an_event_is_published_with_its_kind_and_content(backend: impl Backend) {
     let (reason, at) = ("declined \u{1f4b3}\n".to_owned(), at(0));
     let events = vec![
         Happened::TaskInError(TaskTrouble {
@@ -50,8 +50,8 @@ pub(super) async fn an_event_is_published_with_its_kind_and_content(world: impl 
         },
     ];
     let events = events.into_iter().map(|happened| BusEvent::new("t", at, happened)).collect();
-    publish(world.ports(), events).await;
-    let whole = |event: &str, data: Value| {
+    publish(backend.ports(), events).await;
+    let envelope = |event: &str, data: Value| {
         json!({
             "metadata": {
                 "event_id": format!("t/{event}/3989390400000"), "event": event,
@@ -63,15 +63,15 @@ pub(super) async fn an_event_is_published_with_its_kind_and_content(world: impl 
     let expected = [
         (
             "Message Corrupt",
-            whole(
+            envelope(
                 "message_corrupt",
                 json!({ "role": "scheduler", "message_id": "m-1", "reason": reason }),
             ),
         ),
-        ("Submission Refused", whole("submission_refused", json!({ "reason": reason }))),
+        ("Submission Refused", envelope("submission_refused", json!({ "reason": reason }))),
         (
             "Task Ended",
-            whole(
+            envelope(
                 "task_ended",
                 json!({
                     "task_id": "t", "workflow": "order", "version": 3, "process_state": "Processed",
@@ -80,7 +80,7 @@ pub(super) async fn an_event_is_published_with_its_kind_and_content(world: impl 
         ),
         (
             "Task In Error",
-            whole(
+            envelope(
                 "task_in_error",
                 json!({
                     "task_id": "t", "workflow": "order", "steps": ["charge", "pack"],
@@ -90,19 +90,19 @@ pub(super) async fn an_event_is_published_with_its_kind_and_content(world: impl 
         ),
     ];
     let expected = expected.map(|(kind, content)| (kind.to_owned(), content));
-    assert_eq!(published(&world, 4).await, expected);
-    assert_eq!(published(&world, 0).await, [], "taken once");
+    assert_eq!(take_sorted_events(&backend, 4).await, expected);
+    assert_eq!(take_sorted_events(&backend, 0).await, [], "a second take finds nothing");
 }
 
-pub(super) async fn more_than_ten_events_are_all_published(world: impl World) {
+pub(super) async fn more_than_ten_events_are_all_published(backend: impl Backend) {
     for count in [1, 10, 11, 47] {
         let event = |n: usize| {
             let task_id = Some(n.to_string());
             let refused = Happened::SubmissionRefused { task_id, reason: String::new() };
             BusEvent::new("t", at(0), refused)
         };
-        publish(world.ports(), (0..count).map(event).collect()).await;
-        let events = published(&world, count).await;
+        publish(backend.ports(), (0..count).map(event).collect()).await;
+        let events = take_sorted_events(&backend, count).await;
         let id = |(_, content): &(_, Value)| {
             content["data"]["task_id"].as_str().unwrap().parse().unwrap()
         };
@@ -112,7 +112,7 @@ pub(super) async fn more_than_ten_events_are_all_published(world: impl World) {
     }
 }
 
-pub(super) async fn to_publish_nothing_is_harmless(world: impl World) {
-    publish(world.ports(), Vec::new()).await;
-    assert_eq!(world.published(0).await, []);
+pub(super) async fn publishing_nothing_succeeds(backend: impl Backend) {
+    publish(backend.ports(), Vec::new()).await;
+    assert_eq!(backend.take_events(0).await, []);
 }

@@ -1,13 +1,13 @@
-//! The channel: every message is answered for in its place, and arrives as it was sent.
+//! The channel: messages arrive unchanged, and each send has a result for each message, in order.
 
 use std::time::Duration;
 
 use steward_core::limits;
 use steward_runtime::ports::{Channel, Outgoing, PortError, Ports, Queue};
 
-use super::worlds::{Sent, World};
+use super::backends::{Backend, QueuedMessage};
 
-fn to(queue: &Queue, body: impl Into<String>) -> Outgoing {
+fn message_to(queue: &Queue, body: impl Into<String>) -> Outgoing {
     Outgoing {
         queue: queue.clone(),
         body: body.into(),
@@ -16,7 +16,7 @@ fn to(queue: &Queue, body: impl Into<String>) -> Outgoing {
     }
 }
 
-fn agent() -> Queue {
+fn agent_queue() -> Queue {
     Queue::Agent("a".parse().unwrap())
 }
 
@@ -24,126 +24,135 @@ async fn send<P: Ports>(ports: &P, messages: Vec<Outgoing>) -> Vec<Result<(), Po
     ports.channel().send(messages).await
 }
 
-fn assert_all_sent(answers: &[Result<(), PortError>], count: usize) {
-    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
-    assert_eq!(answers.len(), count);
+fn assert_all_sent(results: &[Result<(), PortError>], count: usize) {
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
+    assert_eq!(results.len(), count);
 }
 
-/// The bodies in a queue, sorted: queues promise no order.
-async fn bodies(world: &impl World, queue: &Queue) -> Vec<String> {
-    let mut bodies: Vec<_> = world.sent(queue).await.into_iter().map(|sent| sent.body).collect();
+/// Takes the messages of a queue; returns their bodies, sorted because a queue guarantees no order.
+async fn take_bodies(backend: &impl Backend, queue: &Queue) -> Vec<String> {
+    let mut bodies: Vec<_> =
+        backend.take_messages(queue).await.into_iter().map(|message| message.body).collect();
     bodies.sort();
     bodies
 }
 
-pub(super) async fn a_message_arrives_with_its_attributes(world: impl World) {
+pub(super) async fn a_message_arrives_with_its_attributes(backend: impl Backend) {
     let traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let reason = "not a submission: `ü` \u{1f4a5}";
     let attributes = vec![("traceparent", traceparent.to_owned()), ("reason", reason.to_owned())];
-    let message = Outgoing { attributes, ..to(&Queue::Rejected, "{") };
-    let bare = to(&Queue::Rejected, "bare");
-    assert_all_sent(&send(world.ports(), vec![message, bare]).await, 2);
-    let mut sent = world.sent(&Queue::Rejected).await;
-    sent.sort();
+    let message = Outgoing { attributes, ..message_to(&Queue::Rejected, "{") };
+    let bare = message_to(&Queue::Rejected, "bare");
+    assert_all_sent(&send(backend.ports(), vec![message, bare]).await, 2);
+    let mut messages = backend.take_messages(&Queue::Rejected).await;
+    messages.sort();
     let attributes = [("reason", reason), ("traceparent", traceparent)];
     let attributes = attributes.map(|(name, text)| (name.to_owned(), text.to_owned())).to_vec();
     let expected = [
-        Sent { body: "bare".to_owned(), attributes: Vec::new() },
-        Sent { body: "{".to_owned(), attributes },
+        QueuedMessage { body: "bare".to_owned(), attributes: Vec::new() },
+        QueuedMessage { body: "{".to_owned(), attributes },
     ];
-    assert_eq!(sent, expected);
+    assert_eq!(messages, expected);
 }
 
-pub(super) async fn any_text_arrives_as_it_was(world: impl World) {
+pub(super) async fn any_text_arrives_unchanged(backend: impl Backend) {
     let texts =
         ["{\"a\":\"\\u0000\\n\"}", "Ünïcödé \u{1f4e6}", " \t\r\n ", "<a href=\"&amp;\">%20+</a>"];
-    let messages = texts.iter().map(|text| to(&agent(), *text)).collect();
-    assert_all_sent(&send(world.ports(), messages).await, texts.len());
+    let messages = texts.iter().map(|text| message_to(&agent_queue(), *text)).collect();
+    assert_all_sent(&send(backend.ports(), messages).await, texts.len());
     let mut expected = texts.to_vec();
     expected.sort();
-    assert_eq!(bodies(&world, &agent()).await, expected);
+    assert_eq!(take_bodies(&backend, &agent_queue()).await, expected);
 }
 
-pub(super) async fn messages_arrive_in_their_own_queues(world: impl World) {
-    let queues = [Queue::Scheduler, Queue::Rejected, agent(), world.client_queue()];
+pub(super) async fn messages_arrive_in_the_queue_they_were_sent_to(backend: impl Backend) {
+    let queues = [Queue::Scheduler, Queue::Rejected, agent_queue(), backend.client_queue()];
     let names = ["scheduler", "rejected", "agent", "client"];
     let mut messages = Vec::new();
     for round in 0..3 {
         messages.extend(
-            queues.iter().zip(names).map(|(queue, name)| to(queue, format!("{name} {round}"))),
+            queues
+                .iter()
+                .zip(names)
+                .map(|(queue, name)| message_to(queue, format!("{name} {round}"))),
         );
     }
-    assert_all_sent(&send(world.ports(), messages).await, 12);
+    assert_all_sent(&send(backend.ports(), messages).await, 12);
     for (queue, name) in queues.iter().zip(names) {
         let expected = [0, 1, 2].map(|round| format!("{name} {round}"));
-        assert_eq!(bodies(&world, queue).await, expected);
-        assert_eq!(bodies(&world, queue).await, [""; 0], "taken once");
+        assert_eq!(take_bodies(&backend, queue).await, expected);
+        assert_eq!(take_bodies(&backend, queue).await, [""; 0], "a second take finds nothing");
     }
 }
 
-pub(super) async fn more_than_ten_messages_all_arrive(world: impl World) {
+pub(super) async fn more_than_ten_messages_all_arrive(backend: impl Backend) {
     for count in [1, 10, 11, 47] {
         let texts: Vec<_> = (0..count).map(|n| format!("{n:02}")).collect();
-        let messages = texts.iter().map(|text| to(&agent(), text)).collect();
-        assert_all_sent(&send(world.ports(), messages).await, count);
-        assert_eq!(bodies(&world, &agent()).await, texts);
+        let messages = texts.iter().map(|text| message_to(&agent_queue(), text)).collect();
+        assert_all_sent(&send(backend.ports(), messages).await, count);
+        assert_eq!(take_bodies(&backend, &agent_queue()).await, texts);
     }
 }
 
-pub(super) async fn large_messages_go_in_batches_that_queues_take(world: impl World) {
+pub(super) async fn large_messages_are_sent_in_batches_within_the_limits(backend: impl Backend) {
     let traceparent = vec![("traceparent", "x".repeat(1_000))];
     for (count, bytes) in [(12, 60_000), (5, 65_536), (9, 40_000), (10, 26_215)] {
         let texts: Vec<_> =
             (0..count).map(|n| format!("{n:02} {}", "x".repeat(bytes - 3))).collect();
-        let message = |text| Outgoing { attributes: traceparent.clone(), ..to(&agent(), text) };
+        let message =
+            |text| Outgoing { attributes: traceparent.clone(), ..message_to(&agent_queue(), text) };
         let messages = texts.iter().map(message).collect();
-        assert_all_sent(&send(world.ports(), messages).await, count);
-        assert!(bodies(&world, &agent()).await == texts, "{count} messages of {bytes} bytes");
+        assert_all_sent(&send(backend.ports(), messages).await, count);
+        assert!(
+            take_bodies(&backend, &agent_queue()).await == texts,
+            "{count} messages of {bytes} bytes"
+        );
     }
 }
 
-pub(super) async fn the_largest_message_is_taken(world: impl World) {
+pub(super) async fn a_message_of_the_maximum_size_is_accepted(backend: impl Backend) {
     let large = "x".repeat(limits::MESSAGE_BYTES_MAX);
     let attributes = vec![("reason", "y".repeat(limits::REASON_CHARS_MAX))];
-    let message = Outgoing { attributes, ..to(&Queue::Rejected, large.as_str()) };
-    let small = to(&Queue::Rejected, "small");
-    assert_all_sent(&send(world.ports(), vec![small, message]).await, 2);
-    assert!(bodies(&world, &Queue::Rejected).await == ["small", large.as_str()]);
+    let message = Outgoing { attributes, ..message_to(&Queue::Rejected, large.as_str()) };
+    let small = message_to(&Queue::Rejected, "small");
+    assert_all_sent(&send(backend.ports(), vec![small, message]).await, 2);
+    assert!(take_bodies(&backend, &Queue::Rejected).await == ["small", large.as_str()]);
 }
 
-pub(super) async fn a_queue_that_is_not_there_fails_its_own_messages_alone(world: impl World) {
-    let queues = [agent(), world.missing_queue(), Queue::Scheduler];
-    let messages = (0..36).map(|n| to(&queues[n % 3], format!("{n:02}"))).collect();
-    let answers = send(world.ports(), messages).await;
-    assert_eq!(answers.len(), 36);
-    for (n, answer) in answers.iter().enumerate() {
-        match answer {
-            Ok(()) => assert_ne!(n % 3, 1, "message {n} went nowhere"),
+pub(super) async fn a_missing_queue_fails_only_its_own_messages(backend: impl Backend) {
+    let queues = [agent_queue(), backend.missing_queue(), Queue::Scheduler];
+    let messages = (0..36).map(|n| message_to(&queues[n % 3], format!("{n:02}"))).collect();
+    let results = send(backend.ports(), messages).await;
+    assert_eq!(results.len(), 36);
+    for (n, result) in results.iter().enumerate() {
+        match result {
+            Ok(()) => assert_ne!(n % 3, 1, "message {n} was sent to a missing queue"),
             Err(error) => {
                 assert_eq!(n % 3, 1, "message {n}: {error:?}");
-                assert!(!error.retryable, "the queue will not come by itself");
+                assert!(!error.retryable, "a missing queue is a permanent error");
                 assert!(error.is_no_such_queue(), "{error:?}");
                 assert!(error.operation.starts_with("send to "), "{error:?}");
             }
         }
     }
     let expected = |rest| (0..36).filter(move |n| n % 3 == rest).map(|n| format!("{n:02}"));
-    assert_eq!(bodies(&world, &agent()).await, expected(0).collect::<Vec<_>>());
-    assert_eq!(bodies(&world, &Queue::Scheduler).await, expected(2).collect::<Vec<_>>());
+    assert_eq!(take_bodies(&backend, &agent_queue()).await, expected(0).collect::<Vec<_>>());
+    assert_eq!(take_bodies(&backend, &Queue::Scheduler).await, expected(2).collect::<Vec<_>>());
 }
 
-pub(super) async fn answers_come_in_the_order_asked(world: impl World) {
-    // One that fails at every place of three batches, in turn.
-    for place in 0..25 {
+pub(super) async fn results_are_in_the_order_of_the_messages(backend: impl Backend) {
+    // One failing message at each position of three batches.
+    for failing in 0..25 {
         let queue = |n| {
-            if n == place { world.missing_queue() } else { agent() }
+            if n == failing { backend.missing_queue() } else { agent_queue() }
         };
-        let messages = (0..25).map(|n| to(&queue(n), "x")).collect();
-        let failed = send(world.ports(), messages).await.into_iter().map(|answer| answer.is_err());
-        assert_eq!(failed.collect::<Vec<_>>(), (0..25).map(|n| n == place).collect::<Vec<_>>());
+        let messages = (0..25).map(|n| message_to(&queue(n), "x")).collect();
+        let failed =
+            send(backend.ports(), messages).await.into_iter().map(|result| result.is_err());
+        assert_eq!(failed.collect::<Vec<_>>(), (0..25).map(|n| n == failing).collect::<Vec<_>>());
     }
 }
 
-pub(super) async fn to_send_nothing_is_harmless(world: impl World) {
-    assert_all_sent(&send(world.ports(), Vec::new()).await, 0);
+pub(super) async fn sending_nothing_succeeds(backend: impl Backend) {
+    assert_all_sent(&send(backend.ports(), Vec::new()).await, 0);
 }

@@ -1,4 +1,4 @@
-//! Documents: written once, read many at a time.
+//! Documents: written once, and read in batches.
 
 use serde_json::{Value, json};
 use steward_core::{
@@ -12,9 +12,9 @@ use steward_core::{
 use steward_runtime::ports::{Ports, Put, StateStore};
 
 use super::{
+    backends::Backend,
     samples::{at, new_task, output, owner, step, submission},
     tasks::race,
-    worlds::World,
 };
 
 async fn put<P: Ports>(ports: &P, task: &Task, document: &Document) {
@@ -24,15 +24,15 @@ async fn put<P: Ports>(ports: &P, task: &Task, document: &Document) {
     );
 }
 
-/// Reads documents, in the order of their keys: the port promises none.
+/// Reads documents, sorted by key because the port guarantees no order.
 async fn read<P: Ports>(ports: &P, task_id: &str, keys: &[DocumentKey]) -> Vec<Document> {
     let mut documents = ports.store().documents(&owner(task_id), keys).await.unwrap();
     documents.sort_by(|a, b| a.key.cmp(&b.key));
     documents
 }
 
-pub(super) async fn a_document_reads_as_it_was_written(world: impl World) {
-    let (ports, task) = (world.ports(), new_task("t"));
+pub(super) async fn a_document_is_read_unchanged(backend: impl Backend) {
+    let (ports, task) = (backend.ports(), new_task("t"));
     let bodies = [
         Value::Null,
         json!(""),
@@ -46,13 +46,13 @@ pub(super) async fn a_document_reads_as_it_was_written(world: impl World) {
         put(ports, &task, &document).await;
         let back = read(ports, "t", std::slice::from_ref(&document.key)).await;
         assert_eq!(back, std::slice::from_ref(&document));
-        // Equal, and in the same order.
+        // The order of fields is kept, too.
         assert_eq!(back[0].body.to_string(), document.body.to_string());
     }
 }
 
-pub(super) async fn a_document_keeps_the_times_of_its_attempt(world: impl World) {
-    let (ports, task) = (world.ports(), new_task("t"));
+pub(super) async fn a_document_keeps_the_times_of_its_attempt(backend: impl Backend) {
+    let (ports, task) = (backend.ports(), new_task("t"));
     let times = [
         AttemptTimes::default(),
         AttemptTimes { queued_at: Some(at(1)), ..AttemptTimes::default() },
@@ -65,8 +65,8 @@ pub(super) async fn a_document_keeps_the_times_of_its_attempt(world: impl World)
     }
 }
 
-pub(super) async fn a_document_is_written_once(world: impl World) {
-    let (ports, task) = (world.ports(), new_task("t"));
+pub(super) async fn a_document_is_never_overwritten(backend: impl Backend) {
+    let (ports, task) = (backend.ports(), new_task("t"));
     let first = output("charge", 1, json!({ "charge": "c-1" }));
     put(ports, &task, &first).await;
     for body in [json!({ "charge": "c-2" }), first.body.clone()] {
@@ -78,8 +78,8 @@ pub(super) async fn a_document_is_written_once(world: impl World) {
     assert_eq!(read(ports, "t", std::slice::from_ref(&first.key)).await, [first]);
 }
 
-pub(super) async fn of_sixteen_writes_of_one_document_the_first_stays<W: World>(world: W) {
-    let attempts = race(world.ports(), |ports, n| async move {
+pub(super) async fn the_first_of_sixteen_concurrent_document_writes_wins<W: Backend>(backend: W) {
+    let attempts = race(backend.ports(), |ports, n| async move {
         let document = output("charge", 1, n.into());
         (
             document.body.clone(),
@@ -96,11 +96,11 @@ pub(super) async fn of_sixteen_writes_of_one_document_the_first_stays<W: World>(
     let first = &stored[0].0;
     assert!(existing.iter().all(|(_, put)| *put == Put::Existing(first.clone())), "{existing:?}");
     let key = output("charge", 1, Value::Null).key;
-    assert_eq!(&read(world.ports(), "t", &[key]).await[0].body, first);
+    assert_eq!(&read(backend.ports(), "t", &[key]).await[0].body, first);
 }
 
-pub(super) async fn any_number_of_documents_is_read(world: impl World) {
-    let (ports, task) = (world.ports(), new_task("t"));
+pub(super) async fn any_number_of_documents_can_be_read(backend: impl Backend) {
+    let (ports, task) = (backend.ports(), new_task("t"));
     let mut documents: Vec<_> =
         (1..=120).map(|attempt| output("charge", attempt, json!({ "attempt": attempt }))).collect();
     for document in &documents {
@@ -113,19 +113,19 @@ pub(super) async fn any_number_of_documents_is_read(world: impl World) {
     }
 }
 
-pub(super) async fn missing_documents_are_left_out(world: impl World) {
-    let (ports, task) = (world.ports(), new_task("t"));
-    let there = output("charge", 2, "there".into());
-    put(ports, &task, &there).await;
+pub(super) async fn missing_documents_are_left_out(backend: impl Backend) {
+    let (ports, task) = (backend.ports(), new_task("t"));
+    let existing = output("charge", 2, "existing".into());
+    put(ports, &task, &existing).await;
     let key = |attempt| output("charge", attempt, Value::Null).key;
     assert_eq!(read(ports, "t", &[key(1)]).await, []);
     assert_eq!(read(ports, "t", &[key(1), key(3)]).await, []);
-    assert_eq!(read(ports, "t", &[key(1), key(2), key(3)]).await, [there]);
+    assert_eq!(read(ports, "t", &[key(1), key(2), key(3)]).await, [existing]);
     assert_eq!(read(ports, "no-such-task", &[key(2)]).await, []);
 }
 
-pub(super) async fn a_document_belongs_to_its_task(world: impl World) {
-    let ports = world.ports();
+pub(super) async fn a_document_belongs_to_its_task(backend: impl Backend) {
+    let ports = backend.ports();
     let failure = DocumentKey::Failure(Attempt {
         step: step("charge").into(),
         action: Action::Do,
@@ -133,24 +133,24 @@ pub(super) async fn a_document_belongs_to_its_task(world: impl World) {
     });
     let mut keys = vec![output("charge", 1, Value::Null).key, failure, DocumentKey::Submission];
     keys.sort();
-    let of = |task_id: &str| -> Vec<_> {
+    let documents_of = |task_id: &str| -> Vec<_> {
         let each = keys
             .iter()
             .map(|key| Document::new(key.clone(), at(1), format!("{task_id} {key}").into()));
         each.collect()
     };
     for task_id in ["t", "t2", "T"] {
-        for document in of(task_id) {
+        for document in documents_of(task_id) {
             put(ports, &new_task(task_id), &document).await;
         }
     }
     for task_id in ["t", "t2", "T"] {
-        assert_eq!(read(ports, task_id, &keys).await, of(task_id));
+        assert_eq!(read(ports, task_id, &keys).await, documents_of(task_id));
     }
 }
 
-pub(super) async fn the_submission_is_a_document_like_any_other(world: impl World) {
-    let (ports, task) = (world.ports(), new_task("t"));
+pub(super) async fn the_submission_is_read_and_written_like_any_document(backend: impl Backend) {
+    let (ports, task) = (backend.ports(), new_task("t"));
     let first = submission(&task);
     ports.store().create(&task, &first).await.unwrap();
     assert_eq!(read(ports, "t", &[DocumentKey::Submission]).await, std::slice::from_ref(&first));

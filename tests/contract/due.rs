@@ -1,4 +1,4 @@
-//! The due index: who must be looked after, shard by shard and page by page.
+//! The due index: the tasks that the supervisor has to look at, by shard and page.
 
 use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
 
@@ -7,8 +7,8 @@ use steward_core::model::task::{ProcessState, Task};
 use steward_runtime::ports::{Created, Ports, Saved, StateStore, shard_of};
 
 use super::{
+    backends::Backend,
     samples::{at, id, ids_in, new_task, next, submission, task_due},
-    worlds::World,
 };
 
 async fn create<P: Ports>(ports: &P, task: &Task) {
@@ -20,7 +20,7 @@ async fn save<P: Ports>(ports: &P, task: &Task) {
     assert_eq!(ports.store().save(task).await.unwrap(), Saved::Saved);
 }
 
-/// The ids of all pages of one shard.
+/// The ids in all pages of one shard.
 async fn due_in<P: Ports>(ports: &P, shard: u32, until: Timestamp) -> Vec<String> {
     let (mut ids, mut after) = (Vec::new(), None);
     loop {
@@ -34,7 +34,7 @@ async fn due_in<P: Ports>(ports: &P, shard: u32, until: Timestamp) -> Vec<String
     }
 }
 
-/// The ids of all shards, sorted.
+/// The ids in all shards, sorted.
 async fn due<P: Ports>(ports: &P, until: Timestamp) -> Vec<String> {
     let mut ids = Vec::new();
     for shard in 0..ports.store().shards() {
@@ -44,8 +44,8 @@ async fn due<P: Ports>(ports: &P, until: Timestamp) -> Vec<String> {
     ids
 }
 
-pub(super) async fn a_task_is_found_when_it_is_due_and_not_before(world: impl World) {
-    let (ports, time) = (world.ports(), at(10) + Duration::from_millis(5));
+pub(super) async fn a_task_is_listed_from_its_due_time_on(backend: impl Backend) {
+    let (ports, time) = (backend.ports(), at(10) + Duration::from_millis(5));
     create(ports, &task_due("t", Some(time))).await;
     assert_eq!(due(ports, at(10)).await, [""; 0]);
     assert_eq!(due(ports, time - Duration::from_nanos(1)).await, [""; 0]);
@@ -54,10 +54,10 @@ pub(super) async fn a_task_is_found_when_it_is_due_and_not_before(world: impl Wo
     assert_eq!(due(ports, at(10_000)).await, ["t"]);
 }
 
-pub(super) async fn due_tasks_are_found_earliest_first(world: impl World) {
-    let ports = world.ports();
+pub(super) async fn due_tasks_are_listed_earliest_first(backend: impl Backend) {
+    let ports = backend.ports();
     let ids = ids_in(1, ports.store().shards(), 5);
-    // 9 s and 100 s: as texts they would be in the other order.
+    // 9 s and 100 s: sorted as text they would be in the wrong order.
     for (task_id, seconds) in ids.iter().zip([100, 9, 0, 50, 200]) {
         create(ports, &task_due(task_id, Some(at(seconds)))).await;
     }
@@ -65,15 +65,15 @@ pub(super) async fn due_tasks_are_found_earliest_first(world: impl World) {
     assert_eq!(due_in(ports, 1, at(199)).await, expected.map(String::as_str));
 }
 
-pub(super) async fn a_task_without_a_due_time_is_never_found(world: impl World) {
-    let ports = world.ports();
+pub(super) async fn a_task_without_a_due_time_is_never_listed(backend: impl Backend) {
+    let ports = backend.ports();
     create(ports, &task_due("t", None)).await;
     save(ports, &next(&task_due("t", None))).await;
     assert_eq!(due(ports, at(1_000_000)).await, [""; 0]);
 }
 
-pub(super) async fn a_task_that_ends_is_found_no_more(world: impl World) {
-    let (ports, task) = (world.ports(), new_task("t"));
+pub(super) async fn an_ended_task_is_no_longer_listed(backend: impl Backend) {
+    let (ports, task) = (backend.ports(), new_task("t"));
     create(ports, &task).await;
     create(ports, &new_task("other")).await;
     let ended = Task { due: None, process_state: ProcessState::Processed, ..next(&task) };
@@ -81,8 +81,8 @@ pub(super) async fn a_task_that_ends_is_found_no_more(world: impl World) {
     assert_eq!(due(ports, at(1_000)).await, ["other"]);
 }
 
-pub(super) async fn a_task_that_is_moved_is_found_at_its_new_time(world: impl World) {
-    let (ports, task) = (world.ports(), task_due("t", Some(at(10))));
+pub(super) async fn a_rescheduled_task_is_listed_at_its_new_time(backend: impl Backend) {
+    let (ports, task) = (backend.ports(), task_due("t", Some(at(10))));
     create(ports, &task).await;
     let later = Task { due: Some(at(50)), ..next(&task) };
     save(ports, &later).await;
@@ -91,21 +91,21 @@ pub(super) async fn a_task_that_is_moved_is_found_at_its_new_time(world: impl Wo
     let sooner = Task { due: Some(at(20)), ..next(&later) };
     save(ports, &sooner).await;
     assert_eq!(due(ports, at(19)).await, [""; 0]);
-    assert_eq!(due(ports, at(1_000)).await, ["t"], "once, at its new time");
+    assert_eq!(due(ports, at(1_000)).await, ["t"], "listed once, at its new time");
     let unmoved = Task { failure_count: 1, ..next(&sooner) };
     save(ports, &unmoved).await;
     assert_eq!(due(ports, at(20)).await, ["t"]);
 }
 
-pub(super) async fn a_task_that_ended_can_be_due_again(world: impl World) {
-    let (ports, task) = (world.ports(), task_due("t", None));
+pub(super) async fn an_ended_task_can_be_due_again(backend: impl Backend) {
+    let (ports, task) = (backend.ports(), task_due("t", None));
     create(ports, &task).await;
     save(ports, &Task { due: Some(at(30)), ..next(&task) }).await;
     assert_eq!(due(ports, at(30)).await, ["t"]);
 }
 
-pub(super) async fn a_save_that_is_lost_moves_nothing(world: impl World) {
-    let (ports, task) = (world.ports(), task_due("t", Some(at(10))));
+pub(super) async fn a_rejected_save_does_not_change_the_due_time(backend: impl Backend) {
+    let (ports, task) = (backend.ports(), task_due("t", Some(at(10))));
     create(ports, &task).await;
     for due in [None, Some(at(99))] {
         let stale = Task { due, ..task.clone() };
@@ -118,8 +118,8 @@ pub(super) async fn a_save_that_is_lost_moves_nothing(world: impl World) {
     assert_eq!(due(ports, at(1_000)).await, ["t"]);
 }
 
-pub(super) async fn every_task_is_found_in_its_one_shard(world: impl World) {
-    let ports = world.ports();
+pub(super) async fn every_task_is_listed_in_exactly_one_shard(backend: impl Backend) {
+    let ports = backend.ports();
     let shards = NonZeroU32::new(ports.store().shards()).unwrap();
     let ids: BTreeSet<_> = (0..60).map(|n| format!("order-{n}")).collect();
     for task_id in &ids {
@@ -137,20 +137,20 @@ pub(super) async fn every_task_is_found_in_its_one_shard(world: impl World) {
     assert_eq!(found, ids);
 }
 
-pub(super) async fn pages_show_each_task_once(world: impl World) {
-    let ports = world.ports();
+pub(super) async fn pages_list_each_task_once(backend: impl Backend) {
+    let ports = backend.ports();
     let ids = ids_in(2, ports.store().shards(), 250);
     for (seconds, task_id) in (0..).zip(&ids) {
         create(ports, &task_due(task_id, Some(at(seconds)))).await;
     }
     assert_eq!(due_in(ports, 2, at(1_000)).await, ids);
     assert_eq!(due_in(ports, 2, at(149)).await, ids[..150]);
-    // The last page is full: whether an empty one follows is left open.
+    // The last page is full: an empty page may follow.
     assert_eq!(due_in(ports, 2, at(99)).await, ids[..100]);
 }
 
-pub(super) async fn pages_of_tasks_due_at_the_same_time_show_each_once(world: impl World) {
-    let ports = world.ports();
+pub(super) async fn pages_of_tasks_due_at_the_same_time_list_each_once(backend: impl Backend) {
+    let ports = backend.ports();
     let mut ids = ids_in(0, ports.store().shards(), 250);
     for task_id in &ids {
         create(ports, &task_due(task_id, Some(at(5)))).await;
@@ -161,9 +161,9 @@ pub(super) async fn pages_of_tasks_due_at_the_same_time_show_each_once(world: im
     assert_eq!(found, ids);
 }
 
-/// As the supervisor does it: each task that a page shows is moved before the next page is read.
-pub(super) async fn tasks_that_are_moved_between_pages_do_not_hide_others(world: impl World) {
-    let ports = world.ports();
+/// The supervisor reschedules each task of a page before it reads the next page.
+pub(super) async fn rescheduling_tasks_between_pages_hides_no_other_task(backend: impl Backend) {
+    let ports = backend.ports();
     let mut ids = ids_in(0, ports.store().shards(), 250);
     for task_id in &ids {
         create(ports, &task_due(task_id, Some(at(5)))).await;
@@ -188,8 +188,8 @@ pub(super) async fn tasks_that_are_moved_between_pages_do_not_hide_others(world:
     assert_eq!(due_in(ports, 0, at(59)).await, [""; 0]);
 }
 
-pub(super) async fn an_empty_shard_has_one_empty_page(world: impl World) {
-    let ports = world.ports();
+pub(super) async fn an_empty_shard_has_one_empty_page(backend: impl Backend) {
+    let ports = backend.ports();
     create(ports, &new_task(&ids_in(0, ports.store().shards(), 1)[0])).await;
     let page = ports.store().due(1, at(1_000), None).await.unwrap();
     assert_eq!(page, Default::default());

@@ -1,4 +1,4 @@
-//! The index of ended tasks: how many ended how, and when.
+//! The index of ended tasks, by final state and end time.
 
 use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
 
@@ -7,8 +7,8 @@ use steward_core::model::task::{ProcessState, Task};
 use steward_runtime::ports::{Created, Ended, Ports, Saved, StateStore, ended_parts, shard_of};
 
 use super::{
+    backends::Backend,
     samples::{at, id, new_task, next, submission},
-    worlds::World,
 };
 
 const FINAL: [ProcessState; 3] =
@@ -28,15 +28,20 @@ async fn save<P: Ports>(ports: &P, task: &Task) {
     assert_eq!(ports.store().save(task).await.unwrap(), Saved::Saved);
 }
 
-fn parts<P: Ports>(ports: &P) -> u32 {
+fn partition_count<P: Ports>(ports: &P) -> u32 {
     ended_parts(NonZeroU32::new(ports.store().shards()).unwrap()).get()
 }
 
-/// All pages of one part.
-async fn part<P: Ports>(ports: &P, state: ProcessState, part: u32, to: Timestamp) -> Vec<Ended> {
+/// The tasks in all pages of one partition.
+async fn ended_in<P: Ports>(
+    ports: &P,
+    state: ProcessState,
+    partition: u32,
+    to: Timestamp,
+) -> Vec<Ended> {
     let (mut ended, mut after) = (Vec::new(), None);
     loop {
-        let page = ports.store().ended(state, part, at(0)..to, after.as_ref()).await.unwrap();
+        let page = ports.store().ended(state, partition, at(0)..to, after.as_ref()).await.unwrap();
         ended.extend(page.ended);
         after = page.next;
         if after.is_none() {
@@ -45,18 +50,20 @@ async fn part<P: Ports>(ports: &P, state: ProcessState, part: u32, to: Timestamp
     }
 }
 
-/// The ids of all parts, sorted.
+/// The ids in all partitions, sorted.
 async fn ended<P: Ports>(ports: &P, state: ProcessState, to: Timestamp) -> Vec<String> {
     let mut ids = Vec::new();
-    for n in 0..parts(ports) {
-        ids.extend(part(ports, state, n, to).await.into_iter().map(|one| one.task_id.to_string()));
+    for n in 0..partition_count(ports) {
+        ids.extend(
+            ended_in(ports, state, n, to).await.into_iter().map(|one| one.task_id.to_string()),
+        );
     }
     ids.sort();
     ids
 }
 
-pub(super) async fn a_task_that_ended_is_found_by_how_and_when(world: impl World) {
-    let ports = world.ports();
+pub(super) async fn an_ended_task_is_listed_by_its_state_and_end_time(backend: impl Backend) {
+    let ports = backend.ports();
     for (state, task_id) in FINAL.into_iter().zip(["p", "e", "u"]) {
         let task = new_task(task_id);
         create(ports, &task).await;
@@ -65,26 +72,26 @@ pub(super) async fn a_task_that_ended_is_found_by_how_and_when(world: impl World
         }
         let time = at(60) + Duration::from_millis(7);
         save(ports, &Task { revision: 2, ..ended_task(task_id, state, time) }).await;
-        assert_eq!(ended(ports, state, time).await, [""; 0], "its end is excluded");
+        assert_eq!(ended(ports, state, time).await, [""; 0], "the end of the range is exclusive");
         assert_eq!(ended(ports, state, time + Duration::from_millis(1)).await, [task_id]);
     }
 }
 
-pub(super) async fn what_a_task_ran_is_known_of_it_when_it_ended(world: impl World) {
-    let ports = world.ports();
+pub(super) async fn an_ended_task_is_listed_with_its_workflow(backend: impl Backend) {
+    let ports = backend.ports();
     let workflow = "return".parse().unwrap();
     let task = Task { workflow, ..ended_task("t", ProcessState::Undone, at(5)) };
     create(ports, &task).await;
     let mut found = Vec::new();
-    for n in 0..parts(ports) {
-        found.extend(part(ports, ProcessState::Undone, n, at(6)).await);
+    for n in 0..partition_count(ports) {
+        found.extend(ended_in(ports, ProcessState::Undone, n, at(6)).await);
     }
     let expected = Ended { at: at(5), task_id: id("t"), workflow: "return".parse().unwrap() };
     assert_eq!(found, [expected]);
 }
 
-pub(super) async fn a_task_that_goes_on_has_not_ended(world: impl World) {
-    let ports = world.ports();
+pub(super) async fn a_resumed_task_is_no_longer_listed_as_ended(backend: impl Backend) {
+    let ports = backend.ports();
     let error = ended_task("t", ProcessState::Error, at(5));
     create(ports, &error).await;
     assert_eq!(ended(ports, ProcessState::Error, at(10)).await, ["t"]);
@@ -100,9 +107,9 @@ pub(super) async fn a_task_that_goes_on_has_not_ended(world: impl World) {
     assert_eq!(ended(ports, ProcessState::Processed, at(1_000)).await, ["t"]);
 }
 
-/// An alert that is yet to be sent keeps a task in the due index; it has ended nonetheless.
-pub(super) async fn a_task_in_error_may_be_due_and_have_ended(world: impl World) {
-    let ports = world.ports();
+/// An alert that is not yet sent keeps an ended task in the due index.
+pub(super) async fn a_task_in_error_can_be_both_due_and_ended(backend: impl Backend) {
+    let ports = backend.ports();
     let error = Task { due: Some(at(9)), ..ended_task("t", ProcessState::Error, at(5)) };
     create(ports, &error).await;
     assert_eq!(ended(ports, ProcessState::Error, at(10)).await, ["t"]);
@@ -110,22 +117,22 @@ pub(super) async fn a_task_in_error_may_be_due_and_have_ended(world: impl World)
     assert_eq!(ended(ports, ProcessState::Error, at(10)).await, ["t"]);
 }
 
-pub(super) async fn ended_tasks_are_found_once_earliest_first_in_their_own_parts(
-    world: impl World,
+pub(super) async fn ended_tasks_are_listed_once_earliest_first_in_their_partitions(
+    backend: impl Backend,
 ) {
-    let ports = world.ports();
-    let of = ended_parts(NonZeroU32::new(ports.store().shards()).unwrap());
+    let ports = backend.ports();
+    let partitions = ended_parts(NonZeroU32::new(ports.store().shards()).unwrap());
     let ids: BTreeSet<_> = (0..300).map(|n| format!("order-{n}")).collect();
     for (n, task_id) in (0..).zip(&ids) {
-        // Three of each moment.
+        // Three tasks for each end time.
         create(ports, &ended_task(task_id, ProcessState::Processed, at(100 - n / 3))).await;
     }
     let mut found = BTreeSet::new();
-    for n in 0..of.get() {
-        let here = part(ports, ProcessState::Processed, n, at(1_000)).await;
-        assert!(here.is_sorted_by_key(|one| one.at), "part {n}");
+    for n in 0..partitions.get() {
+        let here = ended_in(ports, ProcessState::Processed, n, at(1_000)).await;
+        assert!(here.is_sorted_by_key(|one| one.at), "partition {n}");
         for one in here {
-            assert_eq!(shard_of(&one.task_id, of), n);
+            assert_eq!(shard_of(&one.task_id, partitions), n);
             assert!(found.insert(one.task_id.to_string()), "{} twice", one.task_id);
         }
     }

@@ -1,5 +1,5 @@
-//! Expiry: what has passed its time counts as absent, whether or not it has been deleted, and what an
-//! earlier task with the same id left is never taken for the new one's.
+//! Expiry: an expired item counts as absent, whether or not it is deleted yet. A new task never sees the documents of an
+//! earlier task with the same id.
 
 use jiff::Timestamp;
 use steward_core::model::{
@@ -11,13 +11,13 @@ use steward_core::model::{
 use steward_runtime::ports::{Created, Ports, Put, StateStore};
 
 use super::{
+    backends::{AwsBackend, Backend},
     samples::{at, id, new_task, output, submission},
     tasks::race,
-    worlds::{Embedded, World},
 };
 
-/// A task that was recorded at this second of 2001 and ended within it; it was kept for an hour. DynamoDB does not
-/// delete it in mid-test: it leaves what expired more than five years ago.
+/// A task that was recorded and ended in this second of 2001, with a retention of one hour. DynamoDB does not delete it
+/// during the test, because it keeps items that expired more than five years ago.
 fn expired_task(task_id: &str, second: i64) -> Task {
     let then = Timestamp::from_second(1_000_000_000 + second).unwrap();
     Task {
@@ -33,11 +33,11 @@ fn expired_task(task_id: &str, second: i64) -> Task {
 }
 
 async fn create<P: Ports>(ports: &P, task: &Task) -> Created {
-    ports.store().create(task, &of(task, "submitted")).await.unwrap()
+    ports.store().create(task, &distinct_submission(task, "submitted")).await.unwrap()
 }
 
-/// What was submitted, with something that tells it from another submission.
-fn of(task: &Task, body: &str) -> Document {
+/// A submission document whose body is distinct for each task.
+fn distinct_submission(task: &Task, body: &str) -> Document {
     Document { body: format!("{body} at {}", task.submitted_at).into(), ..submission(task) }
 }
 
@@ -45,18 +45,18 @@ async fn read<P: Ports>(ports: &P, task: &Task, key: DocumentKey) -> Vec<Documen
     ports.store().documents(&task.owner(), &[key]).await.unwrap()
 }
 
-pub(super) async fn a_task_that_has_expired_is_absent(world: impl World) {
-    let ports = world.ports();
+pub(super) async fn an_expired_task_is_absent(backend: impl Backend) {
+    let ports = backend.ports();
     assert_eq!(create(ports, &expired_task("t", 0)).await, Created::Created);
     assert_eq!(ports.store().load(&id("t")).await.unwrap(), None);
-    // What is due is never deleted.
+    // A due task never expires.
     let due = Task { due: Some(at(10)), ..expired_task("u", 0) };
     assert_eq!(create(ports, &due).await, Created::Created);
     assert_eq!(ports.store().load(&id("u")).await.unwrap(), Some(due));
 }
 
-pub(super) async fn a_document_that_has_expired_is_absent(world: impl World) {
-    let (ports, task) = (world.ports(), new_task("t"));
+pub(super) async fn an_expired_document_is_absent(backend: impl Backend) {
+    let (ports, task) = (backend.ports(), new_task("t"));
     let (gone, left) = (output("charge", 1, 1.into()), output("charge", 2, 2.into()));
     let past = Kept { from: Timestamp::UNIX_EPOCH, retention_s: Some(3_600) };
     for (kept, document) in [(past, &gone), (task.kept(), &left)] {
@@ -68,19 +68,19 @@ pub(super) async fn a_document_that_has_expired_is_absent(world: impl World) {
     assert_eq!(ports.store().documents(&task.owner(), &keys).await.unwrap(), [left]);
 }
 
-pub(super) async fn a_new_task_takes_the_place_of_one_that_has_expired(world: impl World) {
-    let ports = world.ports();
+pub(super) async fn a_new_task_replaces_an_expired_one(backend: impl Backend) {
+    let ports = backend.ports();
     let (first, second) = (expired_task("t", 0), new_task("t"));
     assert_eq!(create(ports, &first).await, Created::Created);
     assert_eq!(create(ports, &second).await, Created::Created);
     assert_eq!(ports.store().load(&id("t")).await.unwrap().as_ref(), Some(&second));
     let submitted = read(ports, &second, DocumentKey::Submission).await;
-    assert_eq!(submitted, [of(&second, "submitted")]);
+    assert_eq!(submitted, [distinct_submission(&second, "submitted")]);
     assert_eq!(create(ports, &second).await, Created::Exists(Some(Box::new(second))));
 }
 
-pub(super) async fn a_new_task_takes_no_place_before_the_old_one_expires(world: impl World) {
-    let ports = world.ports();
+pub(super) async fn a_new_task_does_not_replace_an_unexpired_one(backend: impl Backend) {
+    let ports = backend.ports();
     let first = expired_task("t", 0);
     assert_eq!(create(ports, &first).await, Created::Created);
     let early = expired_task("t", 3_599);
@@ -90,14 +90,14 @@ pub(super) async fn a_new_task_takes_no_place_before_the_old_one_expires(world: 
     assert_eq!(create(ports, &in_time).await, Created::Created);
 }
 
-pub(super) async fn documents_that_an_earlier_task_left_are_not_seen(world: impl World) {
-    let ports = world.ports();
+pub(super) async fn documents_of_an_earlier_task_are_not_visible(backend: impl Backend) {
+    let ports = backend.ports();
     let (first, second) = (new_task("t"), Task { submitted_at: at(1), ..new_task("t") });
     let second = Task { incarnation: Some(Incarnation::recorded_at(at(1))), ..second };
     let old = Task { incarnation: None, ..first.clone() };
-    // The task itself is gone; what was submitted and what a step returned are not yet.
+    // The earlier tasks are deleted; their submissions and outputs are not.
     for (task, body) in [(&first, 1), (&old, 0)] {
-        for document in [of(task, "left"), output("charge", 1, body.into())] {
+        for document in [distinct_submission(task, "left"), output("charge", 1, body.into())] {
             let owner = task.owner();
             let put = ports.store().put_document(&owner, task.kept(), &document).await;
             assert_eq!(put.unwrap(), Put::Stored);
@@ -113,8 +113,10 @@ pub(super) async fn documents_that_an_earlier_task_left_are_not_seen(world: impl
     }
 }
 
-pub(super) async fn the_task_of_a_step_takes_the_place_of_an_earlier_parents(world: impl World) {
-    let ports = world.ports();
+pub(super) async fn a_child_task_replaces_the_ended_child_of_an_earlier_parent(
+    backend: impl Backend,
+) {
+    let ports = backend.ports();
     let of_parent = |second, task: Task| Task {
         parent: Some(Parent {
             task_id: id("p"),
@@ -140,36 +142,36 @@ pub(super) async fn the_task_of_a_step_takes_the_place_of_an_earlier_parents(wor
     assert_eq!(create(ports, &same_parent).await, Created::Exists(Some(Box::new(ended))));
     assert_eq!(create(ports, &again).await, Created::Created);
     assert_eq!(ports.store().load(&id("p:ship")).await.unwrap(), Some(again.clone()));
-    // One that has not ended stays.
+    // An unended child is not replaced.
     let later = of_parent(3, Task { submitted_at: at(3), ..again.clone() });
     assert_eq!(create(ports, &later).await, Created::Exists(Some(Box::new(again))));
 }
 
-pub(super) async fn of_sixteen_creations_in_the_place_of_an_expired_task_one_wins<W: World>(
-    world: W,
+pub(super) async fn one_of_sixteen_concurrent_creations_replaces_an_expired_task<W: Backend>(
+    backend: W,
 ) {
-    assert_eq!(create(world.ports(), &expired_task("t", 0)).await, Created::Created);
-    let attempts = race(world.ports(), |ports, n| async move {
+    assert_eq!(create(backend.ports(), &expired_task("t", 0)).await, Created::Created);
+    let attempts = race(backend.ports(), |ports, n| async move {
         let task = Task { version: n, ..new_task("t") };
-        (n, ports.store().create(&task, &of(&task, "new")).await)
+        (n, ports.store().create(&task, &distinct_submission(&task, "new")).await)
     });
     let is_won = |(n, created): (u32, Result<Created, _>)| match created {
         Ok(Created::Created) => Some(n),
         Ok(Created::Exists(_)) => None,
-        // DynamoDB may also say that another transaction is in the way.
+        // DynamoDB may also report a conflict with another transaction.
         Err(steward_runtime::ports::PortError { retryable: true, .. }) => None,
         Err(error) => panic!("{error:?}"),
     };
     let winners: Vec<_> = attempts.await.into_iter().filter_map(is_won).collect();
-    let task = world.ports().store().load(&id("t")).await.unwrap().unwrap();
+    let task = backend.ports().store().load(&id("t")).await.unwrap().unwrap();
     assert_eq!(winners, [task.version]);
 }
 
-/// What people see of a task: nothing that an earlier one left.
+/// The operators' view of a task excludes the documents of earlier tasks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn people_see_the_documents_of_the_newest_task_only() {
-    let world = Embedded::open().await;
-    let (ports, first, second) = (world.ports(), expired_task("t", 0), new_task("t"));
+async fn operators_see_only_the_documents_of_the_newest_task() {
+    let backend = AwsBackend::open().await;
+    let (ports, first, second) = (backend.ports(), expired_task("t", 0), new_task("t"));
     let kept = second.kept();
     for task in [&first, &second] {
         assert_eq!(create(ports, task).await, Created::Created);
@@ -178,7 +180,7 @@ async fn people_see_the_documents_of_the_newest_task_only() {
     }
     let shown = ports.store().all_documents(&second.owner()).await.unwrap();
     let bodies: Vec<_> = shown.iter().map(|document| document.body.clone()).collect();
-    assert_eq!(bodies, [at(0).to_string().into(), of(&second, "submitted").body]);
+    assert_eq!(bodies, [at(0).to_string().into(), distinct_submission(&second, "submitted").body]);
     let times = ports.store().attempt_times(&id("t")).await.unwrap();
     let keys: Vec<_> = times.into_iter().map(|(key, _)| key).collect();
     assert_eq!(keys, [output("charge", 1, 0.into()).key, DocumentKey::Submission]);

@@ -1,4 +1,4 @@
-//! What a save is charged for: the size of the task's item, as DynamoDB counts it.
+//! The size of a task's item as DynamoDB counts it: it determines the write units of a save.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -17,13 +17,12 @@ use steward_core::{
 use steward_runtime::ports::{Created, Ports, Saved, StateStore};
 
 use super::{
+    backends::{AwsBackend, Backend},
     samples::{at, full_task, next, step, submission},
-    worlds::{Embedded, World},
 };
 
-/// A task of twenty steps with names of 12 characters, `running` of them with an agent and the
-/// others completed. Its id is a UUID, it has a trace and a queue for notices, and the schedulers'
-/// names are as long as they are on AWS.
+/// A task of twenty steps with names of 12 characters; `running` of them are running, and the others are completed. Its
+/// id is a UUID, it has a trace and a reply queue, and the instance names are as long as on AWS.
 fn task_of_twenty_steps(running: u32) -> Task {
     let time = |seconds| at(seconds) + Duration::from_millis(123);
     let steps = (0..20).map(|n| {
@@ -59,36 +58,35 @@ fn task_of_twenty_steps(running: u32) -> Task {
     }
 }
 
-/// Creates the task and saves it twice; returns its item's size and the write units of the second
-/// save, which leaves `due` as it is.
-async fn stored_size(world: &Embedded, task: &Task) -> (usize, f64) {
-    let store = world.ports().store();
+/// Creates the task and saves it with the same due time; returns the size of its item and the write units of the save.
+async fn stored_size(backend: &AwsBackend, task: &Task) -> (usize, f64) {
+    let store = backend.ports().store();
     assert_eq!(store.create(task, &submission(task)).await.unwrap(), Created::Created);
-    let units = || total(&world.meter.read(), "DynamoDB.PutItem").write_units;
+    let units = || total(&backend.meter.read(), "DynamoDB.PutItem").write_units;
     let before = units();
     assert_eq!(store.save(&next(task)).await.unwrap(), Saved::Saved);
     let used = units() - before;
-    let client = aws_sdk_dynamodb::Client::new(&world.aws.sdk_config());
-    let get = client.get_item().table_name(&world.config.tasks_table);
+    let client = aws_sdk_dynamodb::Client::new(&backend.aws.sdk_config());
+    let get = client.get_item().table_name(&backend.config.tasks_table);
     let get = get.key("task_id", AttributeValue::S(task.task_id.to_string()));
     (size(&get.send().await.unwrap().item.unwrap()), used)
 }
 
 #[tokio::test]
 async fn a_task_of_twenty_steps_costs_one_write_unit_a_save() {
-    // Steps that are with an agent at once: one in a sequence, some in branches, all.
+    // Running steps: none, one in a sequence, several in branches, all.
     for running in [0, 1, 5, 20] {
-        let world = Embedded::open_in_process().await;
-        let (bytes, units) = stored_size(&world, &task_of_twenty_steps(running)).await;
+        let backend = AwsBackend::open_in_process().await;
+        let (bytes, units) = stored_size(&backend, &task_of_twenty_steps(running)).await;
         assert!(bytes <= WRITE_UNIT_BYTES, "{running} running: {bytes} bytes");
         assert!((units - 1.0).abs() < f64::EPSILON, "{running} running: {units} units");
     }
 }
 
-/// Numbers that are the same on every run (xorshift).
-struct Dice(u64);
+/// Pseudorandom numbers (xorshift), the same on every run.
+struct SeededRandom(u64);
 
-impl Dice {
+impl SeededRandom {
     fn below(&mut self, end: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -139,7 +137,7 @@ impl Dice {
         StepRecord { run: self.progress(), undo, items: None }
     }
 
-    /// A definition of a few steps, some with items, some with an undo, and a task of it.
+    /// A definition with a few steps, some with items and some with an undo; and a task of that definition.
     fn task(&mut self) -> (Workflow, Task) {
         let mut definitions = serde_json::Map::new();
         let mut steps = std::collections::BTreeMap::new();
@@ -184,15 +182,15 @@ impl Dice {
 }
 
 #[test]
-fn no_task_of_a_definition_has_a_larger_item_than_was_computed() {
+fn no_task_item_is_larger_than_computed_from_its_definition() {
     let items = Items { shards: NonZeroU32::MAX, retention: Duration::from_secs(u32::MAX.into()) };
     for seed in 1..=500 {
-        let (workflow, task) = Dice(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed)).task();
+        let (workflow, task) = SeededRandom(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed)).task();
         let real = size(&items.task(&task).unwrap());
-        let (counted, most) = (task_bytes(&task), workflow.largest_task().bytes);
-        assert!(real <= counted, "seed {seed}: {real} bytes, counted as {counted}");
-        // Counted exactly, but for what the store may add.
-        assert!(counted - real <= 300, "seed {seed}: {real} bytes, counted as {counted}");
-        assert!(counted <= most, "seed {seed}: {counted} bytes, and {most} at most");
+        let (computed, most) = (task_bytes(&task), workflow.largest_task().bytes);
+        assert!(real <= computed, "seed {seed}: {real} bytes, computed as {computed}");
+        // The computed size includes attributes that the store may add.
+        assert!(computed - real <= 300, "seed {seed}: {real} bytes, computed as {computed}");
+        assert!(computed <= most, "seed {seed}: {computed} bytes; the definition allows {most}");
     }
 }

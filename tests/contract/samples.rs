@@ -1,4 +1,4 @@
-//! Tasks, documents and definitions for the contract's clauses.
+//! Fixtures of the contract: tasks, documents and definitions.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -18,7 +18,7 @@ use steward_core::{
 };
 use steward_runtime::ports::shard_of;
 
-/// This many seconds after a day in 2096: nothing that is kept from then on expires during a test.
+/// A time in 2096, so that nothing with such times expires during a test.
 pub(super) fn at(seconds: u64) -> Timestamp {
     "2096-06-01T12:00:00Z".parse::<Timestamp>().unwrap() + Duration::from_secs(seconds)
 }
@@ -31,7 +31,7 @@ pub(super) fn step(name: &str) -> StepName {
     name.parse().unwrap()
 }
 
-/// A task that was just submitted, due after ten seconds.
+/// A newly submitted task, due after ten seconds.
 pub(super) fn new_task(task_id: &str) -> Task {
     Task {
         task_id: id(task_id),
@@ -62,22 +62,23 @@ pub(super) fn new_task(task_id: &str) -> Task {
     }
 }
 
-/// A task that was just submitted and is due at this time, or never.
+/// A newly submitted task that is due at this time, or never.
 pub(super) fn task_due(task_id: &str, due: Option<Timestamp>) -> Task {
     Task { due, ..new_task(task_id) }
 }
 
-/// A step that goes item by item: two of three have begun.
+/// A step with three items, two of which have begun.
 fn with_items(until: Timestamp) -> StepRecord {
-    let handed_out = StepState::HandedOut { attempt: 2, complete_by: until, answer_by: at(3_600) };
+    let awaiting_callback =
+        StepState::HandedOut { attempt: 2, complete_by: until, answer_by: at(3_600) };
     let undone = Progress::new(StepState::Completed { attempt: 1 });
     let first =
         StepRecord { undo: Some(undone), ..StepRecord::new(StepState::Completed { attempt: 1 }) };
-    let begun = vec![first, StepRecord::new(handed_out)];
+    let begun = vec![first, StepRecord::new(awaiting_callback)];
     StepRecord { items: Some(Items { count: 3, begun }), ..StepRecord::new(StepState::Each) }
 }
 
-/// A task with something in every field, and a step in every state.
+/// A task with a value in every field, and a step in every state.
 pub(super) fn full_task(task_id: &str) -> Task {
     let record = |state, failure_count| StepRecord {
         run: Progress { failure_count, ..Progress::new(state) },
@@ -88,7 +89,7 @@ pub(super) fn full_task(task_id: &str) -> Task {
     Task {
         version: u32::MAX,
         process_state: ProcessState::Error,
-        // More than a double can tell apart.
+        // Not representable as a double.
         revision: 9_007_199_254_740_993,
         locked_by: Some("scheduler-0badcafe".to_owned()),
         saved_by: Some("supervisor-0ddba115".to_owned()),
@@ -97,7 +98,7 @@ pub(super) fn full_task(task_id: &str) -> Task {
         due: Some(at(110) + Duration::from_millis(999)),
         reply_to: Some("https://sqs.eu-west-1.amazonaws.com/000000000000/client-x".to_owned()),
         traceparent: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned()),
-        undo_reason: Some("asked for by ann".to_owned()),
+        undo_reason: Some("requested by ann".to_owned()),
         paused_at: Some(at(101)),
         input: Some("c-1".parse().unwrap()),
         commands: [None, Some("the task is Processed".to_owned())]
@@ -157,12 +158,12 @@ pub(super) fn full_task(task_id: &str) -> Task {
     }
 }
 
-/// The task as the next decision would save it.
+/// The task with the next revision.
 pub(super) fn next(task: &Task) -> Task {
     Task { revision: task.revision + 1, ..task.clone() }
 }
 
-/// The document that goes with a new task.
+/// The submission document of a task.
 pub(super) fn submission(task: &Task) -> Document {
     let body = json!({ "task_id": task.task_id, "workflow": "order", "input": { "sku": "s-1" } });
     Document::new(DocumentKey::Submission, at(0), body)
@@ -173,20 +174,20 @@ pub(super) fn owner(task_id: &str) -> Owner {
     new_task(task_id).owner()
 }
 
-/// What an attempt at a step returned.
+/// The output document of an attempt.
 pub(super) fn output(name: &str, attempt: u32, body: Value) -> Document {
     let of = Attempt { step: step(name).into(), action: Action::Do, number: attempt };
     Document::new(DocumentKey::Output(of), at(1), body)
 }
 
-/// The ids of this many tasks, all in one shard.
+/// `count` task ids of one shard.
 pub(super) fn ids_in(shard: u32, shards: u32, count: usize) -> Vec<String> {
     let shards = NonZeroU32::new(shards).unwrap();
     let ids = (0..).map(|n| format!("t-{n}")).filter(|text| shard_of(&id(text), shards) == shard);
     ids.take(count).collect()
 }
 
-/// A definition that runs, with something in every field.
+/// A valid definition with a value in every field.
 pub(super) fn workflow(name: &str, version: u32) -> Workflow {
     serde_json::from_value(json!({
         "name": name, "version": version, "description": "Reserves, then charges — twice “quoted”.",

@@ -1,13 +1,13 @@
-//! Records that instances share beside the tasks: each write is conditional on the one before it.
+//! Shared records of the instances: each write is conditional on the previous revision.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use steward_runtime::ports::{Ports, Shared, SharedKey, SharedKind, SharedSaved, StateStore};
 
 use super::{
+    backends::{AwsBackend, Backend},
     samples::{at, id},
     tasks::race,
-    worlds::{Embedded, World},
 };
 
 const KINDS: [SharedKind; 5] = [
@@ -34,19 +34,19 @@ async fn read<P: Ports>(ports: &P, record: &Shared) -> Option<Shared> {
     ports.store().shared(&record.key).await.unwrap()
 }
 
-pub(super) async fn a_shared_record_reads_as_it_was_saved(world: impl World) {
-    let ports = world.ports();
+pub(super) async fn a_shared_record_is_read_unchanged(backend: impl Backend) {
+    let ports = backend.ports();
     let first = breaker(1, json!({ "z": [1, 2.5, null], "a": "“quoted” \u{1f4b3}" }));
     assert_eq!(read(ports, &first).await, None);
     assert_eq!(save(ports, &first).await, SharedSaved::Saved);
-    assert_eq!(read(&world.another(), &first).await, Some(first.clone()));
+    assert_eq!(read(&backend.another_instance(), &first).await, Some(first.clone()));
     let second = Shared { expires_at: Some(at(60)), ..breaker(2, json!({ "a": 1 })) };
-    assert_eq!(save(&world.another(), &second).await, SharedSaved::Saved);
+    assert_eq!(save(&backend.another_instance(), &second).await, SharedSaved::Saved);
     assert_eq!(read(ports, &first).await, Some(second));
 }
 
-pub(super) async fn a_shared_record_is_saved_revision_after_revision(world: impl World) {
-    let ports = world.ports();
+pub(super) async fn a_shared_record_is_saved_revision_after_revision(backend: impl Backend) {
+    let ports = backend.ports();
     assert_eq!(save(ports, &breaker(2, json!(0))).await, SharedSaved::Conflict(None));
     let now = breaker(1, json!("first"));
     assert_eq!(save(ports, &now).await, SharedSaved::Saved);
@@ -57,21 +57,21 @@ pub(super) async fn a_shared_record_is_saved_revision_after_revision(world: impl
     assert_eq!(read(ports, &now).await, Some(now));
 }
 
-pub(super) async fn of_sixteen_saves_of_one_shared_revision_one_wins(world: impl World) {
+pub(super) async fn one_of_sixteen_concurrent_saves_of_a_shared_record_wins(backend: impl Backend) {
     for revision in [1, 2] {
-        let saves = race(world.ports(), move |ports, n| async move {
+        let saves = race(backend.ports(), move |ports, n| async move {
             save(&ports, &breaker(revision, n.into())).await
         });
         let (won, lost): (Vec<_>, Vec<_>) =
             saves.await.into_iter().partition(|saved| *saved == SharedSaved::Saved);
         assert_eq!(won.len(), 1);
-        let now = read(world.ports(), &breaker(revision, Value::Null)).await;
+        let now = read(backend.ports(), &breaker(revision, Value::Null)).await;
         assert!(lost.iter().all(|lost| *lost == SharedSaved::Conflict(now.clone())), "{lost:?}");
     }
 }
 
-pub(super) async fn shared_records_are_listed_by_their_kind(world: impl World) {
-    let ports = world.ports();
+pub(super) async fn shared_records_are_listed_by_their_kind(backend: impl Backend) {
+    let ports = backend.ports();
     for kind in KINDS {
         assert_eq!(ports.store().all_shared(kind).await.unwrap(), []);
     }
@@ -88,42 +88,42 @@ pub(super) async fn shared_records_are_listed_by_their_kind(world: impl World) {
     assert_eq!(breakers, expected);
 }
 
-pub(super) async fn a_shared_record_may_go_at_its_time_to_the_second(world: impl World) {
+pub(super) async fn the_expiry_of_a_shared_record_is_stored_in_seconds(backend: impl Backend) {
     let at = |second| Some(Timestamp::from_second(second).unwrap());
     let run = |revision, expires_at| Shared {
         expires_at,
         ..record(SharedKind::Bulk, "run", revision, json!([]))
     };
     let later = Some(Timestamp::from_millisecond(4_000_000_000_999).unwrap());
-    assert_eq!(save(world.ports(), &run(1, later)).await, SharedSaved::Saved);
+    assert_eq!(save(backend.ports(), &run(1, later)).await, SharedSaved::Saved);
     let now = run(1, at(4_000_000_000));
-    assert_eq!(read(&world.another(), &now).await, Some(now.clone()));
-    let all = world.ports().store().all_shared(SharedKind::Bulk).await.unwrap();
+    assert_eq!(read(&backend.another_instance(), &now).await, Some(now.clone()));
+    let all = backend.ports().store().all_shared(SharedKind::Bulk).await.unwrap();
     assert_eq!(all, std::slice::from_ref(&now));
-    assert_eq!(save(world.ports(), &now).await, SharedSaved::Conflict(Some(now)));
-    // A record that is saved without one is kept for ever.
-    assert_eq!(save(world.ports(), &run(2, None)).await, SharedSaved::Saved);
-    assert_eq!(read(world.ports(), &run(2, None)).await, Some(run(2, None)));
+    assert_eq!(save(backend.ports(), &now).await, SharedSaved::Conflict(Some(now)));
+    // A record without an expiry never expires.
+    assert_eq!(save(backend.ports(), &run(2, None)).await, SharedSaved::Saved);
+    assert_eq!(read(backend.ports(), &run(2, None)).await, Some(run(2, None)));
 }
 
-/// What DynamoDB does by itself; the ports in memory keep everything.
+/// Only DynamoDB deletes expired records; the in-memory ports keep them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dynamodb_deletes_a_shared_record_that_has_expired() {
-    let world = Embedded::open_in_process().await;
+async fn dynamodb_deletes_an_expired_shared_record() {
+    let backend = AwsBackend::open_in_process().await;
     let records =
         [("past", Some(Timestamp::UNIX_EPOCH)), ("later", Some(Timestamp::MAX)), ("never", None)];
     for (name, expires_at) in records {
         let record = Shared { expires_at, ..record(SharedKind::Bulk, name, 1, json!([])) };
-        assert_eq!(save(world.ports(), &record).await, SharedSaved::Saved);
+        assert_eq!(save(backend.ports(), &record).await, SharedSaved::Saved);
     }
-    assert_eq!(world.aws.sweep_ttl().unwrap(), 1);
-    let left = world.ports().store().all_shared(SharedKind::Bulk).await.unwrap();
+    assert_eq!(backend.aws.sweep_ttl().unwrap(), 1);
+    let left = backend.ports().store().all_shared(SharedKind::Bulk).await.unwrap();
     let names: Vec<_> = left.into_iter().map(|record| record.key.name).collect();
     assert_eq!(names, ["later", "never"]);
 }
 
-pub(super) async fn a_shared_record_is_no_task(world: impl World) {
-    let ports = world.ports();
+pub(super) async fn a_shared_record_cannot_be_loaded_as_a_task(backend: impl Backend) {
+    let ports = backend.ports();
     assert_eq!(save(ports, &breaker(1, json!(0))).await, SharedSaved::Saved);
     assert_eq!(ports.store().load(&id("payment")).await.unwrap(), None);
     assert!("#breaker".parse::<steward_core::model::names::TaskId>().is_err());

@@ -1,4 +1,4 @@
-//! Tasks: created once, saved on the condition that no one else saved first.
+//! Tasks: created once, and saved on the condition that the stored revision is the previous one.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use steward_runtime::ports::{Created, Ports, Saved, StateStore};
 use tokio::sync::Barrier;
 
 use super::{
+    backends::Backend,
     samples::{at, full_task, id, ids_in, new_task, next, output, owner, submission},
-    worlds::World,
 };
 
-/// Writers of a race.
+/// The number of concurrent writers in a race.
 const WRITERS: usize = 16;
 
 async fn create<P: Ports>(ports: &P, task: &Task) {
@@ -26,29 +26,29 @@ async fn load<P: Ports>(ports: &P, task_id: &str) -> Option<Task> {
     ports.store().load(&id(task_id)).await.unwrap()
 }
 
-pub(super) async fn a_created_task_loads_as_it_was(world: impl World) {
-    let ports = world.ports();
+pub(super) async fn a_created_task_is_loaded_unchanged(backend: impl Backend) {
+    let ports = backend.ports();
     create(ports, &full_task("t")).await;
     assert_eq!(load(ports, "t").await, Some(full_task("t")));
 }
 
-pub(super) async fn what_a_task_does_not_have_it_does_not_have_when_loaded(world: impl World) {
-    let (ports, task) = (world.ports(), Task { due: None, ..new_task("t") });
+pub(super) async fn absent_fields_of_a_task_stay_absent(backend: impl Backend) {
+    let (ports, task) = (backend.ports(), Task { due: None, ..new_task("t") });
     create(ports, &task).await;
     assert_eq!(load(ports, "t").await, Some(task));
 }
 
-pub(super) async fn a_time_keeps_its_milliseconds_and_no_more(world: impl World) {
-    let ports = world.ports();
+pub(super) async fn times_are_stored_with_millisecond_precision(backend: impl Backend) {
+    let ports = backend.ports();
     let precise = "2096-06-01T12:00:00.123456789Z".parse().unwrap();
     let kept = "2096-06-01T12:00:00.123Z".parse().unwrap();
-    let of = |time| Task { submitted_at: time, due: Some(time), ..new_task("t") };
+    let task_at = |time| Task { submitted_at: time, due: Some(time), ..new_task("t") };
     let submitted = |at| Document { at, ..submission(&new_task("t")) };
     let returned = |at| Document { at, ..output("charge", 1, "ok".into()) };
-    ports.store().create(&of(precise), &submitted(precise)).await.unwrap();
-    assert_eq!(load(ports, "t").await, Some(of(kept)));
-    ports.store().save(&next(&of(precise))).await.unwrap();
-    assert_eq!(load(ports, "t").await, Some(next(&of(kept))));
+    ports.store().create(&task_at(precise), &submitted(precise)).await.unwrap();
+    assert_eq!(load(ports, "t").await, Some(task_at(kept)));
+    ports.store().save(&next(&task_at(precise))).await.unwrap();
+    assert_eq!(load(ports, "t").await, Some(next(&task_at(kept))));
     ports
         .store()
         .put_document(&owner("t"), Kept { from: at(3_600), retention_s: None }, &returned(precise))
@@ -60,12 +60,14 @@ pub(super) async fn a_time_keeps_its_milliseconds_and_no_more(world: impl World)
     }
 }
 
-pub(super) async fn a_task_that_was_not_created_is_not_there(world: impl World) {
-    assert_eq!(load(world.ports(), "t").await, None);
+pub(super) async fn a_task_that_was_not_created_is_absent(backend: impl Backend) {
+    assert_eq!(load(backend.ports(), "t").await, None);
 }
 
-pub(super) async fn a_task_created_twice_exists_and_stays_as_it_was(world: impl World) {
-    let (ports, first) = (world.ports(), full_task("t"));
+pub(super) async fn a_second_creation_reports_the_existing_task_and_changes_nothing(
+    backend: impl Backend,
+) {
+    let (ports, first) = (backend.ports(), full_task("t"));
     create(ports, &first).await;
     let mut other = submission(&first);
     other.body = "other".into();
@@ -78,8 +80,8 @@ pub(super) async fn a_task_created_twice_exists_and_stays_as_it_was(world: impl 
     assert_eq!(read.unwrap(), [submission(&first)]);
 }
 
-pub(super) async fn a_task_is_not_created_without_its_document(world: impl World) {
-    let ports = world.ports();
+pub(super) async fn a_task_is_not_created_without_its_document(backend: impl Backend) {
+    let ports = backend.ports();
     let shards = ports.store().shards();
     let task = new_task(&ids_in(0, shards, 1)[0]);
     let mut first = submission(&task);
@@ -94,8 +96,8 @@ pub(super) async fn a_task_is_not_created_without_its_document(world: impl World
     assert!(due.task_ids.is_empty(), "{due:?}");
 }
 
-pub(super) async fn a_document_is_not_created_without_its_task(world: impl World) {
-    let (ports, task) = (world.ports(), new_task("t"));
+pub(super) async fn a_document_is_not_created_without_its_task(backend: impl Backend) {
+    let (ports, task) = (backend.ports(), new_task("t"));
     create(ports, &task).await;
     let late = output("charge", 1, "late".into());
     let created = ports.store().create(&task, &late).await.unwrap();
@@ -103,8 +105,8 @@ pub(super) async fn a_document_is_not_created_without_its_task(world: impl World
     assert_eq!(ports.store().documents(&task.owner(), &[late.key]).await.unwrap(), []);
 }
 
-pub(super) async fn of_sixteen_creations_of_one_task_one_wins<W: World>(world: W) {
-    let attempts = race(world.ports(), |ports, n| async move {
+pub(super) async fn one_of_sixteen_concurrent_creations_wins<W: Backend>(backend: W) {
+    let attempts = race(backend.ports(), |ports, n| async move {
         let task = Task { version: n, ..new_task("t") };
         let mut document = submission(&task);
         document.body = n.into();
@@ -115,29 +117,29 @@ pub(super) async fn of_sixteen_creations_of_one_task_one_wins<W: World>(world: W
         match created {
             Ok(Created::Created) => winners.push(n),
             Ok(Created::Exists(_)) => losers += 1,
-            // DynamoDB may also say that another transaction is in the way.
+            // DynamoDB may also report a conflict with another transaction.
             Err(error) if error.retryable => losers += 1,
             Err(error) => panic!("{error:?}"),
         }
     }
     assert_eq!((winners.len(), losers), (1, WRITERS - 1));
-    let task = load(world.ports(), "t").await.unwrap();
+    let task = load(backend.ports(), "t").await.unwrap();
     assert_eq!(task.version, winners[0]);
     let read =
-        world.ports().store().documents(&owner("t"), &[DocumentKey::Submission]).await.unwrap();
-    assert_eq!(read[0].body, winners[0], "the document of one, the task of another");
+        backend.ports().store().documents(&owner("t"), &[DocumentKey::Submission]).await.unwrap();
+    assert_eq!(read[0].body, winners[0], "the document and the task are of different writers");
 }
 
-pub(super) async fn a_save_replaces_the_whole_task(world: impl World) {
-    let (ports, before) = (world.ports(), full_task("t"));
+pub(super) async fn a_save_replaces_the_whole_task(backend: impl Backend) {
+    let (ports, before) = (backend.ports(), full_task("t"));
     create(ports, &before).await;
     let after = Task { revision: before.revision + 1, due: None, ..new_task("t") };
     assert_eq!(ports.store().save(&after).await.unwrap(), Saved::Saved);
     assert_eq!(load(ports, "t").await, Some(after));
 }
 
-pub(super) async fn a_task_is_saved_revision_after_revision(world: impl World) {
-    let (ports, mut task) = (world.ports(), new_task("t"));
+pub(super) async fn a_task_is_saved_revision_after_revision(backend: impl Backend) {
+    let (ports, mut task) = (backend.ports(), new_task("t"));
     create(ports, &task).await;
     for failure_count in 1..=20 {
         task = Task { failure_count, ..next(&task) };
@@ -147,8 +149,8 @@ pub(super) async fn a_task_is_saved_revision_after_revision(world: impl World) {
     assert_eq!(task.revision, 21);
 }
 
-pub(super) async fn a_save_of_an_old_revision_is_a_conflict(world: impl World) {
-    let (ports, first) = (world.ports(), full_task("t"));
+pub(super) async fn a_save_of_an_old_revision_is_a_conflict(backend: impl Backend) {
+    let (ports, first) = (backend.ports(), full_task("t"));
     create(ports, &first).await;
     let second = Task { locked_by: Some("second".to_owned()), ..next(&first) };
     let third = Task { locked_by: Some("third".to_owned()), ..next(&second) };
@@ -163,8 +165,8 @@ pub(super) async fn a_save_of_an_old_revision_is_a_conflict(world: impl World) {
     assert_eq!(load(ports, "t").await, Some(third));
 }
 
-pub(super) async fn a_save_of_a_revision_to_come_is_a_conflict(world: impl World) {
-    let (ports, task) = (world.ports(), new_task("t"));
+pub(super) async fn a_save_of_a_future_revision_is_a_conflict(backend: impl Backend) {
+    let (ports, task) = (backend.ports(), new_task("t"));
     create(ports, &task).await;
     let early = next(&next(&task));
     let saved = ports.store().save(&early).await.unwrap();
@@ -172,9 +174,9 @@ pub(super) async fn a_save_of_a_revision_to_come_is_a_conflict(world: impl World
     assert_eq!(load(ports, "t").await, Some(task));
 }
 
-/// Whoever repeats a save whose answer was lost finds its own work.
-pub(super) async fn a_save_repeated_is_a_conflict_with_itself(world: impl World) {
-    let (ports, task) = (world.ports(), full_task("t"));
+/// A writer that repeats a save after a lost response finds its own save.
+pub(super) async fn a_repeated_save_is_a_conflict_with_itself(backend: impl Backend) {
+    let (ports, task) = (backend.ports(), full_task("t"));
     create(ports, &task).await;
     let saved = next(&task);
     assert_eq!(ports.store().save(&saved).await.unwrap(), Saved::Saved);
@@ -182,8 +184,8 @@ pub(super) async fn a_save_repeated_is_a_conflict_with_itself(world: impl World)
     assert_eq!(again, Saved::Conflict(Some(Box::new(saved))));
 }
 
-pub(super) async fn a_save_of_a_missing_task_is_a_conflict_with_nothing(world: impl World) {
-    let ports = world.ports();
+pub(super) async fn a_save_of_a_missing_task_is_a_conflict_without_a_task(backend: impl Backend) {
+    let ports = backend.ports();
     for revision in [0, 1, 2] {
         let task = Task { revision, ..new_task("t") };
         let saved = ports.store().save(&task).await.unwrap();
@@ -192,12 +194,12 @@ pub(super) async fn a_save_of_a_missing_task_is_a_conflict_with_nothing(world: i
     assert_eq!(load(ports, "t").await, None);
 }
 
-pub(super) async fn of_sixteen_saves_of_one_revision_one_wins<W: World>(world: W) {
+pub(super) async fn one_of_sixteen_concurrent_saves_wins<W: Backend>(backend: W) {
     let task = full_task("t");
-    create(world.ports(), &task).await;
+    create(backend.ports(), &task).await;
     for round in 1..=10_u64 {
         let revision = task.revision + round;
-        let attempts = race(world.ports(), |ports, n| async move {
+        let attempts = race(backend.ports(), |ports, n| async move {
             let task = Task { revision, failure_count: n, ..full_task("t") };
             let saved = ports.store().save(&task).await.unwrap();
             (task, saved)
@@ -209,12 +211,12 @@ pub(super) async fn of_sixteen_saves_of_one_revision_one_wins<W: World>(world: W
         for (_, saved) in lost {
             assert_eq!(saved, Saved::Conflict(Some(Box::new(winner.clone()))));
         }
-        assert_eq!(load(world.ports(), "t").await.as_ref(), Some(winner));
+        assert_eq!(load(backend.ports(), "t").await.as_ref(), Some(winner));
     }
 }
 
-pub(super) async fn what_one_instance_wrote_another_reads_at_once(world: impl World) {
-    let (one, another) = (world.ports(), world.another());
+pub(super) async fn another_instance_reads_a_write_at_once(backend: impl Backend) {
+    let (one, another) = (backend.ports(), backend.another_instance());
     let mut task = new_task("t");
     create(one, &task).await;
     for attempt in 1..=50 {
@@ -231,7 +233,7 @@ pub(super) async fn what_one_instance_wrote_another_reads_at_once(world: impl Wo
     }
 }
 
-/// Lets sixteen writers go at once, each with its number; returns what came of each.
+/// Runs sixteen numbered writers concurrently; returns their results.
 pub(super) async fn race<P, F, T>(ports: &P, writer: impl Fn(P, u32) -> F) -> Vec<T>
 where
     P: Ports + Clone + 'static,

@@ -1,21 +1,21 @@
-//! What the hot functions cost, counted: allocations, the bytes of them, and instructions. Pinned, so
-//! that a regression fails `cargo test`; timings are the benches' matter, and never fail.
+//! The allocations, allocated bytes and instructions of the hot functions. They are compared with baselines, so that a
+//! regression fails `cargo test`. Timings are measured by the benches, and never fail.
 //!
-//! The cases are those of the benches. What they cost is in two tables beside this file; what costs more
-//! than 5 % more fails, and so does what costs less, until the table says so:
+//! The cases are those of the benches, and the baselines are tables in this directory. A figure that differs by more than
+//! 5 % fails, whether it is higher or lower, until the table is renewed:
 //!
 //! ```console
 //! $ STEWARD_RENEW=1 cargo test --workspace --test counted
 //! ```
 //!
-//! Allocations are counted by an allocator that this binary alone has. Instructions are counted by
-//! valgrind, which runs this binary anew; without valgrind they are not counted.
+//! Allocations are counted by an allocator that only this binary uses. Instructions are counted by valgrind, which runs
+//! this binary again; without valgrind they are not counted.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
+    reason = "clippy.toml allows these in test functions, but not in their helpers"
 )]
 
 #[path = "../../crates/core/benches/core/case.rs"]
@@ -34,24 +34,23 @@ mod valgrind;
 use std::io::Write as _;
 
 use case::Case;
-use table::Table;
+use table::BaselineTable;
 
-/// How often allocations are counted, for their mean: what is read from a map of random order costs now
-/// more, now less.
+/// The number of runs over which allocations are averaged: reads from maps with a random order vary between runs.
 const RUNS: u64 = 16;
 
-/// Says something also if the test passes, unlike what is printed.
-fn say(what: &str) {
-    std::io::stderr().write_all(format!("{what}\n").as_bytes()).unwrap();
+/// Prints a line even if the test passes; the test harness captures `println!`.
+fn print_uncaptured(line: &str) {
+    std::io::stderr().write_all(format!("{line}\n").as_bytes()).unwrap();
 }
 
-/// Every case, each time in the same order.
+/// All cases, always in the same order.
 fn cases() -> Vec<Case> {
     core::cases().into_iter().chain(codec::cases()).collect()
 }
 
 #[test]
-fn no_allocations_come_without_notice() {
+fn allocations_match_their_baseline() {
     let counted = cases().into_iter().map(|case| {
         let (mut allocations, mut bytes) = (0, 0);
         for _ in 0..RUNS {
@@ -61,27 +60,27 @@ fn no_allocations_come_without_notice() {
         }
         (case.name, vec![allocations / RUNS, bytes / RUNS])
     });
-    Table::new("allocations.txt", &["allocations", "bytes"]).hold(counted.collect());
+    BaselineTable::new("allocations.txt", &["allocations", "bytes"]).check(counted.collect());
 }
 
 #[test]
-fn no_instructions_come_without_notice() {
-    let counted = match valgrind::instructions("every_case_once") {
+fn instructions_match_their_baseline() {
+    let counted = match valgrind::instructions("run_every_case_once_under_valgrind") {
         Ok(counted) => counted,
-        Err(why) => {
-            say(&format!("instructions not counted: {why}"));
+        Err(reason) => {
+            print_uncaptured(&format!("instructions not counted: {reason}"));
             return;
         }
     };
     let names: Vec<_> = cases().into_iter().map(|case| case.name).collect();
-    assert_eq!(counted.len(), names.len(), "valgrind has counted each case once");
+    assert_eq!(counted.len(), names.len(), "valgrind counts each case once");
     let counted = names.into_iter().zip(counted).map(|(name, count)| (name, vec![count]));
     let file = format!("instructions-{}.txt", std::env::consts::ARCH);
-    Table::new(&file, &["instructions"]).of_one_compiler().hold(counted.collect());
+    BaselineTable::new(&file, &["instructions"]).for_one_compiler().check(counted.collect());
 }
 
 #[test]
-#[ignore = "valgrind runs it"]
-fn every_case_once() {
+#[ignore = "run by valgrind"]
+fn run_every_case_once_under_valgrind() {
     valgrind::count(cases);
 }

@@ -1,6 +1,5 @@
-//! How much memory a batch takes at its peak, beside the text of its event. A thousand messages come in one
-//! event, of at most 6 MB: that is Lambda's limit, so they are of 6 KB each. What they make may be larger:
-//! each task's request, and each service's answer, as large as a document may be.
+//! The peak memory of a batch, without the text of its event. Lambda limits an event to 6 MB, so a thousand messages have at
+//! most 6 KB each. The requests and the responses of services that they cause have the maximum size of a document.
 
 use std::{
     sync::{Arc, atomic::AtomicU64},
@@ -23,23 +22,23 @@ use steward_core::{
 
 use crate::{
     fixtures::{self, decision},
-    ports::Canned,
-    table::Table,
+    ports::ConstantPorts,
+    table::BaselineTable,
 };
 
 /// Messages in a batch.
 const MESSAGES: usize = 1_000;
 
-/// Bytes of an event, by Lambda's limit...
+/// Lambda's limit for an event, in bytes.
 const EVENT_BYTES_MAX: usize = 6_000_000;
 
-/// ...and what is left of that for what a message brings: the rest is its envelope.
+/// The payload of a message in a full event, in bytes: the rest is its envelope.
 const PAYLOAD_BYTES: usize = EVENT_BYTES_MAX / MESSAGES - 1_000;
 
-/// What a function may take. It has 256 MB, of which the SDK's clients, TLS and the binary have theirs.
+/// The limit of a function, in bytes. A function has 256 MB, which also contain the SDK's clients, TLS and the binary.
 const PEAK_BYTES_MAX: u64 = 96 * 1024 * 1024;
 
-/// Two steps; the second one's request is nearly as large as may be.
+/// Two steps; the request of the second step has nearly the maximum size.
 fn definition() -> Value {
     let body = json!({ "once": "${ input.note }", "twice": "${ input.note }" });
     json!({ "name": "large", "version": 1, "steps": {
@@ -48,12 +47,12 @@ fn definition() -> Value {
     } })
 }
 
-fn ports() -> Canned {
+fn ports() -> ConstantPorts {
     let definition = definition();
     let workflow = Arc::new(serde_json::from_value(definition.clone()).unwrap());
     let task = decision(&fixtures::workflow(&definition), 1).task;
     let note = "x".repeat(limits::DOCUMENT_BYTES_MAX / 2 - 1_000);
-    Canned {
+    ConstantPorts {
         workflow,
         task,
         document: json!({ "input": { "note": note } }),
@@ -66,7 +65,7 @@ fn ids() -> impl Iterator<Item = String> {
     (0..MESSAGES).map(|n| format!("t-{n:04}"))
 }
 
-/// An event's text, as Lambda hands it over.
+/// The text of an event as Lambda passes it to a function.
 fn event(bodies: impl Iterator<Item = Value>) -> String {
     let record = |(n, body): (usize, Value)| {
         json!({
@@ -80,17 +79,17 @@ fn event(bodies: impl Iterator<Item = Value>) -> String {
     text
 }
 
-/// The peak of handling an event; that all of it is done; and how many messages that sent.
-fn peak(
-    ports: &Canned,
+/// The peak memory of handling an event, in bytes. Asserts that all messages are handled, and that each sends one message.
+fn peak_bytes(
+    ports: &ConstantPorts,
     text: &str,
-    handle: impl AsyncFnOnce(&Canned, SqsEvent) -> SqsBatchResponse,
+    handle: impl AsyncFnOnce(&ConstantPorts, SqsEvent) -> SqsBatchResponse,
 ) -> u64 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let info = measure(|| {
         let event = serde_json::from_str(text).unwrap();
-        let answer = runtime.block_on(handle(ports, event));
-        assert_eq!(answer, SqsBatchResponse::default());
+        let response = runtime.block_on(handle(ports, event));
+        assert_eq!(response, SqsBatchResponse::default());
     });
     assert_eq!(ports.sent.load(std::sync::atomic::Ordering::Relaxed), MESSAGES as u64);
     info.bytes_max
@@ -104,7 +103,7 @@ fn scheduler() -> u64 {
             "outcome": { "status": "completed", "output": output },
         })
     }));
-    peak(&ports(), &text, async |ports, event| steward_scheduler::handle(ports, event).await)
+    peak_bytes(&ports(), &text, async |ports, event| steward_scheduler::handle(ports, event).await)
 }
 
 fn submission() -> u64 {
@@ -112,15 +111,15 @@ fn submission() -> u64 {
     let text = event(
         ids().map(|id| json!({ "task_id": id, "workflow": "large", "input": { "note": note } })),
     );
-    peak(&ports(), &text, async |ports, event| {
+    peak_bytes(&ports(), &text, async |ports, event| {
         steward_submission::handle(ports, &ReplyQueues::default(), event).await
     })
 }
 
-/// A service whose answers are as large as may be.
-struct Verbose;
+/// A service whose responses have the maximum size.
+struct LargeResponseService;
 
-impl RemoteService for Verbose {
+impl RemoteService for LargeResponseService {
     async fn call(&self, _: &StepRequest, _: Option<&str>) -> Result<Value, Fault> {
         tokio::task::yield_now().await;
         Ok("x".repeat(limits::DOCUMENT_BYTES_MAX - 2).into())
@@ -138,14 +137,14 @@ fn agent() -> u64 {
             "idempotent": true, "agent": "a", "method": "POST", "path": "/x", "body": body,
         })
     }));
-    let agent = Agent::new("a".parse().unwrap(), Verbose, Settings::default());
-    peak(&ports, &text, async |ports, event| {
+    let agent = Agent::new("a".parse().unwrap(), LargeResponseService, Settings::default());
+    peak_bytes(&ports, &text, async |ports, event| {
         steward_agent::handle(ports, &agent, event, Timestamp::MAX).await
     })
 }
 
-/// Ten tasks in one batch begin a step for each of a hundred items, and each request has the whole input as
-/// its body: 120 KB of small numbers, which take thirty times as much memory as their text.
+/// Ten tasks of one batch begin a step with a hundred items each. Each request contains the whole input: 120 KB of small
+/// numbers, which take thirty times as much memory as their text.
 fn fan_out_of_numbers() -> u64 {
     let definition = json!({ "name": "large", "version": 1, "steps": { "each": {
         "agent": "a", "for_each": { "items": "${ input.items }", "at_once": 100 },
@@ -161,7 +160,7 @@ fn fan_out_of_numbers() -> u64 {
     };
     let (pending, _) =
         core_submission::accept(&submission, &workflow, None, Timestamp::UNIX_EPOCH, timing);
-    let ports = Canned {
+    let ports = ConstantPorts {
         workflow,
         task: pending,
         document: json!({ "input": { "items": (0..100).collect::<Vec<_>>(), "numbers": numbers } }),
@@ -183,16 +182,16 @@ fn fan_out_of_numbers() -> u64 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let info = measure(|| {
         let event = serde_json::from_str(&event).unwrap();
-        let answer = runtime.block_on(steward_scheduler::handle(&ports, event));
-        assert_eq!(answer, SqsBatchResponse::default());
+        let response = runtime.block_on(steward_scheduler::handle(&ports, event));
+        assert_eq!(response, SqsBatchResponse::default());
     });
-    // Each task has sent as much as one decision may, and a wake for the rest.
+    // Each task sends the maximum of one decision, and a wake for the rest.
     let sent = ports.sent.load(std::sync::atomic::Ordering::Relaxed);
     assert!((50..=200).contains(&sent), "{sent} messages");
     info.bytes_max
 }
 
-/// The supervisor has no event: the tasks of all shards are due.
+/// The supervisor has no event; the tasks of all shards are due.
 fn supervisor() -> u64 {
     let ports = ports();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -204,7 +203,7 @@ fn supervisor() -> u64 {
 }
 
 #[test]
-fn a_batch_of_a_thousand_has_room() {
+fn a_batch_of_a_thousand_messages_stays_within_the_memory_limit() {
     let peaks = [
         ("agent", agent()),
         ("scheduler", scheduler()),
@@ -212,13 +211,19 @@ fn a_batch_of_a_thousand_has_room() {
         ("supervisor", supervisor()),
     ];
     let fan_out = fan_out_of_numbers();
-    assert!(fan_out <= PEAK_BYTES_MAX, "{fan_out} bytes at once; {PEAK_BYTES_MAX} at most");
+    assert!(
+        fan_out <= PEAK_BYTES_MAX,
+        "{fan_out} bytes at the peak; the limit is {PEAK_BYTES_MAX}"
+    );
     for (role, peak) in peaks {
-        assert!(peak <= PEAK_BYTES_MAX, "{role}: {peak} bytes at once; {PEAK_BYTES_MAX} at most");
+        assert!(
+            peak <= PEAK_BYTES_MAX,
+            "{role}: {peak} bytes at the peak; the limit is {PEAK_BYTES_MAX}"
+        );
     }
-    let costs =
+    let figures =
         peaks.map(|(role, peak)| (format!("memory/{role}_batch_of_{MESSAGES}"), vec![peak]));
     let fan_out = ("memory/scheduler_fan_out_of_numbers".to_owned(), vec![fan_out]);
-    let costs = costs.into_iter().chain([fan_out]).collect();
-    Table::new("memory.txt", &["peak bytes"]).hold(costs);
+    let figures = figures.into_iter().chain([fan_out]).collect();
+    BaselineTable::new("memory.txt", &["peak bytes"]).check(figures);
 }

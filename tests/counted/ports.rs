@@ -1,5 +1,5 @@
-//! Ports for measuring memory: every answer is the same, nothing is kept, and each call lets others go
-//! first, so that as much is in hand at once as the handlers take.
+//! Ports for measuring memory: they store nothing and return constant results. Each call yields first, so that the handlers
+//! reach their highest concurrency.
 
 use std::{
     ops::Range,
@@ -9,16 +9,18 @@ use std::{
     },
     time::Duration,
 };
-use steward_core::definition::plan::Plan;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use steward_core::model::{
-    document::{Document, DocumentKey, Kept, Owner},
-    events::BusEvent,
-    names::{TaskId, WorkflowName},
-    task::{ProcessState, Task},
-    time::Timing,
+use steward_core::{
+    definition::plan::Plan,
+    model::{
+        document::{Document, DocumentKey, Kept, Owner},
+        events::BusEvent,
+        names::{TaskId, WorkflowName},
+        task::{ProcessState, Task},
+        time::Timing,
+    },
 };
 use steward_runtime::ports::{
     Channel, Clock, Created, Definitions, DueCursor, DuePage, Ended, EndedPage, EventBus, Outgoing,
@@ -26,21 +28,21 @@ use steward_runtime::ports::{
 };
 use tokio::task::yield_now;
 
-/// All ports.
-pub(crate) struct Canned {
-    /// What every task runs...
+/// An implementation of all ports with constant results.
+pub(crate) struct ConstantPorts {
+    /// The workflow of every task.
     pub(crate) workflow: Arc<Plan>,
-    /// ...how each stands, whatever its id...
+    /// The state of every task.
     pub(crate) task: Task,
-    /// ...what each of its documents says...
+    /// The body of every document.
     pub(crate) document: Value,
-    /// ...and which are due.
+    /// The due tasks of every shard.
     pub(crate) due: Vec<TaskId>,
-    /// Messages sent.
+    /// The number of sent messages.
     pub(crate) sent: AtomicU64,
 }
 
-impl StateStore for Canned {
+impl StateStore for ConstantPorts {
     async fn load(&self, id: &TaskId) -> Result<Option<Task>, PortError> {
         yield_now().await;
         Ok(Some(Task { task_id: id.clone(), ..self.task.clone() }))
@@ -109,7 +111,7 @@ impl StateStore for Canned {
     }
 }
 
-impl Definitions for Canned {
+impl Definitions for ConstantPorts {
     async fn workflow(
         &self,
         _: &WorkflowName,
@@ -134,7 +136,7 @@ impl Definitions for Canned {
     }
 }
 
-impl Channel for Canned {
+impl Channel for ConstantPorts {
     async fn send(&self, messages: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
         for _ in 0..10 {
             yield_now().await;
@@ -149,14 +151,14 @@ impl Channel for Canned {
     }
 }
 
-impl EventBus for Canned {
+impl EventBus for ConstantPorts {
     async fn publish(&self, events: Vec<BusEvent>) -> Vec<Result<(), PortError>> {
         yield_now().await;
         events.iter().map(|_| Ok(())).collect()
     }
 }
 
-impl Clock for Canned {
+impl Clock for ConstantPorts {
     fn now(&self) -> Timestamp {
         self.task.submitted_at
     }
@@ -166,7 +168,7 @@ impl Clock for Canned {
     }
 }
 
-impl Ports for Canned {
+impl Ports for ConstantPorts {
     type Store = Self;
     type Definitions = Self;
     type Channel = Self;
@@ -196,6 +198,6 @@ impl Ports for Canned {
         }
     }
     fn instance(&self) -> &'static str {
-        "canned"
+        "constant"
     }
 }

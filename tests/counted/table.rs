@@ -1,47 +1,47 @@
-//! A table of what was counted before, and what is held against it.
+//! A table of baseline figures in a file, and the comparison with new figures.
 
 use std::{env, fmt::Write as _, fs, path::PathBuf, process::Command};
 
-use crate::say;
+use crate::print_uncaptured;
 
-/// The variable that has the tables written anew.
+/// The environment variable that renews the tables.
 const RENEW: &str = "STEWARD_RENEW";
 
 /// The command that renews the tables.
 const COMMAND: &str = "STEWARD_RENEW=1 cargo test --workspace --test counted";
 
-/// How much more, or less, in percent: what differs between machines and runs is well below it.
+/// The accepted difference in percent. Differences between machines and runs are well below it.
 const TOLERANCE_PERCENT: u64 = 5;
 
-/// What the line with the compiler begins with.
+/// The prefix of the line with the compiler.
 const COMPILER: &str = "# compiler: ";
 
-/// What each case costs.
-pub(crate) type Costs = Vec<(String, Vec<u64>)>;
+/// The name of each case, with its figure for each column.
+pub(crate) type CaseFigures = Vec<(String, Vec<u64>)>;
 
-/// A table in a file beside this one.
-pub(crate) struct Table {
+/// A table of baseline figures, in a file of this directory.
+pub(crate) struct BaselineTable {
     file: PathBuf,
     columns: &'static [&'static str],
-    /// Whether another compiler counts otherwise.
-    of_one_compiler: bool,
+    /// Whether the figures depend on the compiler.
+    depends_on_compiler: bool,
 }
 
-impl Table {
+impl BaselineTable {
     pub(crate) fn new(file: &str, columns: &'static [&'static str]) -> Self {
         let file = [env!("CARGO_MANIFEST_DIR"), "counted", file].iter().collect();
-        Self { file, columns, of_one_compiler: false }
+        Self { file, columns, depends_on_compiler: false }
     }
 
-    /// One whose figures are the compiler's work too: what is counted with another is not judged.
-    pub(crate) fn of_one_compiler(self) -> Self {
-        Self { of_one_compiler: true, ..self }
+    /// The same table, with figures that depend on the compiler: figures of another compiler are not checked.
+    pub(crate) fn for_one_compiler(self) -> Self {
+        Self { depends_on_compiler: true, ..self }
     }
 
-    /// Fails if what was counted is not what the table says, or writes the table anew.
+    /// Fails if the figures differ from the table, or renews the table.
     ///
-    /// Another profile than that of `cargo test` makes other code: what was counted there is not judged.
-    pub(crate) fn hold(&self, counted: Costs) {
+    /// Figures of another profile than that of `cargo test` are not checked, because its code differs.
+    pub(crate) fn check(&self, counted: CaseFigures) {
         let compiler = compiler();
         if env::var_os(RENEW).is_some() {
             fs::write(&self.file, self.text(&compiler, &counted)).unwrap();
@@ -49,24 +49,29 @@ impl Table {
         }
         let name = self.file.display();
         let Ok(text) = fs::read_to_string(&self.file) else {
-            say(&format!("not judged: there is no {name}. To make it: {COMMAND}"));
+            print_uncaptured(&format!(
+                "not checked: {name} does not exist. To create it: {COMMAND}"
+            ));
             return;
         };
-        let of = text.lines().find_map(|line| line.strip_prefix(COMPILER)).unwrap_or_default();
-        let is_other = self.of_one_compiler && of != compiler;
+        let table_compiler =
+            text.lines().find_map(|line| line.strip_prefix(COMPILER)).unwrap_or_default();
+        let is_other = self.depends_on_compiler && table_compiler != compiler;
         if is_other || !cfg!(debug_assertions) {
-            say(&format!("not judged: {name} is of a debug build by {of}. To renew it: {COMMAND}"));
+            print_uncaptured(&format!(
+                "not checked: {name} is for a debug build by {table_compiler}. To renew it: {COMMAND}"
+            ));
             return;
         }
-        let wrong = judge(self.columns, &read(&text), &counted);
+        let differences = differences(self.columns, &read(&text), &counted);
         assert!(
-            wrong.is_empty(),
-            "{name} says otherwise:\n{}\nIf that is meant: {COMMAND}",
-            wrong.join("\n")
+            differences.is_empty(),
+            "{name} differs:\n{}\nIf this is intended: {COMMAND}",
+            differences.join("\n")
         );
     }
 
-    fn text(&self, compiler: &str, counted: &Costs) -> String {
+    fn text(&self, compiler: &str, counted: &CaseFigures) -> String {
         let mut text =
             format!("# What each case costs. To renew: {COMMAND}\n{COMPILER}{compiler}\n");
         write!(text, "{:<42}", "#").unwrap();
@@ -81,7 +86,7 @@ impl Table {
     }
 }
 
-fn read(text: &str) -> Costs {
+fn read(text: &str) -> CaseFigures {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let row = |line: &str| {
         let mut words = line.split_whitespace();
@@ -91,28 +96,30 @@ fn read(text: &str) -> Costs {
     lines.filter_map(row).collect()
 }
 
-/// What is not as it was.
-fn judge(columns: &[&str], before: &Costs, now: &Costs) -> Vec<String> {
-    let costs =
-        |of: &Costs, name: &str| of.iter().find(|row| row.0 == name).map(|row| row.1.clone());
-    let gone = before.iter().filter(|(name, _)| costs(now, name).is_none());
-    let mut wrong: Vec<_> = gone.map(|(name, _)| format!("{name}: there is none")).collect();
+/// The cases whose figures differ by more than the tolerance, and those that only one side has.
+fn differences(columns: &[&str], before: &CaseFigures, now: &CaseFigures) -> Vec<String> {
+    let costs = |figures: &CaseFigures, name: &str| {
+        figures.iter().find(|row| row.0 == name).map(|row| row.1.clone())
+    };
+    let removed = before.iter().filter(|(name, _)| costs(now, name).is_none());
+    let mut differences: Vec<_> =
+        removed.map(|(name, _)| format!("{name}: in the table, but not counted")).collect();
     for (name, now) in now {
         let Some(before) = costs(before, name) else {
-            wrong.push(format!("{name}: not in the table"));
+            differences.push(format!("{name}: counted, but not in the table"));
             continue;
         };
         for ((column, now), before) in columns.iter().zip(now).zip(before) {
             if now.abs_diff(before) * 100 > before * TOLERANCE_PERCENT {
                 let percent = (*now as f64 / before as f64 - 1.0) * 100.0;
-                wrong.push(format!("{name}: {now} {column}, not {before} ({percent:+.1} %)"));
+                differences.push(format!("{name}: {now} {column}, not {before} ({percent:+.1} %)"));
             }
         }
     }
-    wrong
+    differences
 }
 
-/// The compiler, as it says itself.
+/// The version text of the compiler.
 fn compiler() -> String {
     let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let version = Command::new(rustc).arg("--version").output();
@@ -123,17 +130,17 @@ fn compiler() -> String {
 }
 
 #[test]
-fn more_fails_and_so_does_less_and_what_is_not_in_the_table() {
+fn an_increase_a_decrease_and_an_unknown_case_all_fail() {
     let row = |name: &str, cost| (name.to_owned(), vec![cost]);
     let before = vec![row("same", 100), row("more", 100), row("less", 100), row("gone", 100)];
     let now = vec![row("same", 105), row("more", 106), row("less", 94), row("new", 1)];
     assert_eq!(
-        judge(&["bytes"], &before, &now),
+        differences(&["bytes"], &before, &now),
         [
-            "gone: there is none",
+            "gone: in the table, but not counted",
             "more: 106 bytes, not 100 (+6.0 %)",
             "less: 94 bytes, not 100 (-6.0 %)",
-            "new: not in the table",
+            "new: counted, but not in the table",
         ]
     );
 }

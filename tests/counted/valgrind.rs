@@ -1,14 +1,14 @@
-//! Instructions, as valgrind's callgrind counts them: of this very binary, run anew.
+//! Counts instructions by running this binary under valgrind's callgrind.
 
 use std::{env, fs, hint::black_box, path::Path, process::Command, thread};
 
 use crate::case::Case;
 
-/// Stack enough for any expression. With less the core takes another stack for it, and callgrind, which
-/// follows calls by the stack, loses its way.
+/// A stack that is large enough for any expression. With a smaller one the core switches to another stack, and callgrind,
+/// which follows calls by the stack, loses track.
 const STACK_BYTES: usize = 256 * 1024 * 1024;
 
-/// Functions that differ in name only: what is done in one is one case's.
+/// Functions that differ only in their name: callgrind counts each case in its own function.
 macro_rules! counters {
     ($($name:ident)*) => {
         const COUNTERS: &[(&str, fn(crate::case::Work))] = &[$((stringify!($name), $name)),*];
@@ -30,7 +30,7 @@ counters! {
     count_36 count_37 count_38 count_39
 }
 
-/// Does the work of each case in a function of its own: what valgrind runs.
+/// Runs each case in its own function, under valgrind.
 pub(crate) fn count(cases: impl Fn() -> Vec<Case> + Send + 'static) {
     let work = move || {
         let cases = cases();
@@ -40,13 +40,13 @@ pub(crate) fn count(cases: impl Fn() -> Vec<Case> + Send + 'static) {
     thread::Builder::new().stack_size(STACK_BYTES).spawn(work).unwrap().join().unwrap();
 }
 
-/// Runs an ignored test of this binary that [counts](count), and says how many instructions each case took.
+/// Runs an ignored test of this binary that [counts](count); returns the number of instructions of each case.
 ///
 /// # Errors
-/// There is no valgrind.
+/// Valgrind is not installed.
 pub(crate) fn instructions(test: &str) -> Result<Vec<u64>, String> {
     if Command::new("valgrind").arg("--version").output().is_err() {
-        return Err("there is no valgrind".to_owned());
+        return Err("valgrind is not installed".to_owned());
     }
     let file = env::temp_dir().join(format!("steward-counted-{}", std::process::id()));
     let output = Command::new("valgrind")
@@ -56,15 +56,15 @@ pub(crate) fn instructions(test: &str) -> Result<Vec<u64>, String> {
         .args(["--exact", test, "--ignored", "--test-threads=1"])
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "valgrind failed: {said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "valgrind failed: {stderr}");
     let counted = read(&file);
     fs::remove_file(&file).unwrap();
     Ok(counted)
 }
 
-/// What callgrind wrote of each counter: `fn=(7) a::count_00`, or `fn=(7)` if it was named before; then the
-/// cost of its lines, and of what it called, each at the end of a line.
+/// Reads the cost of each counter from callgrind's file. A section begins with `fn=(7) a::count_00`, or with `fn=(7)` if the
+/// name is already known. The costs of its lines and of its calls follow, each at the end of a line.
 fn read(file: &Path) -> Vec<u64> {
     let text = fs::read_to_string(file).unwrap();
     let mut counted = vec![0; COUNTERS.len()];
@@ -75,15 +75,15 @@ fn read(file: &Path) -> Vec<u64> {
         if let "fn" | "cfn" = key {
             let (id, name) = value.split_once(' ').unwrap_or((value, ""));
             let is_named = |(counter, _): &(&str, _)| name.ends_with(&format!("::{counter}"));
-            if let Some(place) = COUNTERS.iter().position(is_named) {
-                ids[place] = Some(id);
+            if let Some(index) = COUNTERS.iter().position(is_named) {
+                ids[index] = Some(id);
             }
             if key == "fn" {
                 at = ids.iter().position(|known| *known == Some(id));
             }
-        } else if let (Some(place), "") = (at, key) {
+        } else if let (Some(index), "") = (at, key) {
             let cost = line.rsplit(' ').next().and_then(|cost| cost.parse::<u64>().ok());
-            counted[place] += cost.unwrap_or_default();
+            counted[index] += cost.unwrap_or_default();
         }
     }
     counted.retain(|cost| *cost > 0);

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use tokio::time::Instant;
 
 use super::scenarios::Scenario;
-use crate::support::{Deployment, TestPorts};
+use crate::support::{AdapterPorts, TestDeployment};
 
 /// The client's own queue.
 pub(super) const CLIENT_QUEUE: &str = "client-shop";
@@ -38,10 +38,10 @@ const BATCH_SIZE: i32 = 10;
 
 pub(super) struct Site {
     pub(super) scenario: Scenario,
-    pub(super) deployment: Deployment,
+    pub(super) deployment: TestDeployment,
     /// The test's own clients, which nothing cuts.
     sqs: Client,
-    ports: TestPorts,
+    ports: AdapterPorts,
     runs: u32,
     /// The files, if tables and queues are in files.
     files: Option<TempDir>,
@@ -55,7 +55,7 @@ impl Site {
         let aws = files
             .as_ref()
             .map_or_else(EmbeddedAws::in_memory, |dir| EmbeddedAws::on_disk(dir.path()));
-        let mut deployment = Deployment::over(aws.unwrap(), &scenario.workflow).await;
+        let mut deployment = TestDeployment::with_aws(aws.unwrap(), &scenario.workflow).await;
         if let Some(child) = &scenario.child {
             deployment.ports("publisher").definitions().publish(&child.workflow).await.unwrap();
         }

@@ -35,7 +35,7 @@ use serde_json::Value;
 use steward_emulator::resources::TASKS_TABLE;
 use tokio::sync::Notify;
 
-use crate::busy;
+use crate::support::throttling;
 
 /// Whose instance makes a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -232,7 +232,7 @@ impl Connected {
         match cut {
             Cut::Throttle | Cut::ThrottleLong | Cut::ThrottlePart => {
                 let all = cut != Cut::ThrottlePart;
-                busy::refuse(request, all, |part| self.beyond.call(part)).await
+                throttling::throttle(request, all, |part| self.beyond.call(part)).await
             }
             Cut::DieBefore => process.die().await,
             Cut::FailBefore => Err(broken()),

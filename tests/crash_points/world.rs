@@ -40,7 +40,7 @@ use super::{
     site::{AGENT_QUEUE, CLIENT_QUEUE, Site, acknowledge, event, receives},
     wire::{Call, Cut, CutAt, Journal, Process, Role, Wire},
 };
-use crate::support::TestPorts;
+use crate::support::AdapterPorts;
 
 mod outage;
 
@@ -76,7 +76,7 @@ pub(super) enum ComesBack {
 
 /// A function's process, with clients of its own.
 struct Instance {
-    ports: TestPorts,
+    ports: AdapterPorts,
     /// Acknowledges, for the process.
     sqs: Client,
     process: Arc<Process>,
@@ -186,7 +186,7 @@ impl World<'_> {
             let process = Arc::new(Process::default());
             let sdk = deployment.aws.sdk_config();
             let sdk = Wire::lay(sdk, role, journal.clone(), process.clone());
-            let ports = deployment.ports_over(&format!("{role:?}").to_lowercase(), &sdk);
+            let ports = deployment.ports_with_sdk(&format!("{role:?}").to_lowercase(), &sdk);
             Arc::new(Instance { ports, sqs: Client::new(&sdk), process })
         };
         journal.begin_invocation();
@@ -259,7 +259,7 @@ impl World<'_> {
         }
     }
 
-    async fn handle(&self, role: Role, ports: &TestPorts, event: SqsEvent) -> SqsBatchResponse {
+    async fn handle(&self, role: Role, ports: &AdapterPorts, event: SqsEvent) -> SqsBatchResponse {
         let channel = ports.channel();
         match role {
             Role::Submission => {

@@ -1,8 +1,8 @@
-//! The two worlds that the contract holds in, and what their outsides look like.
+//! The backends that the contract runs on, and access to what they send and publish.
 //!
 //! The AWS adapters run over the embedded AWS, or over an emulator: `STEWARD_CONTRACT_ENDPOINT` is `http://HOST:PORT`
-//! for all services, or `env` for those that `AWS_ENDPOINT_URL` and the variables of the services name, as
-//! `--aws-endpoint` takes them. Each world has an account of its own there.
+//! for all services, or `env` for the endpoints in `AWS_ENDPOINT_URL` and the variables of the services, with the
+//! syntax of `--aws-endpoint`. Each backend uses its own account there.
 
 use std::{
     env,
@@ -29,31 +29,31 @@ use steward_emulator::{
 use steward_runtime::ports::{Ports, Queue};
 use steward_testkit::memory::MemoryPorts;
 
-/// Names the emulator that the adapters run over.
+/// The environment variable with the endpoint of the emulator.
 const ENDPOINT: &str = "STEWARD_CONTRACT_ENDPOINT";
 
-/// How long an event may be on its way to a queue.
+/// The longest time that an event may take to arrive in a queue.
 const EVENTS_WITHIN: Duration = Duration::from_secs(20);
 
-/// What an agent or a client finds in a queue.
+/// A message as its receiver reads it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Sent {
+pub(super) struct QueuedMessage {
     pub(super) body: String,
-    /// By name.
+    /// Name and value, sorted by name.
     pub(super) attributes: Vec<(String, String)>,
 }
 
-/// A new and empty world behind the ports, with the queues `scheduler`, `rejected`, agent `a`'s and
-/// a client's.
-pub(super) trait World: Sized {
+/// An implementation of the ports. It starts empty, with the queues `scheduler` and `rejected`, the queue of agent `a`,
+/// and a client's queue.
+pub(super) trait Backend: Sized {
     type Ports: Ports + Clone + 'static;
 
     async fn open() -> Self;
 
     fn ports(&self) -> &Self::Ports;
 
-    /// The ports of another instance, which knows nothing of what the first one has seen.
-    fn another(&self) -> Self::Ports;
+    /// The ports of another instance, with empty caches.
+    fn another_instance(&self) -> Self::Ports;
 
     async fn publish_definition(&self, workflow: &Workflow) -> Result<(), PublishError>;
 
@@ -62,23 +62,22 @@ pub(super) trait World: Sized {
     /// The client's queue.
     fn client_queue(&self) -> Queue;
 
-    /// A client's queue that is not there.
+    /// A client's queue that does not exist.
     fn missing_queue(&self) -> Queue;
 
-    /// Takes what is in a queue.
-    async fn sent(&self, queue: &Queue) -> Vec<Sent>;
+    /// Receives and deletes all messages of a queue.
+    async fn take_messages(&self, queue: &Queue) -> Vec<QueuedMessage>;
 
-    /// Takes what was published, kind and content: waits until so many events have come, and takes what has come
-    /// beyond that.
-    async fn published(&self, count: usize) -> Vec<(String, Value)>;
+    /// Takes the published events, as pairs of detail type and detail. Waits for at least `count` events.
+    async fn take_events(&self, count: usize) -> Vec<(String, Value)>;
 }
 
-/// Everything in memory.
-pub(super) struct Memory {
+/// The in-memory ports.
+pub(super) struct InMemoryBackend {
     ports: MemoryPorts,
 }
 
-impl World for Memory {
+impl Backend for InMemoryBackend {
     type Ports = MemoryPorts;
 
     async fn open() -> Self {
@@ -89,7 +88,7 @@ impl World for Memory {
         };
         let ports = MemoryPorts::new(timing, NonZeroU32::new(4).unwrap());
         ports.channel().delete_queue(&Queue::Client("gone".to_owned()));
-        // As the other worlds have it.
+        // The other backends use the current time.
         ports.clock().set(Timestamp::now());
         Self { ports }
     }
@@ -98,7 +97,7 @@ impl World for Memory {
         &self.ports
     }
 
-    fn another(&self) -> MemoryPorts {
+    fn another_instance(&self) -> Self::Ports {
         self.ports.with_instance("another")
     }
 
@@ -118,18 +117,18 @@ impl World for Memory {
         Queue::Client("gone".to_owned())
     }
 
-    async fn sent(&self, queue: &Queue) -> Vec<Sent> {
-        let sent = self.ports.channel().take(queue).into_iter().map(|message| {
+    async fn take_messages(&self, queue: &Queue) -> Vec<QueuedMessage> {
+        let messages = self.ports.channel().take(queue).into_iter().map(|message| {
             let attributes = message.attributes.into_iter();
             let mut attributes: Vec<_> =
                 attributes.map(|(name, text)| (name.to_owned(), text)).collect();
             attributes.sort();
-            Sent { body: message.body, attributes }
+            QueuedMessage { body: message.body, attributes }
         });
-        sent.collect()
+        messages.collect()
     }
 
-    async fn published(&self, _count: usize) -> Vec<(String, Value)> {
+    async fn take_events(&self, _count: usize) -> Vec<(String, Value)> {
         let events = self.ports.bus().take().into_iter();
         events
             .map(|event| {
@@ -139,18 +138,18 @@ impl World for Memory {
     }
 }
 
-/// The AWS adapters and the SDK's clients, over the embedded AWS or an emulator.
-pub(super) struct Embedded {
+/// The AWS adapters with the SDK's clients, over the embedded AWS or an emulator.
+pub(super) struct AwsBackend {
     ports: AwsPorts,
-    /// What the adapters used.
+    /// Counts the requests of the adapters.
     pub(super) meter: Meter,
     pub(super) aws: EmbeddedAws,
     pub(super) config: Config,
     client_queue_url: String,
 }
 
-impl Embedded {
-    /// Over the embedded AWS, whatever the environment says.
+impl AwsBackend {
+    /// Over the embedded AWS, even if the environment names an emulator.
     pub(super) async fn open_in_process() -> Self {
         Self::open_over(EmbeddedAws::in_memory().unwrap()).await
     }
@@ -166,20 +165,19 @@ impl Embedded {
         Self { ports, meter, aws, config, client_queue_url }
     }
 
-    /// Takes messages, bodies and attributes, from the queue at this URL until `wanted` have come and there are no
-    /// more.
-    async fn take(&self, url: &str, wanted: usize) -> Vec<Sent> {
+    /// Takes messages from the queue at this URL until it is empty and at least `count` arrived, or time is up.
+    async fn take_from(&self, url: &str, count: usize) -> Vec<QueuedMessage> {
         let (sqs, deadline) =
             (aws_sdk_sqs::Client::new(&self.aws.sdk_config()), Instant::now() + EVENTS_WITHIN);
-        let mut sent = Vec::new();
+        let mut taken = Vec::new();
         loop {
-            let seconds = i32::from(sent.len() < wanted);
+            let seconds = i32::from(taken.len() < count);
             let receive = sqs.receive_message().queue_url(url).max_number_of_messages(10);
             let receive = receive.wait_time_seconds(seconds).message_attribute_names("All");
             let received = receive.send().await.unwrap().messages.unwrap_or_default();
             let is_late = Instant::now() > deadline;
-            if received.is_empty() && (sent.len() >= wanted || is_late) {
-                return sent;
+            if received.is_empty() && (taken.len() >= count || is_late) {
+                return taken;
             }
             for message in received {
                 let receipt = message.receipt_handle.unwrap();
@@ -188,7 +186,7 @@ impl Embedded {
                 let mut attributes: Vec<_> =
                     attributes.map(|(name, value)| (name, value.string_value.unwrap())).collect();
                 attributes.sort();
-                sent.push(Sent { body: message.body.unwrap(), attributes });
+                taken.push(QueuedMessage { body: message.body.unwrap(), attributes });
             }
         }
     }
@@ -204,7 +202,7 @@ impl Embedded {
     }
 }
 
-impl World for Embedded {
+impl Backend for AwsBackend {
     type Ports = AwsPorts;
 
     async fn open() -> Self {
@@ -220,7 +218,7 @@ impl World for Embedded {
         &self.ports
     }
 
-    fn another(&self) -> AwsPorts {
+    fn another_instance(&self) -> Self::Ports {
         AwsPorts::new(&self.aws.sdk_config(), &self.config, "another")
     }
 
@@ -240,25 +238,26 @@ impl World for Embedded {
         Queue::Client(self.client_queue_url.replace("client-x", "gone"))
     }
 
-    async fn sent(&self, queue: &Queue) -> Vec<Sent> {
-        self.take(&self.queue_url(queue), 0).await
+    async fn take_messages(&self, queue: &Queue) -> Vec<QueuedMessage> {
+        self.take_from(&self.queue_url(queue), 0).await
     }
 
-    /// What the rule of the bus has put in the queue of alerts.
-    async fn published(&self, count: usize) -> Vec<(String, Value)> {
+    /// Takes the events that the bus's rule delivered to the queue of alerts.
+    async fn take_events(&self, count: usize) -> Vec<(String, Value)> {
         let queue = resources::ALERTS_QUEUE;
         let url = self.config.scheduler_queue_url.replace(resources::SCHEDULER_QUEUE, queue);
-        let taken = self.take(&url, count).await.into_iter().map(|Sent { body, .. }| {
-            let event: Value = serde_json::from_str(&body).unwrap();
-            assert_eq!(event["source"], steward_aws::bus::SOURCE);
-            (event["detail-type"].as_str().unwrap().to_owned(), event["detail"].clone())
-        });
+        let taken =
+            self.take_from(&url, count).await.into_iter().map(|QueuedMessage { body, .. }| {
+                let event: Value = serde_json::from_str(&body).unwrap();
+                assert_eq!(event["source"], steward_aws::bus::SOURCE);
+                (event["detail-type"].as_str().unwrap().to_owned(), event["detail"].clone())
+            });
         taken.collect()
     }
 }
 
-/// Refuses more than ten messages in one batch, as SQS does, and more than 256 KiB together, which was SQS's limit
-/// until August 2025 and is the adapter's own.
+/// Rejects batches of more than ten messages, as SQS does, and batches of more than 256 KiB: SQS's limit until August
+/// 2025, and the adapter's own limit.
 #[derive(Debug)]
 struct BatchLimits;
 
@@ -276,7 +275,7 @@ impl Intercept for BatchLimits {
         let Some(batch) = context.input().downcast_ref::<SendMessageBatchInput>() else {
             return Ok(());
         };
-        let bytes: usize = batch.entries().iter().map(size).sum();
+        let bytes: usize = batch.entries().iter().map(message_size).sum();
         if batch.entries().len() > 10 || bytes > 256 * 1024 {
             return Err(format!("{} messages, {bytes} bytes", batch.entries().len()).into());
         }
@@ -284,8 +283,8 @@ impl Intercept for BatchLimits {
     }
 }
 
-/// As SQS counts it: the body, and names, types and values of attributes.
-fn size(entry: &SendMessageBatchRequestEntry) -> usize {
+/// The size of a message as SQS counts it: the body, and the names, types and values of its attributes.
+fn message_size(entry: &SendMessageBatchRequestEntry) -> usize {
     let attributes = entry.message_attributes().into_iter().flatten();
     let attributes = attributes.map(|(name, value)| {
         name.len() + value.data_type().len() + value.string_value().map_or(0, str::len)

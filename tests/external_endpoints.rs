@@ -1,5 +1,5 @@
-//! `--aws-endpoint`: services at an endpoint instead of in the process. The endpoint here is another embedded AWS;
-//! `.ci/contract` takes emulators that others wrote.
+//! The option `--aws-endpoint`: AWS services at an external endpoint instead of in the process. Here the endpoint is another
+//! embedded AWS; `.ci/contract` uses third-party emulators.
 
 use std::{
     sync::{
@@ -23,7 +23,7 @@ use steward_emulator::{
 use steward_runtime::ports::{Ports, StateStore};
 use tokio::net::TcpListener;
 
-/// Serves a router on a port of its own; returns the URL.
+/// Serves a router on an unused port; returns the URL.
 async fn serve(router: Router) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -31,8 +31,8 @@ async fn serve(router: Router) -> String {
     url
 }
 
-/// A service that charges, and how often it was called.
-async fn charges() -> (String, Arc<AtomicU32>) {
+/// Starts a service that charges; returns its URL and its number of calls.
+async fn start_charging_service() -> (String, Arc<AtomicU32>) {
     let calls = Arc::<AtomicU32>::default();
     let counted = calls.clone();
     let charge = move || {
@@ -50,13 +50,13 @@ fn workflow() -> Workflow {
     .unwrap()
 }
 
-/// DynamoDB at this URL, the others in the process.
+/// DynamoDB at this URL, and the other services in the process.
 fn dynamodb_at(url: &str) -> Endpoints {
     let variable = |name: &str| (name == Service::DynamoDb.variable()).then(|| url.to_owned());
     Endpoints::from_option("env", variable).unwrap()
 }
 
-async fn host(endpoints: Endpoints, charges: &str) -> Host {
+async fn start_host(endpoints: Endpoints, charges: &str) -> Host {
     let host = Host::start(HostOptions {
         listen: Some("127.0.0.1:0".parse().unwrap()),
         external: Some(endpoints),
@@ -68,14 +68,14 @@ async fn host(endpoints: Endpoints, charges: &str) -> Host {
     host.await.unwrap()
 }
 
-/// How long a message may be on its way.
-const WITHIN: Duration = Duration::from_secs(60);
+/// The longest wait for a message.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The next message of a queue, deleted.
-async fn next(sqs: &aws_sdk_sqs::Client, queue: &str) -> String {
-    let deadline = Instant::now() + WITHIN;
+/// Waits for the next message of a queue, and deletes it.
+async fn next_message(sqs: &aws_sdk_sqs::Client, queue: &str) -> String {
+    let deadline = Instant::now() + TIMEOUT;
     loop {
-        assert!(Instant::now() < deadline, "nothing came on {queue}");
+        assert!(Instant::now() < deadline, "no message arrived on {queue}");
         let receive = sqs.receive_message().queue_url(queue).wait_time_seconds(20);
         if let Some(message) = receive.send().await.unwrap().messages().first() {
             let receipt = message.receipt_handle().unwrap();
@@ -85,7 +85,7 @@ async fn next(sqs: &aws_sdk_sqs::Client, queue: &str) -> String {
     }
 }
 
-/// Submits a task on the host's queue, and waits for the notice of its end.
+/// Submits a task on the host's queue, and waits for the notification of its end.
 async fn run_task(host: &Host) -> NoticeStatus {
     let sdk = host.aws.sdk_config();
     let reply_to = resources::create_queue(&sdk, "client-test", None).await.unwrap();
@@ -95,71 +95,72 @@ async fn run_task(host: &Host) -> NoticeStatus {
     let send = host.sqs().send_message().queue_url(queue).message_body(submission.to_string());
     send.send().await.unwrap();
     loop {
-        let notice: StatusNotice =
-            serde_json::from_str(&next(&host.sqs(), &reply_to).await).unwrap();
-        if notice.status != NoticeStatus::Received {
-            return notice.status;
+        let notification: StatusNotice =
+            serde_json::from_str(&next_message(&host.sqs(), &reply_to).await).unwrap();
+        if notification.status != NoticeStatus::Received {
+            return notification.status;
         }
     }
 }
 
-/// The tasks in the tables of an AWS.
-async fn tasks_of(aws: &EmbeddedAws) -> Vec<String> {
+/// The ids in the tasks table of an AWS.
+async fn task_ids_in(aws: &EmbeddedAws) -> Vec<String> {
     let client = aws_sdk_dynamodb::Client::new(&aws.sdk_config());
     let scanned = client.scan().table_name(resources::TASKS_TABLE).send().await.unwrap();
     scanned.items().iter().map(|item| item["task_id"].as_s().unwrap().clone()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_service_with_an_endpoint_is_there_and_the_others_are_in_the_process() {
-    let elsewhere = EmbeddedAws::in_memory().unwrap();
-    let (dynamodb, (charges, calls)) = (serve(elsewhere.router()).await, charges().await);
-    let host = host(dynamodb_at(&dynamodb), &charges).await;
+async fn a_service_with_an_endpoint_is_external_and_the_others_are_in_process() {
+    let external = EmbeddedAws::in_memory().unwrap();
+    let (dynamodb, (charges, calls)) =
+        (serve(external.router()).await, start_charging_service().await);
+    let host = start_host(dynamodb_at(&dynamodb), &charges).await;
     assert_eq!(run_task(&host).await, NoticeStatus::Processed);
     assert_eq!(
-        (calls.load(Ordering::SeqCst), tasks_of(&elsewhere).await),
+        (calls.load(Ordering::SeqCst), task_ids_in(&external).await),
         (1, vec!["t".to_owned()])
     );
     assert!(host.ports.store().load(&"t".parse().unwrap()).await.unwrap().is_some());
-    assert_eq!(elsewhere.requests()["SQS"], 0);
+    assert_eq!(external.requests()["SQS"], 0);
     assert_eq!(host.aws.requests()["DynamoDB"], 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_services_may_be_at_one_endpoint() {
-    let elsewhere = EmbeddedAws::in_memory().unwrap();
-    let (url, (charges, calls)) = (serve(elsewhere.router()).await, charges().await);
-    let host = host(Endpoints::from_option(&url, |_| None).unwrap(), &charges).await;
+async fn all_services_can_share_one_endpoint() {
+    let external = EmbeddedAws::in_memory().unwrap();
+    let (url, (charges, calls)) = (serve(external.router()).await, start_charging_service().await);
+    let host = start_host(Endpoints::from_option(&url, |_| None).unwrap(), &charges).await;
     assert_eq!(run_task(&host).await, NoticeStatus::Processed);
     assert_eq!(
-        (calls.load(Ordering::SeqCst), tasks_of(&elsewhere).await),
+        (calls.load(Ordering::SeqCst), task_ids_in(&external).await),
         (1, vec!["t".to_owned()])
     );
-    // The rule of the bus there puts events in the queue of alerts there.
-    let sqs = aws_sdk_sqs::Client::new(&elsewhere.sdk_config());
-    let event = next(&sqs, &host.queue_url(resources::ALERTS_QUEUE)).await;
+    // The external bus delivers events to the external queue of alerts.
+    let sqs = aws_sdk_sqs::Client::new(&external.sdk_config());
+    let event = next_message(&sqs, &host.queue_url(resources::ALERTS_QUEUE)).await;
     let event: Value = serde_json::from_str(&event).unwrap();
     assert_eq!(event["source"], steward_aws::bus::SOURCE);
     assert!(host.aws.requests().values().all(|&count| count == 0), "{:?}", host.aws.requests());
 }
 
-/// The host's endpoint names the place of the tables: empty ones would mislead.
+/// The host's own endpoint reports the address of the external tables: it must not show empty tables.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_hosts_own_endpoint_says_where_a_service_is_that_it_does_not_have() {
-    let elsewhere = EmbeddedAws::in_memory().unwrap();
-    let dynamodb = serve(elsewhere.router()).await;
-    let host = host(dynamodb_at(&dynamodb), "http://127.0.0.1:9").await;
+async fn the_hosts_endpoint_names_the_address_of_an_external_service() {
+    let external = EmbeddedAws::in_memory().unwrap();
+    let dynamodb = serve(external.router()).await;
+    let host = start_host(dynamodb_at(&dynamodb), "http://127.0.0.1:9").await;
     let url = format!("http://{}/", host.address.unwrap());
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
-    let ask = async |target: &str| {
+    let call = async |target: &str| {
         let request = client.post(&url).header("x-amz-target", target).body("{}");
         let answer = request.send().await.unwrap();
         let status = answer.status().as_u16();
         let body: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
         (status, body)
     };
-    let (status, body) = ask("DynamoDB_20120810.ListTables").await;
+    let (status, body) = call("DynamoDB_20120810.ListTables").await;
     assert_eq!(status, 400);
     assert!(body["message"].as_str().unwrap().ends_with(&format!("the service is at {dynamodb}.")));
-    assert_eq!(ask("AmazonSQS.ListQueues").await.0, 200);
+    assert_eq!(call("AmazonSQS.ListQueues").await.0, 200);
 }

@@ -1,5 +1,4 @@
-//! The AWS adapters when nothing is written alone: whatever is written has company, and goes out together
-//! with it.
+//! A backend in which every write of the AWS adapters shares its request with another write.
 
 use std::{
     ops::Range,
@@ -28,62 +27,62 @@ use steward_runtime::ports::{
 };
 
 use super::{
+    backends::{AwsBackend, Backend, QueuedMessage},
     samples::{at, output, owner, submission, task_due},
-    worlds::{Embedded, Sent, World},
 };
 
-/// The embedded world, in which every write has company.
-pub(super) struct Company {
-    embedded: Embedded,
-    ports: CompanyPorts,
+/// The AWS backend. Every write runs concurrently with an unrelated write.
+pub(super) struct CoalescedBackend {
+    aws: AwsBackend,
+    ports: CoalescedPorts,
 }
 
 #[derive(Clone)]
-pub(super) struct CompanyPorts {
+pub(super) struct CoalescedPorts {
     ports: AwsPorts,
-    store: CompanyStore,
+    store: CoalescedStore,
 }
 
 #[derive(Clone)]
-pub(super) struct CompanyStore(DynamoStore);
+pub(super) struct CoalescedStore(DynamoStore);
 
-impl Company {
-    fn of(embedded: Embedded) -> Self {
-        let ports = CompanyPorts::new(embedded.ports().clone());
-        Self { embedded, ports }
+impl CoalescedBackend {
+    fn over(aws: AwsBackend) -> Self {
+        let ports = CoalescedPorts::new(aws.ports().clone());
+        Self { aws, ports }
     }
 }
 
-impl CompanyPorts {
+impl CoalescedPorts {
     fn new(ports: AwsPorts) -> Self {
-        Self { store: CompanyStore(ports.store().clone()), ports }
+        Self { store: CoalescedStore(ports.store().clone()), ports }
     }
 }
 
-/// A number that no other has.
-fn number() -> u32 {
+/// A number that is unique in this process.
+fn unique_number() -> u32 {
     static COUNT: AtomicU32 = AtomicU32::new(1);
     COUNT.fetch_add(1, Ordering::SeqCst)
 }
 
-impl CompanyStore {
-    /// Writes another document.
-    async fn another(&self) {
+impl CoalescedStore {
+    /// Writes an unrelated document.
+    async fn put_unrelated_document(&self) {
         let kept = Kept { from: at(0), retention_s: None };
-        let document = output("another", number(), Value::Null);
+        let document = output("another", unique_number(), Value::Null);
         let put = self.0.put_document(&owner("another"), kept, &document).await;
         assert_eq!(put.unwrap(), Put::Stored);
     }
 }
 
-impl StateStore for CompanyStore {
+impl StateStore for CoalescedStore {
     async fn load(&self, id: &TaskId) -> Result<Option<Task>, PortError> {
         self.0.load(id).await
     }
 
     async fn create(&self, task: &Task, submitted: &Document) -> Result<Created, PortError> {
-        let another = format!("another-{}", number());
-        // In no index.
+        let another = format!("another-{}", unique_number());
+        // Without a due time, so that it is in no index.
         let another = task_due(&another, None);
         let document = submission(&another);
         let (created, others) =
@@ -93,7 +92,7 @@ impl StateStore for CompanyStore {
     }
 
     async fn save(&self, task: &Task) -> Result<Saved, PortError> {
-        join!(self.0.save(task), self.another()).0
+        join!(self.0.save(task), self.put_unrelated_document()).0
     }
 
     async fn put_document(
@@ -102,7 +101,7 @@ impl StateStore for CompanyStore {
         kept: Kept,
         document: &Document,
     ) -> Result<Put, PortError> {
-        join!(self.0.put_document(owner, kept, document), self.another()).0
+        join!(self.0.put_document(owner, kept, document), self.put_unrelated_document()).0
     }
 
     async fn extend_documents(&self, owner: &Owner, kept: Kept) -> Result<(), PortError> {
@@ -153,14 +152,14 @@ impl StateStore for CompanyStore {
     }
 }
 
-impl Ports for CompanyPorts {
-    type Store = CompanyStore;
+impl Ports for CoalescedPorts {
+    type Store = CoalescedStore;
     type Definitions = DynamoDefinitions;
     type Channel = SqsChannel;
     type Bus = EventBridgeBus;
     type Clock = SystemClock;
 
-    fn store(&self) -> &CompanyStore {
+    fn store(&self) -> &CoalescedStore {
         &self.store
     }
 
@@ -189,56 +188,56 @@ impl Ports for CompanyPorts {
     }
 }
 
-impl World for Company {
-    type Ports = CompanyPorts;
+impl Backend for CoalescedBackend {
+    type Ports = CoalescedPorts;
 
     async fn open() -> Self {
-        Self::of(Embedded::open().await)
+        Self::over(AwsBackend::open().await)
     }
 
-    fn ports(&self) -> &CompanyPorts {
+    fn ports(&self) -> &CoalescedPorts {
         &self.ports
     }
 
-    fn another(&self) -> CompanyPorts {
-        CompanyPorts::new(self.embedded.another())
+    fn another_instance(&self) -> Self::Ports {
+        CoalescedPorts::new(self.aws.another_instance())
     }
 
     async fn publish_definition(&self, workflow: &Workflow) -> Result<(), PublishError> {
-        self.embedded.publish_definition(workflow).await
+        self.aws.publish_definition(workflow).await
     }
 
     async fn unpublish_definition(&self, name: &str, version: u32) -> bool {
-        self.embedded.unpublish_definition(name, version).await
+        self.aws.unpublish_definition(name, version).await
     }
 
     fn client_queue(&self) -> Queue {
-        self.embedded.client_queue()
+        self.aws.client_queue()
     }
 
     fn missing_queue(&self) -> Queue {
-        self.embedded.missing_queue()
+        self.aws.missing_queue()
     }
 
-    async fn sent(&self, queue: &Queue) -> Vec<Sent> {
-        self.embedded.sent(queue).await
+    async fn take_messages(&self, queue: &Queue) -> Vec<QueuedMessage> {
+        self.aws.take_messages(queue).await
     }
 
-    async fn published(&self, count: usize) -> Vec<(String, Value)> {
-        self.embedded.published(count).await
+    async fn take_events(&self, count: usize) -> Vec<(String, Value)> {
+        self.aws.take_events(count).await
     }
 }
 
-/// This world is what it says: what is not refused is not asked for again.
+/// Checks this backend: all writes share requests, and none is repeated alone.
 #[tokio::test]
-async fn what_is_written_is_written_together() {
-    let world = Company::of(Embedded::open_in_process().await);
+async fn every_write_shares_its_request() {
+    let backend = CoalescedBackend::over(AwsBackend::open_in_process().await);
     let task = task_due("t", None);
-    let store = world.ports().store();
+    let store = backend.ports().store();
     store.create(&task, &submission(&task)).await.unwrap();
     store.put_document(&owner("t"), task.kept(), &output("a", 1, Value::Null)).await.unwrap();
     store.save(&Task { revision: 2, ..task }).await.unwrap();
-    let requests = |operation: &str| total(&world.embedded.meter.read(), operation).requests;
+    let requests = |operation: &str| total(&backend.aws.meter.read(), operation).requests;
     assert_eq!(requests("DynamoDB.TransactWriteItems"), 1);
     assert_eq!(requests("DynamoDB.BatchExecuteStatement"), 2);
     assert_eq!(requests("DynamoDB.PutItem"), 0);

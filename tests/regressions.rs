@@ -1,5 +1,5 @@
-//! Faults that were found by an attack, on the real adapters over embedded AWS: what is too large together, a
-//! damaged journal, a save whose answer is lost under another save, a client's queue that refuses.
+//! Regression tests of defects that adversarial testing found, on the real adapters over the embedded AWS: alerts that are
+//! too large for one request, a damaged journal, a save whose response is lost, a client's queue that rejects messages.
 
 use std::io::Write;
 
@@ -32,9 +32,12 @@ use steward_emulator::embedded::EmbeddedAws;
 use steward_runtime::ports::{Created, Ports, Saved, StateStore, shard_of};
 use steward_supervisor::supervise;
 
-use crate::support::{Deployment, line};
+use crate::support::{
+    TestDeployment, completed_reply, sequential_workflow, sqs_event, wake_message,
+};
 
-fn wide(steps: usize) -> Workflow {
+/// A workflow with long step names, each with up to a hundred items.
+fn wide_workflow(steps: usize) -> Workflow {
     let name = |n: usize| format!("reserve_the_seats_of_all_passengers_{n:04}");
     let definitions: serde_json::Map<_, _> = (0..steps)
         .map(|n| {
@@ -52,13 +55,13 @@ fn wide(steps: usize) -> Workflow {
     serde_json::from_value(json!({ "name": "wide", "version": 1, "steps": definitions })).unwrap()
 }
 
-/// Ten tasks of a definition that `check` and publication accept are past their time to be undone, nine of them with
-/// alerts that are too large for one request together.
+/// Ten tasks of the largest definition that publication accepts are past the deadline of their undo. The alerts of nine of
+/// them are together too large for one request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn alerts_that_are_too_large_together_are_published_apart() {
-    let most = (1..=40).take_while(|n| wide(*n).problems().is_empty()).last().unwrap();
-    let workflow = wide(most);
-    let deployment = Deployment::new(&workflow).await;
+async fn alerts_that_exceed_one_request_are_published_in_several() {
+    let most = (1..=40).take_while(|n| wide_workflow(*n).problems().is_empty()).last().unwrap();
+    let workflow = wide_workflow(most);
+    let deployment = TestDeployment::new(&workflow).await;
     let ports = deployment.ports("supervisor");
     let shards = deployment.config.shards;
     let ids: Vec<String> = (0..)
@@ -74,7 +77,7 @@ async fn alerts_that_are_too_large_together_are_published_apart() {
         let now = steward_runtime::ports::Clock::now(&at) - SignedDuration::from_hours(48);
         let timing = ports.timing();
         let (mut task, document) = accept(&submission, &workflow, None, now, timing);
-        // One in ten has done only one item.
+        // One of the ten tasks has completed only one item.
         let items = if n == 0 { 1 } else { 100 };
         let done = || StepRecord::new(StepState::Completed { attempt: 1 });
         task.steps = workflow
@@ -98,20 +101,20 @@ async fn alerts_that_are_too_large_together_are_published_apart() {
         let deadline =
             steward_runtime::ports::Clock::now(&deployment.clock) + SignedDuration::from_secs(60);
         supervise(&ports, 0, deadline).await.unwrap();
-        deployment.clock.advance(3600);
+        deployment.clock.advance_seconds(3600);
     }
     let due: Vec<_> = futures_util::future::join_all(ids.iter().map(|id| deployment.task(id)))
         .await
         .iter()
         .map(|task| task.due.is_some())
         .collect();
-    assert!(due.iter().all(|due| !due), "tasks in Error that nobody was told of");
-    assert_eq!(deployment.alerts().await.len(), ids.len());
+    assert!(due.iter().all(|due| !due), "tasks in Error without an alert");
+    assert_eq!(deployment.take_alerts().await.len(), ids.len());
 }
 
-/// One byte of a journal is wrong, in the middle, as after a power cut that wrote its pages out of order.
+/// One byte in the middle of a journal is damaged, as after a power failure that wrote its pages out of order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_journal_with_a_damaged_line_in_the_middle_is_refused() {
+async fn a_journal_with_a_damaged_line_in_the_middle_is_rejected() {
     let dir = std::env::temp_dir().join(format!("steward-journal-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);
     let url;
@@ -130,19 +133,19 @@ async fn a_journal_with_a_damaged_line_in_the_middle_is_refused() {
     std::fs::File::create(&path).unwrap().write_all(&text).unwrap();
     let opened = EmbeddedAws::on_disk(&dir);
     let after = std::fs::read_to_string(&path).unwrap_or_default();
-    let left = after.matches("\"body\"").count();
+    let remaining = after.matches("\"body\"").count();
     std::fs::remove_dir_all(&dir).unwrap();
     assert!(
-        left >= 99 || opened.is_err(),
-        "of 100 acknowledged messages {left} are left, and the file is overwritten"
+        remaining >= 99 || opened.is_err(),
+        "the file was overwritten with {remaining} of 100 acknowledged messages"
     );
 }
 
-/// The same as in `lifetimes`, on DynamoDB's adapter.
+/// The test of the same name in `lifetimes`, on the DynamoDB adapter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_save_of_an_earlier_task_with_the_same_id_is_refused() {
-    let deployment = Deployment::new(&line(1)).await;
-    let (ports, workflow) = (deployment.ports("scheduler"), line(1));
+async fn a_save_of_an_earlier_task_with_the_same_id_is_rejected() {
+    let deployment = TestDeployment::new(&sequential_workflow(1)).await;
+    let (ports, workflow) = (deployment.ports("scheduler"), sequential_workflow(1));
     let submission =
         serde_json::from_value(json!({ "task_id": "t", "workflow": "line", "input": {} })).unwrap();
     let now = steward_runtime::ports::Clock::now(&deployment.clock);
@@ -162,35 +165,37 @@ async fn a_save_of_an_earlier_task_with_the_same_id_is_refused() {
         ..first
     };
     assert!(matches!(ports.store().save(&ended).await.unwrap(), Saved::Saved));
-    // Its id is used again: it has expired.
+    // The task expired, so its id can be reused.
     let (second, document) = accept(&submission, &workflow, None, now, ports.timing());
     assert_eq!(ports.store().create(&second, &document).await.unwrap(), Created::Created);
     let running = Task { process_state: ProcessState::Processing, revision: 2, ..second };
     assert!(matches!(ports.store().save(&running).await.unwrap(), Saved::Saved));
-    // A slow scheduler that loaded the first one just before it expired saves its decision.
+    // A slow scheduler that loaded the first task just before it expired saves its decision.
     let slow = Task { revision: 3, ..ended };
     let saved = ports.store().save(&slow).await.unwrap();
     assert!(
         matches!(saved, Saved::Conflict(_)),
-        "the running task was overwritten by an expired one"
+        "the save of an expired task replaced the running one"
     );
 }
 
-/// Carries out the requests that are meant, and answers them with a status and a body of its own.
-struct Instead {
-    is_meant: Box<dyn Fn(&str) -> bool + Send + Sync>,
-    answer: Box<dyn Fn() -> (u16, &'static str) + Send + Sync>,
+/// Forwards the selected requests, and replaces their responses.
+struct ResponseOverride {
+    /// Selects requests by their body.
+    selects: Box<dyn Fn(&str) -> bool + Send + Sync>,
+    /// The status and the body of the response.
+    response: Box<dyn Fn() -> (u16, &'static str) + Send + Sync>,
 }
 
-impl std::fmt::Debug for Instead {
+impl std::fmt::Debug for ResponseOverride {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Instead")
+        f.write_str("ResponseOverride")
     }
 }
 
-impl Intercept for Instead {
+impl Intercept for ResponseOverride {
     fn name(&self) -> &'static str {
-        "instead"
+        "response override"
     }
 
     fn read_before_transmit(
@@ -200,8 +205,8 @@ impl Intercept for Instead {
         bag: &mut ConfigBag,
     ) -> Result<(), BoxError> {
         let body = String::from_utf8_lossy(context.request().body().bytes().unwrap_or_default());
-        if (self.is_meant)(&body) {
-            bag.interceptor_state().store_put(Hit);
+        if (self.selects)(&body) {
+            bag.interceptor_state().store_put(OverridePending);
         }
         Ok(())
     }
@@ -212,9 +217,9 @@ impl Intercept for Instead {
         _: &RuntimeComponents,
         bag: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        if bag.load::<Hit>().is_some() {
-            bag.interceptor_state().unset::<Hit>();
-            let (status, body) = (self.answer)();
+        if bag.load::<OverridePending>().is_some() {
+            bag.interceptor_state().unset::<OverridePending>();
+            let (status, body) = (self.response)();
             let status = StatusCode::try_from(status)?;
             *context.response_mut() = HttpResponse::new(status, SdkBody::from(body));
         }
@@ -223,16 +228,16 @@ impl Intercept for Instead {
 }
 
 #[derive(Debug)]
-struct Hit;
+struct OverridePending;
 
-impl aws_smithy_types::config_bag::Storable for Hit {
+impl aws_smithy_types::config_bag::Storable for OverridePending {
     type Storer = aws_smithy_types::config_bag::StoreReplace<Self>;
 }
 
-/// The answer to a save is lost; another scheduler saves its own reply on top; the SDK repeats the save, which is
-/// refused with an item that another saved. What the first save decided is sent nonetheless.
+/// The response to a save is lost, another scheduler saves the next revision, and the SDK repeats the first save, which
+/// conflicts with that revision. The scheduler sends the effects of the first save nonetheless.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn effects_of_a_save_whose_answer_is_lost_under_another_save_are_sent() {
+async fn effects_are_sent_if_the_response_to_their_save_is_lost_and_another_save_follows() {
     let step = |after: Value, more: Value| {
         let mut step = json!({ "agent": "a", "after": after, "complete_within": "30s", "request": { "path": "/x" } });
         step.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -244,46 +249,46 @@ async fn effects_of_a_save_whose_answer_is_lost_under_another_save_are_sent() {
         "mail": step(json!(["left"]), json!({ "idempotent": false })),
     } }))
         .unwrap();
-    let deployment = std::sync::Arc::new(Deployment::new(&workflow).await);
+    let deployment = std::sync::Arc::new(TestDeployment::new(&workflow).await);
     deployment.submit(&deployment.ports("submission"), &["t".to_owned()]).await;
-    deployment.to_scheduler().await;
+    deployment.take_scheduler_messages().await;
     let second = std::sync::Arc::new(deployment.ports("second"));
-    steward_scheduler::handle(&*second, crate::support::event([crate::support::wake("t")], 1))
-        .await;
-    let requests = deployment.requests().await;
-    let reply = |step: &str| {
-        crate::support::completed(requests.iter().find(|r| r.step.to_string() == step).unwrap())
-    };
+    steward_scheduler::handle(&*second, sqs_event([wake_message("t")], 1)).await;
+    let requests = deployment.take_agent_requests().await;
+    let reply =
+        |step: &str| completed_reply(requests.iter().find(|r| r.step.to_string() == step).unwrap());
     let (left, right) = (reply("left"), reply("right"));
     let done = std::sync::atomic::AtomicBool::new(false);
-    let between = Instead {
-        is_meant: Box::new(move |body| {
+    let lost_response = ResponseOverride {
+        selects: Box::new(move |body| {
             let is_save = body.contains("\"revision\"") && body.contains(":before");
             is_save && !done.swap(true, std::sync::atomic::Ordering::SeqCst)
         }),
-        answer: Box::new({
+        response: Box::new({
             let second = second.clone();
             move || {
                 tokio::task::block_in_place(|| {
                     tokio::runtime::Handle::current().block_on(steward_scheduler::handle(
                         &*second,
-                        crate::support::event([right.clone()], 1),
+                        sqs_event([right.clone()], 1),
                     ))
                 });
                 (503, "{}")
             }
         }),
     };
-    let first =
-        deployment.watched("first", vec![steward_aws::ports::SharedInterceptor::new(between)]);
-    steward_scheduler::handle(&first, crate::support::event([left], 1)).await;
-    let sent = deployment.requests().await;
-    assert_eq!(sent.len(), 1, "the request was never sent, and its message is acknowledged");
+    let first = deployment.ports_with_interceptors(
+        "first",
+        vec![steward_aws::ports::SharedInterceptor::new(lost_response)],
+    );
+    steward_scheduler::handle(&first, sqs_event([left], 1)).await;
+    let sent = deployment.take_agent_requests().await;
+    assert_eq!(sent.len(), 1, "the request was not sent, although its message is acknowledged");
 }
 
-/// A queue's record has an attribute that this release does not know: as after a downgrade.
+/// The record of a queue has an attribute that this release does not know, as after a downgrade.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_journal_with_an_attribute_of_a_later_release_is_refused() {
+async fn a_journal_with_an_attribute_of_a_later_release_is_rejected() {
     let dir = std::env::temp_dir().join(format!("steward-journal-attr-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);
     {
@@ -302,73 +307,65 @@ async fn a_journal_with_an_attribute_of_a_later_release_is_refused() {
     std::fs::write(&path, text.replace(line, &changed)).unwrap();
     let opened = EmbeddedAws::on_disk(&dir);
     let after = std::fs::read_to_string(&path).unwrap_or_default();
-    let left = after.matches("\"body\"").count();
-    println!("opened: {}; messages left in the file: {left}", opened.is_ok());
+    let remaining = after.matches("\"body\"").count();
     std::fs::remove_dir_all(&dir).unwrap();
-    assert!(left == 100 || opened.is_err(), "{left} of 100 messages");
+    assert!(remaining == 100 || opened.is_err(), "{remaining} of 100 messages remain");
 }
 
-/// What is sent to a client's queue is refused as SQS does whose KMS key is disabled.
-fn no_key() -> Instead {
-    let refusal = r#"{"__type":"com.amazonaws.sqs#KmsDisabled","message":"The key is disabled."}"#;
-    Instead {
-        is_meant: Box::new(|body| body.contains("client-a\"") && body.contains("Entries")),
-        answer: Box::new(move || (400, refusal)),
+/// Rejects sends to the client's queue, as SQS does if the queue's KMS key is disabled.
+fn disabled_key() -> ResponseOverride {
+    let error = r#"{"__type":"com.amazonaws.sqs#KmsDisabled","message":"The key is disabled."}"#;
+    ResponseOverride {
+        selects: Box::new(|body| body.contains("client-a\"") && body.contains("Entries")),
+        response: Box::new(move || (400, error)),
     }
 }
 
-/// One client's own queue has a KMS key that was disabled, and its task ends in Error: the notice is given up, and the alert
-/// goes out.
+/// The KMS key of a client's queue is disabled, and the client's task ends in Error: the scheduler abandons the notification
+/// and sends the alert.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_notice_to_a_queue_whose_key_is_disabled_is_given_up() {
+async fn a_notification_to_a_queue_with_a_disabled_key_is_abandoned() {
     let workflow: Workflow =
         serde_json::from_value(json!({ "name": "line", "version": 1, "steps": {
         "a": { "agent": "a", "request": { "path": "/x/${ input.missing }" } } } }))
         .unwrap();
-    let deployment = Deployment::new(&workflow).await;
+    let deployment = TestDeployment::new(&workflow).await;
     let sqs = aws_sdk_sqs::Client::new(&deployment.aws.sdk_config());
     let url = sqs.create_queue().queue_name("client-a").send().await.unwrap().queue_url.unwrap();
     let queues = steward_core::submission::ReplyQueues::parse(&url);
     let body =
         json!({ "task_id": "t", "workflow": "line", "input": {}, "reply_to": url }).to_string();
-    steward_submission::handle(
-        &deployment.ports("submission"),
-        &queues,
-        crate::support::event([body], 1),
-    )
-    .await;
-    let watched =
-        |role| deployment.watched(role, vec![steward_aws::ports::SharedInterceptor::new(no_key())]);
-    for receives in 1..=10 {
-        steward_scheduler::handle(
-            &watched("scheduler"),
-            crate::support::event([crate::support::wake("t")], receives),
-        )
+    steward_submission::handle(&deployment.ports("submission"), &queues, sqs_event([body], 1))
         .await;
+    let ports = |role| {
+        deployment.ports_with_interceptors(
+            role,
+            vec![steward_aws::ports::SharedInterceptor::new(disabled_key())],
+        )
+    };
+    for receives in 1..=10 {
+        steward_scheduler::handle(&ports("scheduler"), sqs_event([wake_message("t")], receives))
+            .await;
     }
     for _ in 0..24 {
-        deployment.clock.advance(3600);
+        deployment.clock.advance_seconds(3600);
         let deadline =
             steward_runtime::ports::Clock::now(&deployment.clock) + SignedDuration::from_secs(60);
-        supervise(&watched("supervisor"), 0, deadline).await.unwrap();
+        supervise(&ports("supervisor"), 0, deadline).await.unwrap();
     }
     let task = deployment.task("t").await;
-    assert!(
-        task.due.is_none(),
-        "the alert is out, and the task stays due for ever: it never expires"
-    );
+    assert!(task.due.is_none(), "the task stays due after its alert, so it would never expire");
 }
 
-/// A message that is as large as the queue takes is refused: beside the reason not all of it fits into the queue of rejected
-/// ones.
+/// A submission of the maximum message size does not fit into the rejected queue together with its reason.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refused_submission_as_large_as_a_message_is_kept() {
-    let deployment = Deployment::new(&line(1)).await;
+async fn a_rejected_submission_of_the_maximum_message_size_is_kept() {
+    let deployment = TestDeployment::new(&sequential_workflow(1)).await;
     let ports = deployment.ports("submission");
     let body =
         format!(r#"{{"task_id":"t","workflow":"line","input":"{}"}}"#, "x".repeat(262_144 - 60));
-    let event = crate::support::event([body], 1);
-    let answer = steward_submission::handle(&ports, &deployment.config.reply_queues, event).await;
-    assert_eq!(answer.batch_item_failures.len(), 0);
-    assert_eq!(deployment.take(&deployment.config.rejected_queue_url).await.len(), 1);
+    let event = sqs_event([body], 1);
+    let response = steward_submission::handle(&ports, &deployment.config.reply_queues, event).await;
+    assert_eq!(response.batch_item_failures.len(), 0);
+    assert_eq!(deployment.take_messages(&deployment.config.rejected_queue_url).await.len(), 1);
 }
