@@ -297,7 +297,8 @@ impl Scale {
     }
 
     fn axis(&self, svg: &mut String, height: f64) {
-        let step = MARK_DISTANCES_MS.into_iter().find(|step| self.span_ms / as_float(*step) <= MARKS_MAX);
+        let step =
+            MARK_DISTANCES_MS.into_iter().find(|step| self.span_ms / as_float(*step) <= MARKS_MAX);
         let step = step.unwrap_or(MARK_DISTANCE_MS_MAX);
         svg.push_str("<g class=\"axis\">");
         for mark in (0..).map(|n| n * step).take_while(|mark| as_float(*mark) < self.span_ms) {

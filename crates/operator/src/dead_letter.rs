@@ -49,7 +49,10 @@ pub fn summarize(queue: &Queue, body: &str) -> MessageSummary {
     }
 }
 
-fn parse_as<T: serde::de::DeserializeOwned>(body: &str, summarize: impl FnOnce(T) -> MessageSummary) -> MessageSummary {
+fn parse_as<T: serde::de::DeserializeOwned>(
+    body: &str,
+    summarize: impl FnOnce(T) -> MessageSummary,
+) -> MessageSummary {
     match serde_json::from_str(body) {
         Ok(message) => summarize(message),
         Err(error) => unparsable(body, Some(mistake(&error))),
@@ -80,7 +83,11 @@ fn scheduler_message(message: SchedulerMessage) -> MessageSummary {
                 Outcome::Unknown { .. } => "timed out, outcome unknown",
             };
             let (action, attempt) = (reply.action.name(), reply.attempt);
-            summary(format!("reply: {action} #{attempt} {outcome}"), reply.task_id, Some(reply.step))
+            summary(
+                format!("reply: {action} #{attempt} {outcome}"),
+                reply.task_id,
+                Some(reply.step),
+            )
         }
         SchedulerMessage::Command(command) => {
             let what = format!("command from {}: {}", command.by, command.order.describe(&[]));
@@ -99,9 +106,11 @@ fn scheduler_message(message: SchedulerMessage) -> MessageSummary {
             };
             summary(what, token.task_id, Some(token.step))
         }
-        SchedulerMessage::Ask(ask) => {
-            summary(format!("{} requested by the parent task", ask.action.name()), ask.task_id, None)
-        }
+        SchedulerMessage::Ask(ask) => summary(
+            format!("{} requested by the parent task", ask.action.name()),
+            ask.task_id,
+            None,
+        ),
         SchedulerMessage::Keep(keep) => {
             summary("longer retention requested by the parent task".to_owned(), keep.task_id, None)
         }
@@ -193,7 +202,8 @@ mod tests {
 
     #[test]
     fn an_unparsable_message_has_a_reason_and_shows_no_value() {
-        let wake = summarize(&Queue::Scheduler, r#"{"type":"wake","task_id":"o-1","cause":"secret"}"#);
+        let wake =
+            summarize(&Queue::Scheduler, r#"{"type":"wake","task_id":"o-1","cause":"secret"}"#);
         assert_eq!(wake.task_id.map(|id| id.to_string()).as_deref(), Some("o-1"));
         let problem = wake.problem.unwrap();
         assert!(problem.starts_with("unknown variant"), "{problem}");

@@ -73,10 +73,11 @@ pub fn figures<'a>(
         samples.waited.extend(between(times.queued_at, times.called_at));
         samples.took.extend(between(times.called_at, times.answered_at));
     }
-    let figures = all.into_iter().map(|(step_action, Samples { attempts, failures, waited, took })| {
-        let (waited, took) = (Spread::of(waited), Spread::of(took));
-        (step_action, Figures { attempts, failures, waited, took })
-    });
+    let figures =
+        all.into_iter().map(|(step_action, Samples { attempts, failures, waited, took })| {
+            let (waited, took) = (Spread::of(waited), Spread::of(took));
+            (step_action, Figures { attempts, failures, waited, took })
+        });
     figures.collect()
 }
 

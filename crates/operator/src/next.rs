@@ -181,7 +181,10 @@ impl OpenPart<'_> {
                 format!("Agent {agent} is running {name} ({attempt}). Without a reply by")
             }
             Some(Work::Child(child)) => {
-                format!("A task of workflow {} is running for {name}. If it has not ended by", child.name)
+                format!(
+                    "A task of workflow {} is running for {name}. If it has not ended by",
+                    child.name
+                )
             }
             Some(Work::Wait(_)) => return None,
             None => format!("{} is running ({attempt}). Its deadline is", capitalize(name)),
@@ -376,11 +379,16 @@ mod tests {
     #[test]
     fn a_child_task_is_named() {
         let events = event_of("send", json!({ "s": "r", "a": 1, "b": 30_000 }));
-        assert!(events.starts_with("A task of workflow delivery is running for step send."), "{events}");
+        assert!(
+            events.starts_with("A task of workflow delivery is running for step send."),
+            "{events}"
+        );
         assert!(events.ends_with(" [o-1:send]"), "{events}");
         let events = event_of("approve", json!({ "s": "h", "a": 1, "b": 30_000, "u": 30_000 }));
         assert!(
-            events.starts_with("Step approve awaits a callback. Without one by 1970-01-01T00:00:30Z,"),
+            events.starts_with(
+                "Step approve awaits a callback. Without one by 1970-01-01T00:00:30Z,"
+            ),
             "{events}"
         );
     }

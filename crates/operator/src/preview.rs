@@ -97,7 +97,9 @@ impl TaskChanges<'_> {
                     .to_owned(),
             ),
             (Some(_), None) if !after.process_state.is_final() => {
-                sentences.push("The task continues. Its deadline moves by the length of the pause".to_owned());
+                sentences.push(
+                    "The task continues. Its deadline moves by the length of the pause".to_owned(),
+                );
             }
             (Some(_) | None, _) => {}
         }
@@ -187,7 +189,10 @@ impl TaskChanges<'_> {
             }
         }
         if !not_undone.is_empty() {
-            sentences.push(format!("Will not be undone, because there is no undo: {}", names(not_undone)));
+            sentences.push(format!(
+                "Will not be undone, because there is no undo: {}",
+                names(not_undone)
+            ));
         }
         sentences
     }
@@ -197,9 +202,7 @@ impl TaskChanges<'_> {
 fn effect_sentence(effect: &Effect) -> Option<String> {
     match effect {
         Effect::Notice { .. } => Some("The client is notified".to_owned()),
-        Effect::ChildEnded(ended) => {
-            Some(format!("The parent task {} is notified", ended.task_id))
-        }
+        Effect::ChildEnded(ended) => Some(format!("The parent task {} is notified", ended.task_id)),
         Effect::Publish(event) => event.is_task_alert().then(|| "An alert is sent".to_owned()),
         Effect::Request(_)
         | Effect::Submit(_)
@@ -265,7 +268,8 @@ mod tests {
             match transition(&workflow, &task, &documents, &event, context).unwrap() {
                 Transition::Apply { task: next, documents: written, .. } => {
                     task = *next;
-                    documents.extend(written.into_iter().map(|document| (document.key, document.body)));
+                    documents
+                        .extend(written.into_iter().map(|document| (document.key, document.body)));
                 }
                 other @ (Transition::Ignore { .. } | Transition::Illegal(_)) => panic!("{other:?}"),
             }
@@ -326,7 +330,10 @@ mod tests {
         let edited = preview_at(180, resubmit(Some(json!({ "amount": "x" })), true));
         let Preview::Refused(reason) = edited else { panic!() };
         assert_eq!(reason, "input.amount: it is not of type \"integer\"");
-        assert_eq!(preview_of(Order::Resume), Preview::Refused("the task is not paused".to_owned()));
+        assert_eq!(
+            preview_of(Order::Resume),
+            Preview::Refused("the task is not paused".to_owned())
+        );
         assert_eq!(preview_of(Order::Cancel), Preview::Refused("the task is Error".to_owned()));
     }
 
@@ -380,6 +387,9 @@ mod tests {
         };
         task.commands.push(record);
         let again = of(&task, &mut documents);
-        assert_eq!(again, Preview::Refused("the scheduler has already processed this command".to_owned()));
+        assert_eq!(
+            again,
+            Preview::Refused("the scheduler has already processed this command".to_owned())
+        );
     }
 }

@@ -109,8 +109,9 @@ pub fn timeline(task: &Task, documents: &[Document]) -> Vec<Line> {
     lines.extend(task.ended_at.map(|at| Line::new(at, task.process_state.to_string())));
     // The sort is stable: effects of a command stay after it, and the end of the task stays last.
     lines.sort_by_key(|line| line.at);
-    lines
-        .extend(task.actions().filter_map(|(step, action, progress)| open_entry(step, action, progress)));
+    lines.extend(
+        task.actions().filter_map(|(step, action, progress)| open_entry(step, action, progress)),
+    );
     lines
 }
 
@@ -128,9 +129,7 @@ fn past_entry(task: &Task, document: &Document) -> Line {
             Line::of_attempt(at, attempt, what)
         }
         DocumentKey::Result(_) => Line::new(at, "returned its output"),
-        DocumentKey::Claim(attempt) => {
-            Line::of_attempt(at, attempt, "about to call the service")
-        }
+        DocumentKey::Claim(attempt) => Line::of_attempt(at, attempt, "about to call the service"),
         DocumentKey::Failure(attempt) => unsuccessful(at, attempt, "failed", &document.body),
         DocumentKey::Deferral(attempt) => unsuccessful(at, attempt, "deferred", &document.body),
     };
@@ -157,9 +156,7 @@ fn open_entry(step: Part, action: Action, progress: &Progress) -> Option<Line> {
         StepState::Running { attempt, complete_by } => {
             (*attempt, *complete_by, "running; deadline")
         }
-        StepState::Waiting { attempt, until, .. } => {
-            (*attempt, *until, "waiting; next attempt")
-        }
+        StepState::Waiting { attempt, until, .. } => (*attempt, *until, "waiting; next attempt"),
         StepState::HandedOut { attempt, complete_by, .. } => {
             (*attempt, *complete_by, "awaiting callback; deadline")
         }

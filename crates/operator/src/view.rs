@@ -177,8 +177,7 @@ impl TaskView {
         let whole = task.steps.iter().map(|(name, record)| (Part::from(name.clone()), record));
         let steps: BTreeMap<_, _> =
             whole.chain(task.parts()).map(|(part, record)| (part, StepView::of(record))).collect();
-        let next: Vec<_> =
-            next_events(task, None, &[]).iter().map(ToString::to_string).collect();
+        let next: Vec<_> = next_events(task, None, &[]).iter().map(ToString::to_string).collect();
         Self {
             task_id: task.task_id.clone(),
             workflow: task.workflow.clone(),
