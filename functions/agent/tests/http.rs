@@ -1,4 +1,4 @@
-//! The HTTP agent against real servers: what it sends, and what it makes of each answer.
+//! The HTTP agent against real servers: what it sends, and how it interprets each response.
 
 #![allow(
     clippy::unwrap_used,
@@ -43,24 +43,24 @@ use tokio::{
     task::JoinSet,
 };
 
-/// A remote service, and the requests it got. It stops when it is dropped.
-struct Remote {
+/// A remote service that records its requests. It stops when it is dropped.
+struct TestServer {
     base_url: String,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
     _server: JoinSet<()>,
 }
 
-/// A request as it arrived.
+/// A request that the server received.
 #[derive(Debug)]
-struct Seen {
+struct ReceivedRequest {
     method: String,
     uri: Uri,
     headers: HeaderMap,
     body: Bytes,
 }
 
-impl Remote {
-    /// Answers every request with what `answer` makes.
+impl TestServer {
+    /// A server that responds to every request with the result of `answer`.
     async fn start(answer: impl Fn() -> Response<Body> + Clone + Send + Sync + 'static) -> Self {
         let (listener, base_url) = listener().await;
         let seen = Arc::new(Mutex::new(Vec::new()));
@@ -69,7 +69,7 @@ impl Remote {
             let (parts, body) = request.into_parts();
             let body = to_bytes(body, usize::MAX).await.unwrap();
             let (method, uri, headers) = (parts.method.to_string(), parts.uri, parts.headers);
-            record.lock().unwrap().push(Seen { method, uri, headers, body });
+            record.lock().unwrap().push(ReceivedRequest { method, uri, headers, body });
             answer()
         };
         let mut server = JoinSet::new();
@@ -79,8 +79,8 @@ impl Remote {
         Self { base_url, seen, _server: server }
     }
 
-    /// Hands each connection, with its request read, to `talk`.
-    async fn speaking<F>(talk: impl Fn(TcpStream) -> F + Send + 'static) -> Self
+    /// A server that reads the request of each connection and passes the connection to `talk`.
+    async fn with_raw_connections<F>(talk: impl Fn(TcpStream) -> F + Send + 'static) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -107,7 +107,7 @@ impl Remote {
         service(&self.base_url, "{}", Duration::from_secs(60))
     }
 
-    /// One `GET /`.
+    /// Makes one call, `GET /`.
     async fn call(&self) -> Result<Value, Fault> {
         self.service().call(&get("/"), None).await
     }
@@ -151,12 +151,12 @@ fn permanent(reason: &str) -> Result<Value, Fault> {
     Err(Fault::Permanent { reason: reason.to_owned(), may_have_run: false })
 }
 
-/// The call went well, and its answer is of no use.
-fn useless(reason: &str) -> Result<Value, Fault> {
+/// The fault of a call that may have succeeded, and whose response is unusable.
+fn unusable_response(reason: &str) -> Result<Value, Fault> {
     Err(Fault::Permanent { reason: reason.to_owned(), may_have_run: true })
 }
 
-/// The service is not there, or broke off; it does not say for how long.
+/// A connection fault, or a 5xx status without `Retry-After`.
 fn transient(reason: &str) -> Result<Value, Fault> {
     let may_have_run = reason != "no connection";
     Err(Fault::Transient { reason: reason.to_owned(), retry_after: None, may_have_run })
@@ -167,24 +167,24 @@ fn nested(levels: usize) -> String {
 }
 
 #[tokio::test]
-async fn json_is_the_output() {
+async fn a_json_body_is_the_output() {
     for status in [200, 201, 202] {
         let remote =
-            Remote::start(move || answer(status, r#"{"charge":"ch-1","amount":20}"#)).await;
+            TestServer::start(move || answer(status, r#"{"charge":"ch-1","amount":20}"#)).await;
         assert_eq!(remote.call().await, Ok(json!({ "charge": "ch-1", "amount": 20 })), "{status}");
     }
 }
 
 #[tokio::test]
-async fn nothing_is_null() {
+async fn an_empty_body_is_null() {
     for status in [200, 201, 204] {
-        let remote = Remote::start(move || answer(status, "")).await;
+        let remote = TestServer::start(move || answer(status, "")).await;
         assert_eq!(remote.call().await, Ok(Value::Null), "{status}");
     }
 }
 
 #[tokio::test]
-async fn what_is_refused_is_permanent_with_its_title_and_no_more() {
+async fn a_refusal_is_permanent_and_its_reason_has_only_status_and_title() {
     let problem = json!({
         "type": "https://pay.example/declined", "title": "Card declined",
         "detail": "card 4111 1111 1111 1111 of Ada", "balance": 3,
@@ -198,13 +198,13 @@ async fn what_is_refused_is_permanent_with_its_title_and_no_more() {
         (422, "HTTP 422 Unprocessable Entity: Card declined"),
     ] {
         let body = problem.to_string();
-        let remote = Remote::start(move || answer(status, body.clone())).await;
+        let remote = TestServer::start(move || answer(status, body.clone())).await;
         assert_eq!(remote.call().await, permanent(reason));
     }
 }
 
 #[tokio::test]
-async fn a_refusal_without_a_readable_title_is_its_status() {
+async fn a_refusal_without_a_readable_title_has_its_status_as_reason() {
     let large =
         json!({ "title": "x", "detail": "x".repeat(limits::DOCUMENT_BYTES_MAX) }).to_string();
     let bodies = [
@@ -216,10 +216,10 @@ async fn a_refusal_without_a_readable_title_is_its_status() {
         &large,
     ];
     for body in bodies.map(str::to_owned) {
-        let remote = Remote::start(move || answer(402, body.clone())).await;
+        let remote = TestServer::start(move || answer(402, body.clone())).await;
         assert_eq!(remote.call().await, permanent("HTTP 402 Payment Required"));
     }
-    let broken = Remote::speaking(|mut socket| async move {
+    let broken = TestServer::with_raw_connections(|mut socket| async move {
         let answer = "HTTP/1.1 402 Payment Required\r\ncontent-length: 99\r\n\r\n{\"title\":";
         socket.write_all(answer.as_bytes()).await.unwrap();
     });
@@ -237,26 +237,26 @@ async fn a_redirect_is_not_followed_and_may_have_run() {
     ] {
         let redirect = Response::builder().status(status).header("location", "/elsewhere");
         let redirect = Arc::new(Mutex::new(Some(redirect.body(Body::empty()).unwrap())));
-        let remote = Remote::start(move || {
+        let remote = TestServer::start(move || {
             redirect.lock().unwrap().take().unwrap_or_else(|| answer(200, r#""followed""#))
         });
         let remote = remote.await;
-        // A POST that is answered by a redirect has often been carried out.
-        assert_eq!(remote.call().await, useless(reason));
+        // A service often carries a POST out before it redirects.
+        assert_eq!(remote.call().await, unusable_response(reason));
         assert_eq!(remote.requests(), 1);
     }
 }
 
 #[tokio::test]
-async fn a_conflict_may_be_with_an_earlier_call_that_is_in_progress() {
+async fn a_conflict_may_come_from_an_earlier_call_in_progress() {
     for (status, reason) in [(409, "HTTP 409 Conflict: Busy"), (423, "HTTP 423 Locked: Busy")] {
-        let remote = Remote::start(move || answer(status, r#"{"title":"Busy"}"#)).await;
+        let remote = TestServer::start(move || answer(status, r#"{"title":"Busy"}"#)).await;
         assert_eq!(remote.call().await, Err(Fault::Conflict { reason: reason.to_owned() }));
     }
 }
 
 #[tokio::test]
-async fn a_step_says_itself_what_a_status_means() {
+async fn a_step_can_define_the_meaning_of_statuses() {
     let classes = [
         (404, ResponseClass::Completed),
         (409, ResponseClass::Failed),
@@ -276,18 +276,18 @@ async fn a_step_says_itself_what_a_status_means() {
         (409, "", permanent("HTTP 409 Conflict")),
         (422, "", retry("HTTP 422 Unprocessable Entity", true)),
         (429, "", retry("HTTP 429 Too Many Requests", false)),
-        (500, "", useless("HTTP 500 Internal Server Error")),
+        (500, "", unusable_response("HTTP 500 Internal Server Error")),
         (200, "{}", permanent("HTTP 200 OK")),
     ] {
-        let remote = Remote::start(move || answer(status, body)).await;
+        let remote = TestServer::start(move || answer(status, body)).await;
         let request = StepRequest { responses: responses.clone(), ..get("/") };
         assert_eq!(remote.service().call(&request, None).await, expected, "{status}");
     }
 }
 
 #[tokio::test]
-async fn every_call_has_a_traceparent_and_those_of_one_task_the_same_trace() {
-    let remote = Remote::start(|| answer(200, "")).await;
+async fn every_call_has_a_traceparent_and_calls_of_one_task_share_a_trace() {
+    let remote = TestServer::start(|| answer(200, "")).await;
     let other = StepRequest { idempotency_key: "order-1/ship/do".to_owned(), ..get("/") };
     let another = StepRequest { task_id: "order-2".parse().unwrap(), ..get("/") };
     for request in [&get("/"), &get("/"), &other, &another] {
@@ -300,25 +300,25 @@ async fn every_call_has_a_traceparent_and_those_of_one_task_the_same_trace() {
     for fields in &fields {
         assert_eq!(fields.iter().map(|field| field.len()).collect::<Vec<_>>(), [2, 32, 16, 2]);
     }
-    assert_eq!(sent[0], sent[1], "a repeated call has the same");
+    assert_eq!(sent[0], sent[1], "a repeated call has the same traceparent");
     assert_eq!(fields[0][1], fields[2][1]);
     assert_ne!(fields[0][2], fields[2][2]);
     assert_ne!(fields[0][1], fields[3][1]);
 }
 
 #[tokio::test]
-async fn what_may_pass_is_transient() {
+async fn server_errors_are_transient() {
     for status in [500, 502, 503, 504] {
-        let remote = Remote::start(move || answer(status, r#"{"title":"Busy"}"#)).await;
+        let remote = TestServer::start(move || answer(status, r#"{"title":"Busy"}"#)).await;
         let status = StatusCode::from_u16(status).unwrap();
         assert_eq!(remote.call().await, transient(&format!("HTTP {status}")));
     }
 }
 
 #[tokio::test]
-async fn who_says_not_now_is_alive_and_may_or_may_not_have_begun() {
+async fn statuses_408_425_and_429_are_transient_and_count_as_available() {
     for (status, may_have_run) in [(408, true), (425, false), (429, false)] {
-        let remote = Remote::start(move || answer(status, r#"{"title":"Busy"}"#)).await;
+        let remote = TestServer::start(move || answer(status, r#"{"title":"Busy"}"#)).await;
         let reason = format!("HTTP {}", StatusCode::from_u16(status).unwrap());
         let retry_after = Some(Duration::ZERO);
         let expected = Fault::Transient { reason, retry_after, may_have_run };
@@ -327,45 +327,49 @@ async fn who_says_not_now_is_alive_and_may_or_may_not_have_begun() {
 }
 
 #[tokio::test]
-async fn retry_after_is_handed_over_as_a_time_to_wait() {
-    let asked = |retry_after: String| async move {
+async fn retry_after_becomes_a_duration() {
+    let wait_for = |retry_after: String| async move {
         let busy = move || {
             let busy = Response::builder().status(503).header("retry-after", &retry_after);
             busy.body(Body::empty()).unwrap()
         };
-        match Remote::start(busy).await.call().await {
+        match TestServer::start(busy).await.call().await {
             Err(Fault::Transient { retry_after, .. }) => retry_after,
             other => panic!("{other:?}"),
         }
     };
     let hour = Duration::from_secs(3600);
-    assert_eq!(asked("3600".to_owned()).await, Some(hour));
+    assert_eq!(wait_for("3600".to_owned()).await, Some(hour));
     let in_an_hour = SystemTime::now() + hour;
-    let wait = asked(httpdate::fmt_http_date(in_an_hour)).await.unwrap();
+    let wait = wait_for(httpdate::fmt_http_date(in_an_hour)).await.unwrap();
     // A date has no fractions of a second, and the call took some time.
     assert!(wait <= hour && wait > hour - Duration::from_secs(60), "{wait:?}");
-    assert_eq!(asked("soon".to_owned()).await, None);
-    assert_eq!(asked("-5".to_owned()).await, None);
+    assert_eq!(wait_for("soon".to_owned()).await, None);
+    assert_eq!(wait_for("-5".to_owned()).await, None);
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_is_transient() {
-    for cut_off in [
+async fn a_broken_connection_is_transient() {
+    for partial_response in [
         "",
         "HTTP/1.1 200 OK\r\ncontent-le",
         "HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{\"id\":1}",
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n8\r\n{\"id\":1}\r\n",
     ] {
-        let remote = Remote::speaking(move |mut socket| async move {
-            socket.write_all(cut_off.as_bytes()).await.unwrap();
+        let remote = TestServer::with_raw_connections(move |mut socket| async move {
+            socket.write_all(partial_response.as_bytes()).await.unwrap();
         });
-        assert_eq!(remote.await.call().await, transient("the connection broke"), "{cut_off:?}");
+        assert_eq!(
+            remote.await.call().await,
+            transient("the connection broke"),
+            "{partial_response:?}"
+        );
     }
 }
 
 #[tokio::test]
-async fn nobody_listening_is_transient() {
-    // Bound but not listening: refused, and nobody else can have the port.
+async fn a_refused_connection_is_transient() {
+    // Bound but not listening: connections are refused, and no other process can use the port.
     let held = TcpSocket::new_v4().unwrap();
     held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let base_url = format!("http://{}", held.local_addr().unwrap());
@@ -374,11 +378,11 @@ async fn nobody_listening_is_transient() {
 }
 
 #[tokio::test]
-async fn a_call_that_times_out_is_cut_before_and_within_the_answer() {
-    for begun in ["", "HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{\"id\":1}"] {
-        let remote = Remote::speaking(move |mut socket| async move {
-            socket.write_all(begun.as_bytes()).await.unwrap();
-            // Until the client gives up.
+async fn a_call_may_time_out_before_or_during_the_response() {
+    for partial_response in ["", "HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{\"id\":1}"] {
+        let remote = TestServer::with_raw_connections(move |mut socket| async move {
+            socket.write_all(partial_response.as_bytes()).await.unwrap();
+            // Waits until the client aborts the call.
             let _ = socket.read_u8().await;
         });
         let remote = remote.await;
@@ -386,55 +390,55 @@ async fn a_call_that_times_out_is_cut_before_and_within_the_answer() {
         assert_eq!(
             service.call(&get("/"), None).await,
             Err(Fault::Cut { reason: "the call timed out".to_owned() }),
-            "{begun:?}"
+            "{partial_response:?}"
         );
     }
 }
 
 #[tokio::test]
-async fn what_is_not_json_is_permanent_and_not_repeated() {
+async fn a_response_that_is_not_json_is_permanent_and_not_repeated() {
     for (body, reason) in [
-        ("card 4111", "the reply is not JSON: expected value at line 1 column 1"),
+        ("card 4111", "the response is not JSON: expected value at line 1 column 1"),
         (
             r#"{"card":"4111"#,
-            "the reply is not JSON: EOF while parsing a string at line 1 column 13",
+            "the response is not JSON: EOF while parsing a string at line 1 column 13",
         ),
-        ("<html>", "the reply is not JSON: expected value at line 1 column 1"),
-        ("1 2", "the reply is not JSON: trailing characters at line 1 column 3"),
-        (" ", "the reply is not JSON: EOF while parsing a value at line 1 column 1"),
+        ("<html>", "the response is not JSON: expected value at line 1 column 1"),
+        ("1 2", "the response is not JSON: trailing characters at line 1 column 3"),
+        (" ", "the response is not JSON: EOF while parsing a value at line 1 column 1"),
         (
             r#"{"id":18446744073709551616}"#,
-            "the reply has an integer of more than 64 bits at line 1 column 7: it would lose digits; send it \
+            "the response has an integer of more than 64 bits at line 1 column 7: it would lose digits; send it \
              as a text",
         ),
     ] {
-        let remote = Remote::start(move || answer(200, body)).await;
-        assert_eq!(remote.call().await, useless(reason), "{body}");
+        let remote = TestServer::start(move || answer(200, body)).await;
+        assert_eq!(remote.call().await, unusable_response(reason), "{body}");
     }
-    let remote = Remote::start(|| answer(200, vec![b'"', 0xff, b'"'])).await;
-    let reason = "the reply is not JSON: invalid unicode code point at line 1 column 2";
-    assert_eq!(remote.call().await, useless(reason));
+    let remote = TestServer::start(|| answer(200, vec![b'"', 0xff, b'"'])).await;
+    let reason = "the response is not JSON: invalid unicode code point at line 1 column 2";
+    assert_eq!(remote.call().await, unusable_response(reason));
 }
 
-const OVER_THE_LIMIT: &str = "the reply is over the limit of 131072 bytes";
+const OVER_THE_LIMIT: &str = "the response exceeds the limit of 131072 bytes";
 
 #[tokio::test]
-async fn a_reply_may_be_as_large_as_the_limit_and_no_larger() {
+async fn a_response_may_be_as_large_as_the_limit() {
     let text = |bytes: usize| format!("\"{}\"", "x".repeat(bytes - 2));
     let largest = text(limits::DOCUMENT_BYTES_MAX);
     let body = largest.clone();
-    let remote = Remote::start(move || answer(200, body.clone())).await;
+    let remote = TestServer::start(move || answer(200, body.clone())).await;
     assert_eq!(remote.call().await, Ok(json!(largest.trim_matches('"'))));
-    let remote = Remote::start(move || answer(200, text(limits::DOCUMENT_BYTES_MAX + 1))).await;
-    assert_eq!(remote.call().await, useless(OVER_THE_LIMIT));
+    let remote = TestServer::start(move || answer(200, text(limits::DOCUMENT_BYTES_MAX + 1))).await;
+    assert_eq!(remote.call().await, unusable_response(OVER_THE_LIMIT));
 }
 
 #[tokio::test]
-async fn a_reply_over_the_limit_is_not_read_to_its_end() {
-    // One announces a terabyte, and one does not say when it ends.
+async fn the_agent_stops_reading_a_response_at_the_limit() {
+    // One response announces a terabyte, the other never ends.
     let (hung_up, gone) = oneshot::channel();
     let hung_up = Arc::new(Mutex::new(Some(hung_up)));
-    let announced = Remote::speaking(move |mut socket| {
+    let announced = TestServer::with_raw_connections(move |mut socket| {
         let hung_up = hung_up.lock().unwrap().take().unwrap();
         async move {
             let head = "HTTP/1.1 200 OK\r\ncontent-length: 1000000000000\r\n\r\n";
@@ -444,12 +448,12 @@ async fn a_reply_over_the_limit_is_not_read_to_its_end() {
         }
     });
     let announced = announced.await;
-    assert_eq!(announced.call().await, useless(OVER_THE_LIMIT));
-    gone.await.expect("the client hung up");
+    assert_eq!(announced.call().await, unusable_response(OVER_THE_LIMIT));
+    gone.await.expect("the client closed the connection");
 
     let (alive, gone) = oneshot::channel::<()>();
     let alive = Arc::new(Mutex::new(Some(alive)));
-    let endless = Remote::start(move || {
+    let endless = TestServer::start(move || {
         let alive = alive.lock().unwrap().take().unwrap();
         let chunks = stream::repeat_with(move || {
             assert!(!alive.is_closed());
@@ -458,25 +462,28 @@ async fn a_reply_over_the_limit_is_not_read_to_its_end() {
         answer(200, Body::from_stream(chunks))
     });
     let endless = endless.await;
-    assert_eq!(endless.call().await, useless(OVER_THE_LIMIT));
+    assert_eq!(endless.call().await, unusable_response(OVER_THE_LIMIT));
     gone.await.expect_err("the server stopped sending");
 }
 
 #[tokio::test]
-async fn a_reply_that_nests_too_deep_is_permanent() {
-    let deepest = Remote::start(|| answer(200, nested(limits::JSON_DEPTH_MAX))).await;
+async fn a_response_that_nests_too_deeply_is_permanent() {
+    let deepest = TestServer::start(|| answer(200, nested(limits::JSON_DEPTH_MAX))).await;
     assert!(deepest.call().await.is_ok());
-    let too_deep = Remote::start(|| answer(200, nested(limits::JSON_DEPTH_MAX + 1))).await;
-    assert_eq!(too_deep.call().await, useless("the reply nests deeper than 32 levels"));
-    let abyss = Remote::start(|| answer(200, nested(60_000))).await;
-    let reason = "the reply is not JSON: recursion limit exceeded at line 1 column 128";
-    assert_eq!(abyss.call().await, useless(reason));
+    let too_deep = TestServer::start(|| answer(200, nested(limits::JSON_DEPTH_MAX + 1))).await;
+    assert_eq!(
+        too_deep.call().await,
+        unusable_response("the response nests deeper than 32 levels")
+    );
+    let very_deep = TestServer::start(|| answer(200, nested(60_000))).await;
+    let reason = "the response is not JSON: recursion limit exceeded at line 1 column 128";
+    assert_eq!(very_deep.call().await, unusable_response(reason));
 }
 
 #[tokio::test]
-async fn a_request_is_sent_with_all_that_makes_it_repeatable_and_traceable() {
+async fn a_request_has_an_idempotency_key_a_traceparent_and_the_configured_headers() {
     let traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-    let remote = Remote::start(|| answer(204, "")).await;
+    let remote = TestServer::start(|| answer(204, "")).await;
     let base_url = format!("{}/v1/", remote.base_url);
     let headers = r#"{ "Authorization": "Bearer s3cret", "x-tenant": "shop" }"#;
     let service = service(&base_url, headers, Duration::from_secs(60));
@@ -505,8 +512,8 @@ async fn a_request_is_sent_with_all_that_makes_it_repeatable_and_traceable() {
 }
 
 #[tokio::test]
-async fn every_method_goes_out_as_it_is_and_without_a_body_if_there_is_none() {
-    let remote = Remote::start(|| answer(200, "{}")).await;
+async fn every_method_is_sent_and_without_a_body_if_there_is_none() {
+    let remote = TestServer::start(|| answer(200, "{}")).await;
     let service = remote.service();
     for (method, sent) in [
         (Method::Get, "GET"),
@@ -525,9 +532,9 @@ async fn every_method_goes_out_as_it_is_and_without_a_body_if_there_is_none() {
 }
 
 #[tokio::test]
-async fn a_request_that_cannot_be_right_is_permanent_and_not_sent() {
-    let remote = Remote::start(|| answer(200, "{}")).await;
-    // `http://127.0.0.1:80` and `@evil.example` would make another host, that gets the headers.
+async fn an_invalid_request_is_permanent_and_not_sent() {
+    let remote = TestServer::start(|| answer(200, "{}")).await;
+    // Appended to `http://127.0.0.1:80`, `@evil.example` would send the headers to another host.
     for path in ["@evil.example/", ".evil.example/", "", "charges"] {
         let reason = "the request's path does not start with `/`";
         assert_eq!(remote.service().call(&get(path), None).await, permanent(reason), "{path}");
@@ -541,10 +548,10 @@ async fn a_request_that_cannot_be_right_is_permanent_and_not_sent() {
 }
 
 #[tokio::test]
-async fn secrets_in_headers_are_in_no_debug_output_error_or_reason() {
+async fn debug_output_errors_and_reasons_contain_no_secrets_of_headers() {
     let secret = |text: String| assert!(!text.contains("s3cret"), "{text}");
     let headers = r#"{ "authorization": "Bearer s3cret", "x-api-key": "s3cret" }"#;
-    let remote = Remote::start(|| answer(402, "s3cret")).await;
+    let remote = TestServer::start(|| answer(402, "s3cret")).await;
     let variables = [
         ("STEWARD_AGENT_NAME", "payment"),
         ("STEWARD_AGENT_BASE_URL", remote.base_url.as_str()),
