@@ -582,7 +582,7 @@ async fn over_http_a_task_is_asked_for_by_its_id() {
                   at most 128 characters";
     assert_problem(ask("a%2Fb").await.unwrap(), 400, "Malformed task id", detail).await;
     let wrong = Client::new().delete(&tasks).send().await.unwrap();
-    let detail = "DELETE is not for this address";
+    let detail = "this route does not support DELETE";
     assert_problem(wrong, 405, "Method Not Allowed", detail).await;
 }
 
@@ -601,7 +601,7 @@ async fn over_http_a_body_that_no_submission_can_have_is_not_taken_in() {
 async fn over_http_what_the_state_store_cannot_do_may_be_asked_again() {
     let (host, tasks) = host().await;
     drop_tasks_table(&host.aws.sdk_config()).await;
-    let detail = "the state store did not answer; the same request again is safe";
+    let detail = "the state store did not respond; the same request can be safely repeated";
     assert_problem(post(&tasks, order_of("good")).await, 503, "Service Unavailable", detail).await;
     let task = Client::new().get(format!("{tasks}/good")).send().await.unwrap();
     assert_problem(task, 503, "Service Unavailable", detail).await;

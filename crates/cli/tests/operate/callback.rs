@@ -17,7 +17,7 @@ async fn who_has_the_token_answers_once() {
     let task = world.until("a-1", is_handed_out).await;
     let token = world.remote.calls("a-1")[0].body["token"].as_str().unwrap().to_owned();
     assert_eq!(token, format!("a-1/ask/i{}", task.incarnation.unwrap()));
-    world.steward(&["show", "a-1"]).await.has(&["handed out", "ask: an answer by"]);
+    world.steward(&["show", "a-1"]).await.has(&["awaiting callback", "Step ask awaits a callback until"]);
 
     let said = world.steward(&["callback", "heartbeat", &token]).await;
     said.has(&[&format!("{token}: sent")]);
