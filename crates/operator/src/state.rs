@@ -1,5 +1,5 @@
-//! States of tasks and of their steps as people see them. Each state has a name, a symbol and a CSS class. The symbol
-//! stands beside the name, so that states can be told apart without colours.
+//! States of tasks and of their steps as people see them. Each state has a name, a symbol and a CSS class. Pages show the
+//! symbol beside the name, so that states are distinguishable without colours.
 
 use std::fmt;
 

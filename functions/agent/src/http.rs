@@ -217,10 +217,13 @@ async fn interpret(response: Response, request: &StepRequest) -> Result<Value, F
         // The body of an error status that the definition maps to success need not be JSON.
         ResponseMeaning::Completed => return Ok(output(response).await.unwrap_or_default()),
         ResponseMeaning::Retry { may_have_run } => {
-            let asked = retry_after(response.headers(), SystemTime::now());
+            let requested = retry_after(response.headers(), SystemTime::now());
             // A service that answers with a 4xx status is available.
-            let retry_after =
-                if status.is_client_error() { Some(asked.unwrap_or_default()) } else { asked };
+            let retry_after = if status.is_client_error() {
+                Some(requested.unwrap_or_default())
+            } else {
+                requested
+            };
             let reason = format!("HTTP {status}");
             return Err(Fault::Transient { reason, retry_after, may_have_run });
         }

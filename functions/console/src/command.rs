@@ -44,7 +44,7 @@ const OFFERED_MAX: usize = 100;
 
 /// A command for a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CommandKind {
+pub(crate) enum ConsoleCommand {
     Resubmit,
     Skip,
     Complete,
@@ -54,7 +54,7 @@ pub(crate) enum CommandKind {
     Resume,
 }
 
-impl CommandKind {
+impl ConsoleCommand {
     pub(crate) const ALL: [Self; 7] = [
         Self::Resubmit,
         Self::Skip,
@@ -185,7 +185,7 @@ pub(crate) async fn show_form(
     Path((id, name)): Path<(String, String)>,
     Query(query): Query<FormQuery>,
 ) -> Result<Response, Failure> {
-    let kind = CommandKind::from_name(&name)?;
+    let kind = ConsoleCommand::from_name(&name)?;
     let data = TaskData::read(&console, &id).await?;
     let form = CommandForm {
         step: query.step,
@@ -205,7 +205,7 @@ pub(crate) async fn submit(
     Path((id, name)): Path<(String, String)>,
     Form(form): Form<CommandForm>,
 ) -> Result<Response, Failure> {
-    let kind = CommandKind::from_name(&name)?;
+    let kind = ConsoleCommand::from_name(&name)?;
     let data = TaskData::read(&console, &id).await?;
     let command_id = form.command_id.clone().or_else(new_command_id);
     let command_id =
@@ -266,14 +266,14 @@ fn parse_step(text: &str) -> Result<Option<Part>, Failure> {
 }
 
 /// The order that a form describes.
-fn order_of_form(data: &TaskData, kind: CommandKind, form: &CommandForm) -> Result<Order, String> {
+fn order_of_form(data: &TaskData, kind: ConsoleCommand, form: &CommandForm) -> Result<Order, String> {
     let step = parse_step(&form.step).map_err(|failure| failure.to_string())?;
     let input = match &form.input {
-        Some(text) if kind == CommandKind::Resubmit => input_patch(data, form, text)?,
+        Some(text) if kind == ConsoleCommand::Resubmit => input_patch(data, form, text)?,
         Some(_) | None => None,
     };
     let output = match &form.output {
-        Some(text) if kind == CommandKind::Complete => parse_json("output", text)?,
+        Some(text) if kind == ConsoleCommand::Complete => parse_json("output", text)?,
         Some(_) | None => Value::Null,
     };
     Ok(kind.order(step, input, output, form.did_not_run.is_some()))
@@ -345,7 +345,7 @@ impl DryRun {
 struct CommandPage<'s> {
     frame: Frame,
     task: &'s Task,
-    command: CommandKind,
+    command: ConsoleCommand,
     form: CommandForm,
     dry_run: DryRun,
     /// The steps and items that the command accepts.
@@ -360,7 +360,7 @@ struct CommandPage<'s> {
 impl<'s> CommandPage<'s> {
     fn of(
         data: &'s TaskData,
-        kind: CommandKind,
+        kind: ConsoleCommand,
         caller: &Caller,
         form: CommandForm,
         dry_run: DryRun,
@@ -391,7 +391,7 @@ impl<'s> CommandPage<'s> {
 }
 
 /// The steps and items for which the command would be accepted.
-fn accepted_steps(data: &TaskData, kind: CommandKind, caller: &Caller) -> Vec<Part> {
+fn accepted_steps(data: &TaskData, kind: ConsoleCommand, caller: &Caller) -> Vec<Part> {
     if !kind.takes_step() {
         return Vec::new();
     }

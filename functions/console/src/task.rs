@@ -35,7 +35,7 @@ use steward_runtime::ports::{Clock, Definitions, Ports, StateStore};
 use crate::{
     Console,
     access::Caller,
-    command::{CommandKind, new_command_id},
+    command::{ConsoleCommand, new_command_id},
     page::{DurationText, Failure, Frame, render},
 };
 
@@ -180,23 +180,23 @@ impl<'s> TaskPage<'s> {
 #[derive(Default)]
 struct AvailableCommands {
     /// The accepted commands for the task.
-    of_task: Vec<CommandKind>,
+    of_task: Vec<ConsoleCommand>,
     /// The accepted commands for each failed or waiting step, if there are several.
-    of_parts: Vec<(Part, Vec<CommandKind>)>,
+    of_parts: Vec<(Part, Vec<ConsoleCommand>)>,
     /// The refused commands, with the reasons.
-    refused: Vec<(CommandKind, String)>,
+    refused: Vec<(ConsoleCommand, String)>,
 }
 
 impl AvailableCommands {
     /// Makes a dry run of each command.
     fn of(data: &TaskData, caller: &Caller) -> Self {
         let mut commands = Self::default();
-        let dry_run = |command: CommandKind, step: Option<&Part>| {
+        let dry_run = |command: ConsoleCommand, step: Option<&Part>| {
             // The form asks the operator to confirm that no attempt took effect.
             let order = command.order(step.cloned(), None, Value::Null, true);
             data.dry_run(order, caller, "")
         };
-        for command in CommandKind::ALL {
+        for command in ConsoleCommand::ALL {
             match dry_run(command, None) {
                 Preview::Does(_) => commands.of_task.push(command),
                 // The operator can choose a step in the form.
@@ -207,7 +207,7 @@ impl AvailableCommands {
         let stuck = data.stuck_parts();
         let several = stuck.len() > 1;
         for part in stuck.into_iter().take(PARTS_MAX).filter(|_| several) {
-            let of_part = [CommandKind::Resubmit, CommandKind::Skip, CommandKind::Complete];
+            let of_part = [ConsoleCommand::Resubmit, ConsoleCommand::Skip, ConsoleCommand::Complete];
             let accepted = of_part
                 .into_iter()
                 .filter(|command| matches!(dry_run(*command, Some(&part)), Preview::Does(_)));

@@ -30,7 +30,7 @@ fn base() -> Value {
                 "callback": { "within": "1h", "heartbeat": "5m" },
                 "request": { "path": "/parcels", "body": "${ callback.token }" },
             },
-            "tell": { "after": ["pause"], "workflow": { "name": "tell", "version": 1 } },
+            "notify": { "after": ["pause"], "workflow": { "name": "notify", "version": 1 } },
         },
     })
 }
@@ -325,7 +325,7 @@ fn steps_are_added_removed_and_renamed() {
     let mut renamed = base();
     let pause = renamed["steps"].as_object_mut().unwrap().shift_remove("pause").unwrap();
     renamed["steps"]["rest"] = pause;
-    for step in ["ship", "tell"] {
+    for step in ["ship", "notify"] {
         renamed["steps"][step]["after"] = json!(["rest"]);
     }
     renamed["version"] = json!(2);
@@ -339,8 +339,8 @@ fn steps_are_added_removed_and_renamed() {
     assert!(!found[1].safe);
 
     assert_eq!(
-        step("tell", json!(null)),
-        ["risky steps.tell: removed (new tasks do not run it; check what depends on it)"]
+        step("notify", json!(null)),
+        ["risky steps.notify: removed (new tasks do not run it; check what depends on it)"]
     );
     let bill = json!({ "agent": "billing", "after": ["pack"], "request": { "path": "/bills" } });
     assert_eq!(
@@ -359,9 +359,9 @@ fn the_order_of_steps_may_be_tightened_and_not_loosened() {
         ["safe steps.ship.after: changed (the order of existing steps is unchanged)"]
     );
     assert_eq!(
-        step("tell", json!({ "after": ["reserve"] })),
+        step("notify", json!({ "after": ["reserve"] })),
         [
-            "risky steps.tell.after: no longer after `pack`, `pause` (the steps may now run in a different order or in parallel)"
+            "risky steps.notify.after: no longer after `pack`, `pause` (the steps may now run in a different order or in parallel)"
         ]
     );
 }
@@ -387,9 +387,9 @@ fn what_a_step_does_is_compared_key_by_key() {
         ("pack", json!({ "callback": { "within": "1h" } }), "risky steps.pack.callback: added (the call no longer completes the step; a callback must)".to_owned()),
         ("ship", json!({ "callback": { "within": "30m" } }), "risky steps.ship.callback.within: shortened: 1h became 30m (durations that were in time before may now exceed the limit)".to_owned()),
         ("ship", json!({ "callback": { "heartbeat": null } }), "safe steps.ship.callback.heartbeat: removed (heartbeats are no longer required)".to_owned()),
-        ("tell", json!({ "workflow": { "name": "shout" } }), "risky steps.tell.workflow.name: `tell` became `shout` (publish that workflow first)".to_owned()),
-        ("tell", json!({ "workflow": { "version": 2 } }), "risky steps.tell.workflow.version: changed (check that it is published and that its output is compatible)".to_owned()),
-        ("tell", json!({ "workflow": { "input": 1 } }), "risky steps.tell.workflow.input: changed (check that it matches the input schema of that workflow)".to_owned()),
+        ("notify", json!({ "workflow": { "name": "shout" } }), "risky steps.notify.workflow.name: `notify` became `shout` (publish that workflow first)".to_owned()),
+        ("notify", json!({ "workflow": { "version": 2 } }), "risky steps.notify.workflow.version: changed (check that it is published and that its output is compatible)".to_owned()),
+        ("notify", json!({ "workflow": { "input": 1 } }), "risky steps.notify.workflow.input: changed (check that it matches the input schema of that workflow)".to_owned()),
     ] {
         assert_eq!(step(name, patch), [expected]);
     }

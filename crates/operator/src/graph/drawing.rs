@@ -59,7 +59,7 @@ pub(super) struct StepStatus {
     pub(super) text: String,
 }
 
-/// What a node stands for; it determines the node's shape.
+/// What a node represents; it determines the shape of the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NodeKind {
     /// A step with a call of an agent.

@@ -35,7 +35,7 @@ fn every_kind() -> Workflow {
             "callback": { "within": "1h" }, "point_of_no_return": true,
             "request": { "path": "/flights", "body": "${ callback.token }" },
         },
-        "tell": { "after": ["pause", "express"], "workflow": { "name": "tell", "version": 2 } },
+        "notify": { "after": ["pause", "express"], "workflow": { "name": "notify", "version": 2 } },
     }))
 }
 
@@ -50,12 +50,12 @@ flowchart TD
     step_pause(["pause<br/>wait input.until"])
     when_express{"when input.note == #34;#60;#38;#96;#35;#34;"}
     step_express[/"express<br/>drones: POST /flights<br/>callback within 1h<br/>point of no return"/]
-    step_tell[["tell<br/>workflow tell version 2<br/>undo: undoes the child task"]]
+    step_notify[["notify<br/>workflow notify version 2<br/>undo: undoes the child task"]]
     when_express -->|true| step_express
     step_end --> step_pack
     step_pack --> step_pause
     step_pause --> when_express
-    step_express --> step_tell
+    step_express --> step_notify
     classDef many stroke-dasharray: 6 3
     class step_pack many
     classDef noReturn stroke-width: 4px
@@ -181,7 +181,7 @@ fn each_step_of_a_task_has_the_symbol_and_name_of_its_state() {
         ("step-pause", "state-undo-waiting", "pause|○ undo waiting, attempt 2"),
         ("when-express", "", "when input.note == \"<&`#\""),
         ("step-express", "state-skipped", "express|– skipped"),
-        ("step-tell", "state-not-started", "tell|○ not started"),
+        ("step-notify", "state-not-started", "notify|○ not started"),
     ];
     assert_eq!(found, expected.map(|(id, class, text)| (id, class, text.to_owned())));
 }
