@@ -284,7 +284,7 @@ async fn corrupt_messages_fail_and_are_alerted_on_their_first_delivery() {
         let incomplete_at = incomplete.to_string().len();
         let expected = [
             ("m-0", "EOF while parsing an object at line 1 column 1".to_owned()),
-            ("m-2", "a request for agent `b`, on the queue of `a`".to_owned()),
+            ("m-2", "request for agent `b` on the queue of agent `a`".to_owned()),
             ("m-3", format!("missing field `attempt` at line 1 column {incomplete_at}")),
             ("m-4", "EOF while parsing a value at line 1 column 0".to_owned()),
         ];

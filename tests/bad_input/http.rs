@@ -115,7 +115,7 @@ async fn a_task_is_read_over_http_by_its_id() {
                   at most 128 characters";
     assert_problem(get("a%2Fb").await.unwrap(), 400, "Malformed task id", detail).await;
     let wrong = Client::new().delete(&tasks).send().await.unwrap();
-    let detail = "DELETE is not for this address";
+    let detail = "this route does not support DELETE";
     assert_problem(wrong, 405, "Method Not Allowed", detail).await;
 }
 

@@ -28,7 +28,10 @@ pub(super) async fn an_operator_opens_the_console(stack: Rc<Stack>) {
     assert_eq!(overview.status(), 200);
     assert!(overview.headers().contains_key("content-security-policy"));
     let overview = overview.text().await.unwrap();
-    assert!(overview.contains(&place().caller) && !overview.contains("reading only"), "{overview}");
+    assert!(
+        overview.contains(&place().caller) && !overview.contains("read-only access"),
+        "{overview}"
+    );
 
     let id = stack.order_with("console", "reserve", |fault| fault == Fault::Healthy);
     let order = Shipped::Order.scenario();

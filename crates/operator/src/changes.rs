@@ -1,8 +1,7 @@
-//! What changed between two definitions, in words, and whether it is safe to publish the new one
-//! while clients, operators, agents and other workflows rely on the old one. Pure.
+//! The differences between two definitions. Each is either safe, or risky: before the new definition is published, a
+//! client, an operator, an agent or another workflow may have to change.
 //!
-//! Running tasks are never the question: each stays with the version that it began with. A change
-//! needs a look if somebody else may have to do something first.
+//! Running tasks are not affected: each stays with the version that it started with.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -20,23 +19,23 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
-/// Seconds.
+/// Seconds in a day.
 const DAY: u64 = 24 * 3600;
 
 /// One difference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// The key, as `steps.charge.undo`.
+    /// The path of the key, as `steps.charge.undo`.
     pub at: String,
     /// What is different.
     pub what: String,
-    /// Whether nobody has to look at it.
+    /// Whether the change is safe; if not, it is risky and has to be reviewed.
     pub safe: bool,
-    /// Why, or why not.
+    /// Why it is safe or risky.
     pub why: String,
 }
 
-/// Everything that is different, in the order in which definitions are written.
+/// All differences, in the order of the keys in a definition.
 #[must_use]
 pub fn changes(old: &Workflow, new: &Workflow) -> Vec<Change> {
     let mut found = Changes::default();
@@ -46,20 +45,16 @@ pub fn changes(old: &Workflow, new: &Workflow) -> Vec<Change> {
     }
     found.mask(&old.mask, &new.mask);
     found.trigger(old.trigger.as_ref(), new.trigger.as_ref());
-    found.within("complete_within", old.complete_within, new.complete_within);
+    found.time_limit("complete_within", old.complete_within, new.complete_within);
     found.overdue(old.overdue, new.overdue);
     found.retention(old.retention, new.retention);
     match (old.lifecycle_events, new.lifecycle_events) {
         (false, true) => {
-            found.safe(
-                "lifecycle_events",
-                "turned on",
-                "each task's end is an event, and costs one",
-            );
+            found.safe("lifecycle_events", "turned on", "publishes one billed event per task");
         }
         (true, false) => {
-            let why = "whoever waits for `Task Ended` hears of new tasks no more";
-            found.look("lifecycle_events", "turned off", why);
+            let why = "consumers of `Task Ended` get no events for new tasks";
+            found.risky("lifecycle_events", "turned off", why);
         }
         (true, true) | (false, false) => {}
     }
@@ -68,18 +63,18 @@ pub fn changes(old: &Workflow, new: &Workflow) -> Vec<Change> {
     found.0
 }
 
-/// Both, if they are different.
+/// Both values if they differ.
 fn differing<'a, T: PartialEq>(old: &'a T, new: &'a T) -> Option<(&'a T, &'a T)> {
     (old != new).then_some((old, new))
 }
 
-/// The agents that a workflow asks.
+/// The agents that a workflow uses.
 fn agents(workflow: &Workflow) -> BTreeSet<&AgentName> {
     workflow.steps.values().filter_map(|step| step.agent.as_ref()).collect()
 }
 
-/// As people write them: whole days stay days, where the library counts months.
-fn human(duration: Duration) -> String {
+/// Formats a duration as in a definition. Whole days stay days; `humantime` alone would convert 30 of them to a month.
+fn duration_text(duration: Duration) -> String {
     let (days, rest) = (duration.as_secs() / DAY, duration.as_secs() % DAY);
     if days > 0 && rest == 0 && duration.subsec_nanos() == 0 {
         return format!("{days}d");
@@ -87,7 +82,7 @@ fn human(duration: Duration) -> String {
     humantime::format_duration(duration).to_string()
 }
 
-/// What has been found so far.
+/// The differences found so far.
 #[derive(Debug, Default)]
 struct Changes(Vec<Change>);
 
@@ -100,28 +95,28 @@ impl Changes {
         self.push(at, what, why, true);
     }
 
-    fn look(&mut self, at: impl Into<String>, what: impl Into<String>, why: &str) {
+    fn risky(&mut self, at: impl Into<String>, what: impl Into<String>, why: &str) {
         self.push(at, what, why, false);
     }
 
     fn head(&mut self, old: &Workflow, new: &Workflow) {
         if old.name != new.name {
             let what = format!("`{}` became `{}`", old.name, new.name);
-            self.look("name", what, "another workflow: the old one stays published beside it");
+            self.risky("name", what, "this is a different workflow; the old one stays published");
         }
         let raised = format!("{} became {}", old.version, new.version);
         if new.version > old.version {
-            let why = "new tasks take it unless they name another";
+            let why = "new tasks use it unless they name another version";
             self.safe("version", raised, why);
         } else if new.version < old.version {
-            let why = "new tasks take the highest version, which this is not";
-            self.look("version", raised, why);
+            let why = "new tasks use the highest version, so they will not use this one";
+            self.risky("version", raised, why);
         } else if old != new {
             let what = format!("still {}", new.version);
-            self.look("version", what, "a published version never changes: raise it");
+            self.risky("version", what, "a published version cannot change; raise the version");
         }
         if old.description != new.description {
-            self.safe("description", "changed", "it is for people");
+            self.safe("description", "changed", "has no effect on tasks");
         }
     }
 
@@ -129,12 +124,12 @@ impl Changes {
         let (old, new): (BTreeSet<_>, BTreeSet<_>) =
             (old.places().collect(), new.places().collect());
         for place in new.difference(&old) {
-            let why = "people are shown less of new tasks; of those that run, as much as before";
+            let why = "hides the value in new tasks; running tasks keep their mask";
             self.safe("mask", format!("`{place}` added"), why);
         }
         for place in old.difference(&new) {
-            let why = "people see of new tasks what was hidden";
-            self.look("mask", format!("`{place}` removed"), why);
+            let why = "shows the value in new tasks";
+            self.risky("mask", format!("`{place}` removed"), why);
         }
     }
 
@@ -144,58 +139,61 @@ impl Changes {
         match (old, new) {
             (None, Some(new)) => {
                 let what = format!("added: events {}", events(new));
-                let why = "from now on they submit tasks, also those that were meant for others";
-                self.look("trigger", what, why);
+                let why =
+                    "these events will submit tasks, including events meant for other consumers";
+                self.risky("trigger", what, why);
             }
             (Some(old), None) => {
                 let what = format!("removed: events {}", events(old));
-                self.look("trigger", what, "they submit no tasks any more");
+                self.risky("trigger", what, "these events will no longer submit tasks");
             }
             (Some(old), Some(new)) => {
                 if !old.matches(&new.source, &new.detail_type) {
                     let what = format!("{} became {}", events(old), events(new));
-                    self.look(
+                    self.risky(
                         "trigger",
                         what,
-                        "the former submit no tasks any more, the latter do",
+                        "the old events will no longer submit tasks; the new ones will",
                     );
                 }
                 if old.task_id != new.task_id {
                     let why =
-                        "an event that is delivered again after publication makes a second task";
-                    self.look("trigger.task_id", "changed", why);
+                        "an event that is redelivered after publication submits a second task";
+                    self.risky("trigger.task_id", "changed", why);
                 }
                 if old.input != new.input {
-                    let why = "events give new tasks another input: does it fit the schema and the steps?";
-                    self.look("trigger.input", "changed", why);
+                    let why = "new tasks get a different input; check that it matches the schema and the steps";
+                    self.risky("trigger.input", "changed", why);
                 }
             }
             (None, None) => {}
         }
     }
 
-    /// A time that something may take.
-    fn within(&mut self, at: impl Into<String>, old: Duration, new: Duration) {
-        let what = format!("{} became {}", human(old), human(new));
+    /// A limit on a duration.
+    fn time_limit(&mut self, at: impl Into<String>, old: Duration, new: Duration) {
+        let what = format!("{} became {}", duration_text(old), duration_text(new));
         if new < old {
-            let why = "what took longer was in time before, and is too late now";
-            self.look(at, format!("shortened: {what}"), why);
+            let why = "durations that were in time before may now exceed the limit";
+            self.risky(at, format!("shortened: {what}"), why);
         } else if new > old {
-            self.safe(at, format!("lengthened: {what}"), "what was in time still is");
+            self.safe(
+                at,
+                format!("lengthened: {what}"),
+                "no effect on durations that were in time before",
+            );
         }
     }
 
     fn overdue(&mut self, old: Then, new: Then) {
         match (old, new) {
             (Then::Alert, Then::Undo) => {
-                let why =
-                    "a task past its time is undone by itself, where it waited for an operator";
-                self.look("overdue", "alert became undo", why);
+                let why = "an overdue task is now undone automatically instead of waiting for an operator";
+                self.risky("overdue", "alert became undo", why);
             }
             (Then::Undo, Then::Alert) => {
-                let why =
-                    "a task past its time waits for an operator, where it was undone by itself";
-                self.look("overdue", "undo became alert", why);
+                let why = "an overdue task now waits for an operator instead of being undone automatically";
+                self.risky("overdue", "undo became alert", why);
             }
             (Then::Alert, Then::Alert) | (Then::Undo, Then::Undo) => {}
         }
@@ -203,65 +201,67 @@ impl Changes {
 
     fn retention(&mut self, old: Option<Duration>, new: Option<Duration>) {
         let Some((old, new)) = differing(&old, &new).map(|(old, new)| (*old, *new)) else { return };
-        let said = |retention: Option<Duration>| {
-            retention.map_or_else(|| "the deployment's".to_owned(), human)
+        let text = |retention: Option<Duration>| {
+            retention.map_or_else(|| "the deployment's default".to_owned(), duration_text)
         };
-        let what = format!("{} became {}", said(old), said(new));
+        let what = format!("{} became {}", text(old), text(new));
         if old.zip(new).is_some_and(|(old, new)| new > old) {
-            self.safe("retention", format!("lengthened: {what}"), "costs storage, nothing else");
+            self.safe("retention", format!("lengthened: {what}"), "only increases storage costs");
         } else {
             let why =
-                "tasks and their documents may go earlier: can whoever looks them up bear it?";
-            self.look("retention", what, why);
+                "tasks and their documents may be deleted earlier; check who still reads them";
+            self.risky("retention", what, why);
         }
     }
 
-    /// What is done when attempts fail.
+    /// Compares the recovery policies of a step or an undo.
     fn recovery(&mut self, at: &str, old: &Recovery, new: &Recovery) {
         let at = |key: &str| format!("{at}.recovery.{key}");
         let (attempts_old, attempts_new) = (old.attempts.0, new.attempts.0);
         let what = format!("{attempts_old} became {attempts_new}");
         if attempts_new < attempts_old {
-            self.look(at("attempts"), what, "gives up earlier on a service that is down");
+            self.risky(at("attempts"), what, "fails earlier if the service is down");
         } else if attempts_new > attempts_old {
-            self.safe(at("attempts"), what, "tries longer");
+            self.safe(at("attempts"), what, "retries more often");
         }
         if old.backoff != new.backoff {
-            self.safe(at("backoff"), "changed", "other pauses between attempts");
+            self.safe(at("backoff"), "changed", "only changes the pauses between attempts");
         }
         let waits = |recovery: &Recovery| {
             let wait = recovery.extended_wait.as_ref();
             wait.map_or(Duration::ZERO, |wait| wait.wait.saturating_mul(wait.times))
         };
         if old.extended_wait != new.extended_wait {
-            let what = format!("{} in all became {}", human(waits(old)), human(waits(new)));
+            let what = format!(
+                "{} in total became {}",
+                duration_text(waits(old)),
+                duration_text(waits(new))
+            );
             if waits(new) < waits(old) {
-                self.look(at("extended_wait"), what, "gives up earlier on a service that is down");
+                self.risky(at("extended_wait"), what, "fails earlier if the service is down");
             } else {
-                self.safe(at("extended_wait"), what, "waits as long or longer");
+                self.safe(at("extended_wait"), what, "waits at least as long");
             }
         }
         match (old.then, new.then) {
             (Then::Alert, Then::Undo) => {
-                let why =
-                    "a task that fails here is undone by itself, where it waited for an operator";
-                self.look(at("then"), "alert became undo", why);
+                let why = "a task that fails here is now undone automatically instead of waiting for an operator";
+                self.risky(at("then"), "alert became undo", why);
             }
             (Then::Undo, Then::Alert) => {
-                let why =
-                    "a task that fails here waits for an operator, where it was undone by itself";
-                self.look(at("then"), "undo became alert", why);
+                let why = "a task that fails here now waits for an operator instead of being undone automatically";
+                self.risky(at("then"), "undo became alert", why);
             }
             (Then::Alert, Then::Alert) | (Then::Undo, Then::Undo) => {}
         }
     }
 
     fn output(&mut self, old: &Workflow, new: &Workflow) {
-        let why = "clients and the workflows that run this one read it";
+        let why = "clients and parent workflows read it";
         match (&old.output, &new.output) {
-            (Some(_), None) => self.look("output", "removed", why),
-            (Some(old), Some(new)) if old != new => self.look("output", "changed", why),
-            (None, Some(_)) => self.safe("output", "added", "nobody reads it yet"),
+            (Some(_), None) => self.risky("output", "removed", why),
+            (Some(old), Some(new)) if old != new => self.risky("output", "changed", why),
+            (None, Some(_)) => self.safe("output", "added", "there are no readers yet"),
             (Some(_), Some(_)) | (None, None) => {}
         }
     }

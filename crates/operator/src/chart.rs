@@ -1,10 +1,10 @@
-//! A task's timeline as a picture, to scale: a row for each step and each undo, in it a bar for each
-//! attempt, its time in the queue apart from the call; operators' commands across all rows.
+//! A task's timeline as a picture, to scale. Each step and each undo has a row with a bar for each attempt; the bar shows
+//! the time in the queue and the call separately. An operator's command is a line across all rows.
 //!
 //! ```text
 //!              0 s        10 s        20 s
 //! reserve      ▁██✓
-//! charge           ▁████████✕ ·····▁███✓     ▁ queued  █ called  · waits
+//! charge           ▁████████✕ ·····▁███✓     ▁ in queue  █ call  · waiting
 //!                            │ resubmit charge by ann
 //! ```
 
@@ -23,31 +23,36 @@ use steward_core::{
     },
 };
 
-use crate::escaped;
+use crate::escape_xml;
 
-/// Pixels: of the names at the left, of the time beside them, of what is free at the right, of a row.
+/// Width of the column of names, in pixels.
 const NAMES: f64 = 170.0;
+/// Width of the time axis, in pixels.
 const TIME: f64 = 700.0;
+/// Width of the right margin, in pixels.
 const RIGHT: f64 = 24.0;
+/// Height of a row, in pixels.
 const ROW: f64 = 22.0;
+/// Height of the axis labels above the rows, in pixels.
 const TOP: f64 = 26.0;
 
-/// The narrowest bar that can be seen.
+/// The narrowest visible bar, in pixels.
 const BAR_MIN: f64 = 3.0;
 
-/// Marks of the axis, and the largest distance between two.
+/// The largest number of marks on the axis.
 const MARKS_MAX: f64 = 7.0;
-const STEP_MS_MAX: i64 = 28 * 86_400_000;
+/// The largest distance between two marks, in milliseconds.
+const MARK_DISTANCE_MS_MAX: i64 = 28 * 86_400_000;
 
-/// Characters of a row's name.
+/// The largest number of characters in a row's name.
 const NAME_CHARS_MAX: usize = 24;
 
-/// Rows that are drawn: the items of a large step would make the picture unreadable, and the table has
-/// them.
+/// The largest number of rows. More rows, such as those of a step with many items, would make the picture unreadable; the
+/// table shows them.
 const ROWS_MAX: usize = 60;
 
-/// Milliseconds between two marks of an axis.
-const STEPS_MS: [i64; 24] = [
+/// Possible distances between two marks, in milliseconds.
+const MARK_DISTANCES_MS: [i64; 24] = [
     5,
     10,
     20,
@@ -74,9 +79,10 @@ const STEPS_MS: [i64; 24] = [
     604_800_000,
 ];
 
-/// The `<svg>` element of a page. It holds no style: the page's stylesheet gives one to its classes, which
-/// are `timeline`, `queued`, `call`, `waits`, `command`, `axis`, and how an attempt ended: `completed`,
-/// `failed`, `deferred`, `running`.
+/// Draws the timeline as an `<svg>` element for an HTML page. `documents` must be all of the task's.
+///
+/// The element has no styles of its own. The page's stylesheet must style its classes: `timeline`, `queued`, `call`,
+/// `waits`, `command`, `axis`, and the outcomes of attempts: `completed`, `failed`, `deferred`, `running`.
 #[must_use]
 pub fn element(task: &Task, workflow: &Workflow, documents: &[Document], now: Timestamp) -> String {
     let rows = rows(task, workflow, documents, now);
@@ -86,7 +92,7 @@ pub fn element(task: &Task, workflow: &Workflow, documents: &[Document], now: Ti
     let mut svg = format!(
         "<svg class=\"timeline\" width=\"{width:.0}\" height=\"{height:.0}\" \
          viewBox=\"0 0 {width:.0} {height:.0}\" role=\"img\" font-size=\"12\" \
-         aria-label=\"Attempts in time; the table below says the same\">\n"
+         aria-label=\"Attempts over time; the table below has the same data\">\n"
     );
     scale.axis(&mut svg, height);
     for (row, y) in rows.iter().zip((0_u32..).map(|n| f64::from(n).mul_add(ROW, TOP))) {
@@ -94,13 +100,13 @@ pub fn element(task: &Task, workflow: &Workflow, documents: &[Document], now: Ti
     }
     for command in &task.commands {
         let refused = if command.refused.is_some() { ", refused" } else { "" };
-        let said = format!("{} by {}{refused}, {:.3}", command.command, command.by, command.at);
+        let label = format!("{} by {}{refused}, {:.3}", command.command, command.by, command.at);
         let x = scale.x(command.at);
         let _ = writeln!(
             svg,
             "<g class=\"command\"><title>{}</title><path d=\"M {x:.1} {TOP} V {height:.0}\"/>\
              <text x=\"{x:.1}\" y=\"{:.0}\" text-anchor=\"middle\">▾</text></g>",
-            escaped(&said),
+            escape_xml(&label),
             TOP - 2.0,
         );
     }
@@ -113,51 +119,52 @@ struct Row {
     part: Part,
     action: Action,
     bars: Vec<Bar>,
-    /// Until when it waits.
+    /// The time until which it waits, if it waits.
     waits_until: Option<Timestamp>,
 }
 
 /// One attempt.
 struct Bar {
     number: u32,
-    ended: Ended,
+    outcome: BarOutcome,
     times: AttemptTimes,
-    /// When its end was recorded; of one that goes on, now.
+    /// When its outcome was recorded. For a running attempt: now.
     until: Timestamp,
 }
 
+/// The outcome of an attempt, as far as the picture shows it.
 #[derive(Clone, Copy)]
-enum Ended {
+enum BarOutcome {
     Completed,
     Failed,
     Deferred,
-    Not,
+    Running,
 }
 
-impl Ended {
-    /// Its class, as people say it, and its shape.
-    fn name(self) -> (&'static str, &'static str) {
+impl BarOutcome {
+    /// The CSS class, which is also its name, and the symbol.
+    fn class_and_symbol(self) -> (&'static str, &'static str) {
         match self {
             Self::Completed => ("completed", "✓"),
             Self::Failed => ("failed", "✕"),
             Self::Deferred => ("deferred", "…"),
-            Self::Not => ("running", "◐"),
+            Self::Running => ("running", "◐"),
         }
     }
 }
 
-/// A row for each part and each undo that began, in the order in which they did.
+/// A row for each part and each undo that has begun, in the order of their first attempts.
 fn rows(task: &Task, workflow: &Workflow, documents: &[Document], now: Timestamp) -> Vec<Row> {
-    let mut bars: Vec<_> = documents.iter().filter_map(of_document).collect();
+    let mut bars: Vec<_> = documents.iter().filter_map(recorded_bar).collect();
     bars.extend(task.awaited().map(|(part, action, number, _)| {
         let queued_at = workflow.sent_at(task, &part, action);
         let times = AttemptTimes { queued_at, ..AttemptTimes::default() };
-        ((part, action), Bar { number, ended: Ended::Not, times, until: now })
+        ((part, action), Bar { number, outcome: BarOutcome::Running, times, until: now })
     }));
     bars.sort_by_key(|(_, bar)| bar.begins());
     let mut rows: IndexMap<_, Vec<_>> = IndexMap::new();
-    for (of, bar) in bars {
-        rows.entry(of).or_default().push(bar);
+    for (part_action, bar) in bars {
+        rows.entry(part_action).or_default().push(bar);
     }
     let rows = rows.into_iter().take(ROWS_MAX).map(|((part, action), bars)| {
         let progress = task.progress(&part, action);
@@ -167,59 +174,61 @@ fn rows(task: &Task, workflow: &Workflow, documents: &[Document], now: Timestamp
     rows.collect()
 }
 
-/// The attempt that a document tells of, if it does.
-fn of_document(document: &Document) -> Option<((Part, Action), Bar)> {
-    let (of, ended) = match &document.key {
-        DocumentKey::Output(of) | DocumentKey::ByHand(of, _) => (of, Ended::Completed),
-        DocumentKey::Failure(of) => (of, Ended::Failed),
-        DocumentKey::Deferral(of) => (of, Ended::Deferred),
+/// The bar for the attempt whose outcome a document records; `None` for other documents.
+fn recorded_bar(document: &Document) -> Option<((Part, Action), Bar)> {
+    let (attempt, outcome) = match &document.key {
+        DocumentKey::Output(attempt) | DocumentKey::ByHand(attempt, _) => {
+            (attempt, BarOutcome::Completed)
+        }
+        DocumentKey::Failure(attempt) => (attempt, BarOutcome::Failed),
+        DocumentKey::Deferral(attempt) => (attempt, BarOutcome::Deferred),
         DocumentKey::Submission
         | DocumentKey::Input(_)
         | DocumentKey::Result(_)
         | DocumentKey::Claim(_) => return None,
     };
-    let Attempt { step, action, number } = of.clone();
+    let Attempt { step, action, number } = attempt.clone();
     let (times, until) = (document.times, document.at);
-    Some(((step, action), Bar { number, ended, times, until }))
+    Some(((step, action), Bar { number, outcome, times, until }))
 }
 
 impl Bar {
-    /// When it began, as far as is known.
+    /// The earliest known time of the attempt.
     fn begins(&self) -> Timestamp {
         let AttemptTimes { queued_at, called_at, answered_at } = self.times;
         queued_at.or(called_at).or(answered_at).unwrap_or(self.until).min(self.until)
     }
 
-    /// From when to when it was with the service, as far as is known.
+    /// Start and end of the call. An unknown start is the start of the attempt; an unknown end, its recorded end.
     fn call(&self) -> (Timestamp, Timestamp) {
         let AttemptTimes { called_at, answered_at, .. } = self.times;
         let begun = called_at.unwrap_or_else(|| self.begins()).min(self.until);
         (begun, answered_at.unwrap_or(self.until).max(begun))
     }
 
-    /// What a pointer held over it is told.
-    fn said(&self) -> String {
+    /// The tooltip.
+    fn tooltip(&self) -> String {
         let AttemptTimes { queued_at, called_at, answered_at } = self.times;
         let times = [("queued", queued_at), ("called", called_at), ("answered", answered_at)];
-        let mut said = format!("attempt {} {}", self.number, self.ended.name().0);
+        let mut text = format!("attempt {} {}", self.number, self.outcome.class_and_symbol().0);
         for (what, at) in times.iter().filter_map(|(what, at)| Some((what, (*at)?))) {
-            let _ = write!(said, ", {what} {at:.3}");
+            let _ = write!(text, ", {what} {at:.3}");
         }
-        match self.ended {
-            Ended::Not => {}
-            Ended::Completed | Ended::Failed | Ended::Deferred => {
-                let _ = write!(said, ", recorded {:.3}", self.until);
+        match self.outcome {
+            BarOutcome::Running => {}
+            BarOutcome::Completed | BarOutcome::Failed | BarOutcome::Deferred => {
+                let _ = write!(text, ", recorded {:.3}", self.until);
             }
         }
-        said
+        text
     }
 
     fn draw(&self, svg: &mut String, scale: &Scale, y: f64) {
-        let (class, shape) = self.ended.name();
+        let (class, symbol) = self.outcome.class_and_symbol();
         let (begun, ended) = self.call();
         let (queued, called, answered) = (scale.x(self.begins()), scale.x(begun), scale.x(ended));
         let width = (answered - called).max(BAR_MIN);
-        let _ = write!(svg, "<g class=\"{class}\"><title>{}</title>", escaped(&self.said()));
+        let _ = write!(svg, "<g class=\"{class}\"><title>{}</title>", escape_xml(&self.tooltip()));
         if called > queued {
             let (y, width) = (y + 7.0, called - queued);
             let _ = write!(
@@ -230,7 +239,7 @@ impl Bar {
         let _ = writeln!(
             svg,
             "<rect class=\"call\" x=\"{called:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"10\"/>\
-             <text x=\"{:.1}\" y=\"{:.1}\">{shape}</text></g>",
+             <text x=\"{:.1}\" y=\"{:.1}\">{symbol}</text></g>",
             y + 4.0,
             called + width + 2.0,
             y + 13.0,
@@ -247,7 +256,7 @@ impl Row {
             "<text x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
             NAMES - 8.0,
             y + 13.0,
-            escaped(&limits::shorten(&name, NAME_CHARS_MAX)),
+            escape_xml(&limits::shorten(&name, NAME_CHARS_MAX)),
         );
         for bar in &self.bars {
             bar.draw(svg, scale, y);
@@ -256,47 +265,48 @@ impl Row {
             let (from, to) = (scale.x(last.until), scale.x(until));
             let _ = writeln!(
                 svg,
-                "<path class=\"waits\" d=\"M {from:.1} {y:.1} H {to:.1}\"><title>waits until {until:.3}</title></path>",
+                "<path class=\"waits\" d=\"M {from:.1} {y:.1} H {to:.1}\"><title>waiting until {until:.3}</title></path>",
                 y = y + 9.0,
             );
         }
     }
 }
 
-/// How times become places.
+/// The mapping from times to horizontal positions.
 struct Scale {
     start: Timestamp,
-    /// Milliseconds that the whole width stands for.
+    /// The length of the time axis, in milliseconds.
     span_ms: f64,
 }
 
 impl Scale {
-    /// From the task's beginning to its end, or to what is under way and a little more.
+    /// A scale from the start of the task to its end, or to now if it is not final, with a margin.
     fn of(task: &Task, rows: &[Row], now: Timestamp) -> Self {
         let end = if task.process_state.is_final() { task.ended_at } else { Some(now) };
-        let seen = rows.iter().flat_map(|row| &row.bars).map(|bar| bar.call().1.max(bar.until));
+        let ends = rows.iter().flat_map(|row| &row.bars).map(|bar| bar.call().1.max(bar.until));
         let commands = task.commands.iter().map(|command| command.at);
-        let end = seen.chain(commands).chain(end).fold(task.submitted_at, Timestamp::max);
+        let end = ends.chain(commands).chain(end).fold(task.submitted_at, Timestamp::max);
         let begun = rows.iter().flat_map(|row| &row.bars).map(Bar::begins);
         let start = begun.fold(task.submitted_at, Timestamp::min);
         Self { start, span_ms: (millis(start, end) * 1.05).max(10.0) }
     }
 
-    /// What lies beyond the picture's end stands at its end.
+    /// The horizontal position of a time, in pixels. Times outside the axis are moved to its nearest end.
     fn x(&self, at: Timestamp) -> f64 {
         (millis(self.start, at) / self.span_ms * TIME).clamp(0.0, TIME) + NAMES
     }
 
     fn axis(&self, svg: &mut String, height: f64) {
-        let step = STEPS_MS.into_iter().find(|step| self.span_ms / as_float(*step) <= MARKS_MAX);
-        let step = step.unwrap_or(STEP_MS_MAX);
+        let step =
+            MARK_DISTANCES_MS.into_iter().find(|step| self.span_ms / as_float(*step) <= MARKS_MAX);
+        let step = step.unwrap_or(MARK_DISTANCE_MS_MAX);
         svg.push_str("<g class=\"axis\">");
         for mark in (0..).map(|n| n * step).take_while(|mark| as_float(*mark) < self.span_ms) {
             let x = as_float(mark) / self.span_ms * TIME + NAMES;
             let _ = write!(
                 svg,
                 "<path d=\"M {x:.1} {TOP} V {height:.0}\"/><text x=\"{x:.1}\" y=\"12\" text-anchor=\"middle\">{}</text>",
-                length(mark),
+                mark_label(mark),
             );
         }
         svg.push_str("</g>\n");
@@ -312,8 +322,8 @@ fn as_float(millis: i64) -> f64 {
     millis as f64
 }
 
-/// A mark's distance from the start, in its largest unit.
-fn length(millis: i64) -> String {
+/// The label of a mark: its distance from the start, in the largest unit.
+fn mark_label(millis: i64) -> String {
     match millis {
         0 => "0".to_owned(),
         _ if millis % 86_400_000 == 0 => format!("{} d", millis / 86_400_000),
@@ -351,7 +361,7 @@ mod tests {
         AttemptTimes { queued_at, called_at, answered_at }
     }
 
-    /// A task that has run for 100 seconds: `a` completed at its second attempt, `b` runs.
+    /// The picture of a task after 100 seconds: `a` completed at its second attempt, `b` is running.
     fn draw() -> String {
         let command = json!({
             "id": "c-1", "command": "resubmit a", "by": "<ann>", "why": "x", "at": 50 * SECOND,
@@ -369,30 +379,30 @@ mod tests {
         element(&serde_json::from_value(task).unwrap(), &workflow(), &documents, at(100 * SECOND))
     }
 
-    /// Where and how wide each bar of a class is, in hundredths of the time that is drawn.
+    /// Position and width of each bar of a class, in seconds.
     fn bars(svg: &str, class: &str) -> Vec<(f64, f64)> {
         let document = roxmltree::Document::parse(svg).unwrap();
         let bars = document.descendants().filter(|node| node.attribute("class") == Some(class));
         let number =
             |node: roxmltree::Node<'_, '_>, name| node.attribute(name).unwrap().parse::<f64>();
-        let hundredths = |pixels: f64| (pixels / TIME * 105.0).round();
+        let seconds = |pixels: f64| (pixels / TIME * 105.0).round();
         bars.map(|bar| {
             let (x, width) = (number(bar, "x").unwrap(), number(bar, "width").unwrap());
-            (hundredths(x - NAMES), hundredths(width))
+            (seconds(x - NAMES), seconds(width))
         })
         .collect()
     }
 
     #[test]
-    fn attempts_are_drawn_to_scale_their_time_in_the_queue_apart() {
+    fn attempts_are_drawn_to_scale_with_separate_time_in_the_queue() {
         let svg = draw();
         assert_eq!(bars(&svg, "queued"), [(0.0, 10.0)]);
-        // The one that runs was sent when its complete-by says, and goes on.
+        // The running attempt starts at its complete-by minus `complete_within`, and ends now.
         assert_eq!(bars(&svg, "call"), [(10.0, 20.0), (60.0, 10.0), (80.0, 20.0)]);
     }
 
     #[test]
-    fn it_is_well_formed_has_no_style_and_says_in_words_what_it_draws() {
+    fn the_picture_is_valid_xml_without_styles_and_has_tooltips() {
         let svg = draw();
         let document = roxmltree::Document::parse(&svg).unwrap();
         let titles: Vec<_> = document
@@ -415,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_that_disagree_and_times_that_nobody_knows_are_drawn_all_the_same() {
+    fn disagreeing_clocks_and_unknown_times_are_drawn_without_negative_sizes() {
         let task = json!({
             "task_id": "t", "workflow": "w", "version": 1, "process_state": "Processed", "revision": 1,
             "complete_by": 0, "submitted_at": 5_000, "ended_at": 6_000, "steps": { "a": { "s": "c", "a": 1 } },

@@ -1,5 +1,5 @@
-//! What a dead letter is about, as far as it can be read: as whoever receives from its queue would read
-//! it. Never a payload, but for a submission, which the caller masks by its workflow.
+//! Summaries of dead letters. Each message is parsed as the consumer of its queue would parse it. A summary contains no
+//! payload, except of a submission, whose input the caller must mask by the workflow.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -15,125 +15,134 @@ use steward_core::{
 };
 use steward_runtime::ports::Queue;
 
-/// What a message is about. What could not be read is absent.
+/// The summary of a message. Fields that could not be read are absent.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct About {
-    /// What it is, for people, as `reply: attempt 2 completed`.
+pub struct MessageSummary {
+    /// What kind of message it is, as `reply: do #2 completed`.
     pub what: String,
-    /// The task.
+    /// The task that it belongs to.
     pub task_id: Option<TaskId>,
-    /// Its step, or one item of it.
+    /// The step, or the item of one.
     pub step: Option<Part>,
-    /// Until when an agent may act on it.
+    /// The deadline until which an agent may act on it.
     pub complete_by: Option<Timestamp>,
-    /// What was submitted.
+    /// The submission, if it is one.
     pub submission: Option<Submission>,
-    /// Why its receiver cannot read it.
+    /// Why its consumer cannot parse it.
     pub problem: Option<String>,
 }
 
-/// Reads a message as the receiver from `queue` would.
+/// Summarizes a message as the consumer of `queue` would parse it.
 #[must_use]
-pub fn about(queue: &Queue, body: &str) -> About {
+pub fn summarize(queue: &Queue, body: &str) -> MessageSummary {
     match queue {
-        Queue::Scheduler => read(body, heard),
-        Queue::Agent(agent) => read(body, |request: StepRequest| About {
+        Queue::Scheduler => parse_as(body, scheduler_message),
+        Queue::Agent(agent) => parse_as(body, |request: StepRequest| MessageSummary {
             what: format!("request to {agent}: {} #{}", request.action.name(), request.attempt),
             task_id: Some(request.task_id),
             step: Some(request.step),
             complete_by: Some(request.complete_by),
-            ..About::default()
+            ..MessageSummary::default()
         }),
-        Queue::Submissions | Queue::Rejected => submitted(body),
-        Queue::Client(_) => unread(body, None),
+        Queue::Submissions | Queue::Rejected => submission_or_event(body),
+        Queue::Client(_) => unparsable(body, None),
     }
 }
 
-fn read<T: serde::de::DeserializeOwned>(body: &str, about: impl FnOnce(T) -> About) -> About {
+fn parse_as<T: serde::de::DeserializeOwned>(
+    body: &str,
+    summarize: impl FnOnce(T) -> MessageSummary,
+) -> MessageSummary {
     match serde_json::from_str(body) {
-        Ok(message) => about(message),
-        Err(error) => unread(body, Some(mistake(&error))),
+        Ok(message) => summarize(message),
+        Err(error) => unparsable(body, Some(mistake(&error))),
     }
 }
 
-/// A message that its receiver cannot read; its task's id may be there nonetheless.
-fn unread(body: &str, problem: Option<String>) -> About {
+/// A message that its consumer cannot parse. It may have a readable task id nonetheless.
+fn unparsable(body: &str, problem: Option<String>) -> MessageSummary {
     let value: Option<Value> = serde_json::from_str(body).ok();
     let task_id = value.as_ref().and_then(|value| value.get("task_id")?.as_str()?.parse().ok());
-    About { what: "message".to_owned(), task_id, problem, ..About::default() }
+    MessageSummary { what: "message".to_owned(), task_id, problem, ..MessageSummary::default() }
 }
 
-fn heard(message: SchedulerMessage) -> About {
-    let of = |what: String, task_id: TaskId, step: Option<Part>| About {
+fn scheduler_message(message: SchedulerMessage) -> MessageSummary {
+    let summary = |what: String, task_id: TaskId, step: Option<Part>| MessageSummary {
         what,
         task_id: Some(task_id),
         step,
-        ..About::default()
+        ..MessageSummary::default()
     };
     match message {
-        SchedulerMessage::Wake(wake) => of("wake".to_owned(), wake.task_id, None),
+        SchedulerMessage::Wake(wake) => summary("wake".to_owned(), wake.task_id, None),
         SchedulerMessage::Reply(reply) => {
-            let how = match reply.outcome {
+            let outcome = match reply.outcome {
                 Outcome::Completed { .. } => "completed",
                 Outcome::Failed { .. } => "failed",
-                Outcome::Deferred { .. } => "was deferred",
-                Outcome::Unknown { .. } => "was cut, outcome unknown",
+                Outcome::Deferred { .. } => "deferred",
+                Outcome::Unknown { .. } => "timed out, outcome unknown",
             };
             let (action, attempt) = (reply.action.name(), reply.attempt);
-            of(format!("reply: {action} #{attempt} {how}"), reply.task_id, Some(reply.step))
+            summary(
+                format!("reply: {action} #{attempt} {outcome}"),
+                reply.task_id,
+                Some(reply.step),
+            )
         }
         SchedulerMessage::Command(command) => {
-            let what = format!("command of {}: {}", command.by, command.order.describe(&[]));
-            of(what, command.task_id, None)
+            let what = format!("command from {}: {}", command.by, command.order.describe(&[]));
+            summary(what, command.task_id, None)
         }
         SchedulerMessage::Callback(callback) => {
-            let how = match callback.answer {
+            let answer = match callback.answer {
                 Answer::Completed { .. } => "completed",
                 Answer::Failed { .. } => "failed",
                 Answer::Heartbeat => "heartbeat",
             };
             let token = callback.token;
             let what = match token.fence {
-                CallbackFence::Attempt(attempt) => format!("callback: #{attempt} {how}"),
-                CallbackFence::Request { .. } => format!("callback: {how}"),
+                CallbackFence::Attempt(attempt) => format!("callback: #{attempt} {answer}"),
+                CallbackFence::Request { .. } => format!("callback: {answer}"),
             };
-            of(what, token.task_id, Some(token.step))
+            summary(what, token.task_id, Some(token.step))
         }
-        SchedulerMessage::Ask(ask) => {
-            of(format!("asked for by another task: {}", ask.action.name()), ask.task_id, None)
-        }
+        SchedulerMessage::Ask(ask) => summary(
+            format!("{} requested by the parent task", ask.action.name()),
+            ask.task_id,
+            None,
+        ),
         SchedulerMessage::Keep(keep) => {
-            of("kept for longer for another task".to_owned(), keep.task_id, None)
+            summary("longer retention requested by the parent task".to_owned(), keep.task_id, None)
         }
         SchedulerMessage::ChildEnded(child) => {
-            let how = match child.outcome {
+            let outcome = match child.outcome {
                 ChildOutcome::Processed { .. } => "Processed",
                 ChildOutcome::Undone { .. } => "Undone",
-                ChildOutcome::Error { .. } => "in Error",
+                ChildOutcome::Error { .. } => "Error",
                 ChildOutcome::Refused { .. } => "refused",
             };
-            of(format!("the task of a step is {how}"), child.task_id, Some(child.step))
+            summary(format!("child task ended: {outcome}"), child.task_id, Some(child.step))
         }
     }
 }
 
-fn submitted(body: &str) -> About {
+fn submission_or_event(body: &str) -> MessageSummary {
     match Event::read(body) {
         Some(Ok(event)) => {
-            let what = format!("event {} of {}", event.detail_type(), event.source());
-            return About { what, ..About::default() };
+            let what = format!("event {} from {}", event.detail_type(), event.source());
+            return MessageSummary { what, ..MessageSummary::default() };
         }
-        Some(Err(refusal)) => return unread(body, Some(refusal.to_string())),
+        Some(Err(refusal)) => return unparsable(body, Some(refusal.to_string())),
         None => {}
     }
     match submission::parse(body) {
-        Ok(submission) => About {
+        Ok(submission) => MessageSummary {
             what: format!("submission for {}", submission.workflow),
             task_id: Some(submission.task_id.clone()),
             submission: Some(submission),
-            ..About::default()
+            ..MessageSummary::default()
         },
-        Err(refusal) => unread(body, Some(refusal.to_string())),
+        Err(refusal) => unparsable(body, Some(refusal.to_string())),
     }
 }
 
@@ -141,13 +150,13 @@ fn submitted(body: &str) -> About {
 mod tests {
     use super::*;
 
-    fn said(queue: &Queue, body: &str) -> (String, Option<String>, Option<String>) {
-        let About { what, task_id, step, .. } = about(queue, body);
+    fn summary_of(queue: &Queue, body: &str) -> (String, Option<String>, Option<String>) {
+        let MessageSummary { what, task_id, step, .. } = summarize(queue, body);
         (what, task_id.map(|id| id.to_string()), step.map(|step| step.to_string()))
     }
 
     #[test]
-    fn a_message_says_which_task_and_step_it_is_about() {
+    fn a_summary_has_the_task_and_the_step() {
         let agent = Queue::Agent("payment".parse().unwrap());
         let request = r#"{"task_id":"o-1","step":"charge","attempt":2,"complete_by":"2026-11-20T19:00:00Z",
             "idempotency_key":"o-1/charge/do","agent":"payment","method":"POST","path":"/charges"}"#;
@@ -162,7 +171,7 @@ mod tests {
             (
                 Queue::Scheduler,
                 r#"{"type":"command","command_id":"c","task_id":"o-1","by":"anna","why":"w","order":{"command":"undo"}}"#,
-                "command of anna: undo",
+                "command from anna: undo",
                 None,
             ),
             (
@@ -187,18 +196,19 @@ mod tests {
         ];
         for (queue, body, what, step) in cases {
             let expected = (what.to_owned(), Some("o-1".to_owned()), step.map(str::to_owned));
-            assert_eq!(said(&queue, body), expected, "{body}");
+            assert_eq!(summary_of(&queue, body), expected, "{body}");
         }
     }
 
     #[test]
-    fn what_its_receiver_cannot_read_is_told_with_the_reason_and_without_a_value() {
-        let wake = about(&Queue::Scheduler, r#"{"type":"wake","task_id":"o-1","cause":"secret"}"#);
+    fn an_unparsable_message_has_a_reason_and_shows_no_value() {
+        let wake =
+            summarize(&Queue::Scheduler, r#"{"type":"wake","task_id":"o-1","cause":"secret"}"#);
         assert_eq!(wake.task_id.map(|id| id.to_string()).as_deref(), Some("o-1"));
         let problem = wake.problem.unwrap();
         assert!(problem.starts_with("unknown variant"), "{problem}");
         assert!(!problem.contains("secret"), "{problem}");
-        let text = about(&Queue::Submissions, "card 4111");
+        let text = summarize(&Queue::Submissions, "card 4111");
         assert_eq!(text.problem.as_deref(), Some("not a submission: not a JSON object"));
         assert_eq!((text.task_id, text.submission), (None, None));
     }

@@ -1,4 +1,4 @@
-//! How the steps of a workflow fare: what the documents of tasks tell of their attempts.
+//! Statistics of the steps of a workflow: attempts, failures and durations, computed from documents of tasks.
 
 use std::collections::BTreeMap;
 
@@ -9,20 +9,20 @@ use steward_core::model::{
     names::StepName,
 };
 
-/// The attempts at doing, or undoing, a step.
+/// The statistics of the attempts at a step, or at its undo.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// How many completed or failed. One that was deferred called nobody, and is not counted.
+    /// The number of attempts that completed or failed. Deferred attempts are not counted.
     pub attempts: usize,
-    /// How many of these failed, those that stayed silent among them.
+    /// How many of these failed, including those that timed out without a reply.
     pub failures: usize,
-    /// From when the request was sent to the call, as far as is known.
+    /// Time from the sending of the request to the first call; `None` if no attempt has both times.
     pub waited: Option<Spread>,
-    /// From the call to its answer, as far as is known; all calls of an attempt together.
+    /// Time from the first call of an attempt to its answer; `None` if no attempt has both times.
     pub took: Option<Spread>,
 }
 
-/// Half of them are no longer than this, nineteen in twenty no longer than that.
+/// Percentiles of durations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spread {
     /// The median.
@@ -32,31 +32,31 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// By the nearest rank: each is one that was measured.
-    fn of(mut lengths: Vec<SignedDuration>) -> Option<Self> {
-        lengths.sort();
+    /// Nearest-rank percentiles: each is one of the measured values. `None` if there are none.
+    fn of(mut durations: Vec<SignedDuration>) -> Option<Self> {
+        durations.sort();
         let at = |percent: usize| {
-            let rank = (lengths.len() * percent).div_ceil(100);
-            lengths.get(rank.checked_sub(1)?).copied()
+            let rank = (durations.len() * percent).div_ceil(100);
+            durations.get(rank.checked_sub(1)?).copied()
         };
         Some(Self { p50: at(50)?, p95: at(95)? })
     }
 }
 
-/// What has been found of the attempts at one step.
+/// The measured values of the attempts at one step, or at its undo.
 #[derive(Debug, Default)]
-struct Found {
+struct Samples {
     attempts: usize,
     failures: usize,
     waited: Vec<SignedDuration>,
     took: Vec<SignedDuration>,
 }
 
-/// The figures of each step that was done or undone; a step's items count as attempts at it.
+/// The statistics for each step and each undo that has attempts. Attempts at a step's items count as attempts at the step.
 pub fn figures<'a>(
     documents: impl IntoIterator<Item = (&'a DocumentKey, &'a AttemptTimes)>,
 ) -> BTreeMap<(StepName, Action), Figures> {
-    let mut all: BTreeMap<_, Found> = BTreeMap::new();
+    let mut all: BTreeMap<_, Samples> = BTreeMap::new();
     for (key, times) in documents {
         let (attempt, has_failed) = match key {
             DocumentKey::Output(attempt) | DocumentKey::ByHand(attempt, _) => (attempt, false),
@@ -67,20 +67,21 @@ pub fn figures<'a>(
             | DocumentKey::Deferral(_)
             | DocumentKey::Claim(_) => continue,
         };
-        let found = all.entry((attempt.step.step.clone(), attempt.action)).or_default();
-        found.attempts += 1;
-        found.failures += usize::from(has_failed);
-        found.waited.extend(between(times.queued_at, times.called_at));
-        found.took.extend(between(times.called_at, times.answered_at));
+        let samples = all.entry((attempt.step.step.clone(), attempt.action)).or_default();
+        samples.attempts += 1;
+        samples.failures += usize::from(has_failed);
+        samples.waited.extend(between(times.queued_at, times.called_at));
+        samples.took.extend(between(times.called_at, times.answered_at));
     }
-    let figures = all.into_iter().map(|(of, Found { attempts, failures, waited, took })| {
-        let (waited, took) = (Spread::of(waited), Spread::of(took));
-        (of, Figures { attempts, failures, waited, took })
-    });
+    let figures =
+        all.into_iter().map(|(step_action, Samples { attempts, failures, waited, took })| {
+            let (waited, took) = (Spread::of(waited), Spread::of(took));
+            (step_action, Figures { attempts, failures, waited, took })
+        });
     figures.collect()
 }
 
-/// Not less than nothing, where two clocks disagree.
+/// The time between two instants, or zero if it is negative because two clocks disagree.
 fn between(from: Option<Timestamp>, to: Option<Timestamp>) -> Option<SignedDuration> {
     Some(to?.duration_since(from?).max(SignedDuration::ZERO))
 }
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_are_counted_by_step_and_by_way() {
+    fn attempts_are_counted_by_step_and_by_action() {
         let documents = [
             document("submission", 0, 0, 0),
             document("step/charge/1/failure", 0, 10, 40),
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spread_is_of_what_was_measured() {
+    fn percentiles_are_measured_values() {
         let documents: Vec<_> =
             (1..=50).map(|n| document(&format!("step/a/{n}/output"), 0, 0, n)).collect();
         let figures = of(&documents);
@@ -140,13 +141,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_not_measured_and_no_time_is_negative() {
+    fn unknown_times_are_left_out_and_no_duration_is_negative() {
         let silent = AttemptTimes { queued_at: at(5), ..AttemptTimes::default() };
         let key: DocumentKey = "step/a/1/failure".parse().unwrap();
         let documents = [(key, silent)];
         let figure = of(&documents).into_values().next().unwrap();
         assert_eq!(figure, Figures { attempts: 1, failures: 1, waited: None, took: None });
-        // The agent's clock is behind.
+        // The agent's clock is behind the queue's.
         let ahead = [document("step/a/1/output", 9, 5, 7)];
         assert_eq!(of(&ahead).values().next().unwrap().waited, spread(0, 0));
     }

@@ -1,4 +1,4 @@
-//! A workflow as a picture; with the states of its steps, a task.
+//! A workflow as a picture, optionally with the states of a task's steps.
 
 use crate::view::TaskView;
 use steward_core::definition::workflow::Workflow;
@@ -8,32 +8,33 @@ use drawing::Drawing;
 mod drawing;
 mod layout;
 mod mermaid;
-mod standing;
+mod step_states;
 mod svg;
 #[cfg(test)]
 mod tests;
 
-/// Text that GitHub, GitLab and many editors draw: a Mermaid flowchart of a workflow without problems.
+/// A workflow as a Mermaid flowchart, which GitHub, GitLab and many editors render. The workflow must be valid.
 #[must_use]
 pub fn mermaid(workflow: &Workflow) -> String {
     mermaid::draw(&Drawing::of(workflow))
 }
 
-/// An SVG file of a workflow without problems, which looks right by itself.
+/// A workflow as a standalone SVG file with styles. The workflow must be valid.
 #[must_use]
 pub fn svg(workflow: &Workflow) -> String {
     svg::file(&Drawing::of(workflow))
 }
 
-/// The `<svg>` element of a page, with the state of each step if a task of the workflow is given. It
-/// holds no style: the page's stylesheet gives one to its classes, which are `graph`, those of the file
-/// that [`svg`] makes, and on a step's group [`class`](crate::state::class). The box of a step has the
-/// id `step-NAME`.
+/// A workflow as an `<svg>` element for an HTML page. If a task of the workflow is given, with the state of each step.
+///
+/// The element has no styles of its own. The page's stylesheet must style its classes: `graph`, those of the file that
+/// [`svg`] makes, and on the group of a step [`PartState::css_class`](crate::state::PartState::css_class). The group of a
+/// step has the id `step-NAME`.
 #[must_use]
 pub fn element(workflow: &Workflow, task: Option<&TaskView>) -> String {
     let mut drawing = Drawing::of(workflow);
     if let Some(task) = task {
-        standing::add(&mut drawing, task);
+        step_states::add(&mut drawing, task);
     }
-    svg::element(&drawing, &standing::in_words(workflow, task))
+    svg::element(&drawing, &step_states::description(workflow, task))
 }

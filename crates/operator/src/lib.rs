@@ -1,12 +1,15 @@
-//! What people see of definitions and tasks, wherever they look: the `steward` command and the
-//! operator's console draw and compare with this. Pure: no clock, no I/O, no terminal and no page.
+//! Operator-facing views of definitions and tasks, shared by the `steward` command and the console. Pure: no clock, no
+//! I/O, no terminal, no HTML pages.
 //!
-//! - [`graph`]: a workflow as a picture; with the steps' states, a task.
-//! - [`changes`]: what is different between two definitions, and what of it needs a look.
-//! - [`figures`](mod@figures): how steps fare, by the documents of tasks.
-//! - [`state`]: the shape beside the word of a state.
-//! - [`timeline`]: what happened to a task; [`chart`]: the same as a picture.
-//! - [`next`]: what happens to it next.
+//! - [`view`]: a task with readable names, as the HTTP API and `steward show --json` return it.
+//! - [`state`]: names, symbols and CSS classes of states.
+//! - [`next`]: what happens to a task next.
+//! - [`timeline`]: the history of a task as a table; [`chart`]: the same as a picture.
+//! - [`preview`]: what a command would do to a task.
+//! - [`dead_letter`]: a summary of a dead letter.
+//! - [`graph`]: a workflow as a picture, optionally with the states of a task's steps.
+//! - [`changes`]: the differences between two definitions, and which of them are risky.
+//! - [`figures`](mod@figures): attempts, failures and durations of each step.
 
 pub mod changes;
 pub mod chart;
@@ -19,8 +22,10 @@ pub mod state;
 pub mod timeline;
 pub mod view;
 
-/// A text as XML has it; what XML cannot have is replaced.
-fn escaped(text: &str) -> String {
+use steward_core::model::{attempt::Action, names::Part};
+
+/// Escapes `text` for XML. Characters that XML does not allow become U+FFFD.
+fn escape_xml(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -33,4 +38,18 @@ fn escaped(text: &str) -> String {
         }
     }
     escaped
+}
+
+/// Converts the first character to upper case.
+fn capitalize(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
+}
+
+/// A part in the middle of a sentence: `step charge`, or `the undo of step charge`.
+fn part_label(part: &Part, action: Action) -> String {
+    match action {
+        Action::Do => format!("step {part}"),
+        Action::Undo => format!("the undo of step {part}"),
+    }
 }

@@ -1,11 +1,12 @@
-//! What happens to a task next, and when, in words.
+//! What happens to a task next, and when, in sentences.
 
-use crate::view::{child_of, newest_reason};
+use std::fmt;
+
 use jiff::Timestamp;
 use steward_core::{
     definition::{
         recovery::{Recovery, Then, Verdict},
-        step::Work,
+        step::{StepDefinition, Work},
         workflow::Workflow,
     },
     model::{
@@ -17,89 +18,116 @@ use steward_core::{
     },
 };
 
-/// One thing that comes next: `what`, perhaps a task, perhaps a time, and what `then`.
+use crate::{
+    capitalize, part_label,
+    view::{child_of, newest_reason},
+};
+
+/// One thing that happens next. As a sentence without its full stop: `what`, then `at`, then a comma and `then`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Next {
-    /// What happens, up to where the time stands: it ends with `by` or `at` if there is one.
+pub struct NextEvent {
+    /// What happens. If there is a time, this ends with the word before it: `by`, `at`, `until`.
     pub what: String,
-    /// The task that runs for a step, if it is about one.
-    pub task: Option<TaskId>,
-    /// When.
+    /// When it happens.
     pub at: Option<Timestamp>,
-    /// What follows; empty if nothing does.
+    /// What follows from it; empty if nothing does.
     pub then: String,
+    /// The child task that runs for the step, if there is one.
+    pub child: Option<TaskId>,
 }
 
-impl Next {
-    fn said(what: &str) -> Self {
+impl NextEvent {
+    fn new(what: &str) -> Self {
         Self { what: what.to_owned(), ..Self::default() }
     }
 }
 
-/// What comes next; `documents` say why an attempt failed. A task that goes on has a last line for its own time.
+impl fmt::Display for NextEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        if let Some(at) = self.at {
+            write!(f, " {at}")?;
+        }
+        if !self.then.is_empty() {
+            write!(f, ", {}", self.then)?;
+        }
+        Ok(())
+    }
+}
+
+/// What happens to a task next. For a task that is not final the last event is its own deadline.
+///
+/// Without `workflow` the events do not name agents, and do not say what happens at a deadline. `documents` contain the
+/// reasons of failures; without them a retry has no reason.
 #[must_use]
-pub fn next(workflow: &Workflow, task: &Task, documents: &[Document]) -> Vec<Next> {
+pub fn next_events(
+    task: &Task,
+    workflow: Option<&Workflow>,
+    documents: &[Document],
+) -> Vec<NextEvent> {
     match task.process_state {
         ProcessState::Processed | ProcessState::Undone => {
-            return vec![Next::said("Nothing: the task has ended")];
+            return vec![NextEvent::new("The task has ended")];
         }
         ProcessState::Error if task.undo_reason.is_some() => {
-            return vec![Next::said(
-                "Nothing by itself. Resubmit, skip or complete the undo that failed",
+            return vec![NextEvent::new(
+                "An operator must resubmit, skip or complete the failed undo",
             )];
         }
         ProcessState::Error => {
-            return vec![Next::said(
-                "Nothing by itself. Resubmit, skip or complete what failed, or undo the task",
+            return vec![NextEvent::new(
+                "An operator must resubmit, skip or complete the failed step, or undo the task",
             )];
         }
         ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => {}
     }
-    let paused = task.paused_at.is_some();
-    let starts = |progress: &Progress| !paused || progress.state.waits_until().is_none();
-    let moves = task.actions().filter(|(_, _, progress)| starts(progress)).filter_map(
-        |(part, action, progress)| {
-            Move { workflow, task, documents, part, action, progress }.next()
-        },
-    );
-    let mut said: Vec<_> = moves.chain(calls_in_progress(task)).collect();
-    if paused {
-        said.push(Next::said("Nothing starts until the task is resumed"));
-        return said;
+    let is_paused = task.paused_at.is_some();
+    // A paused task starts no attempts.
+    let goes_on = |progress: &Progress| !is_paused || progress.state.waits_until().is_none();
+    let open = task.actions().filter(|(_, _, progress)| goes_on(progress));
+    let of_parts = open.filter_map(|(part, action, progress)| {
+        OpenPart { workflow, task, documents, part, action, progress }.next_event()
+    });
+    let mut events: Vec<_> = of_parts.chain(calls_in_progress(task)).collect();
+    if is_paused {
+        events.push(NextEvent::new("Nothing starts until an operator resumes the task"));
+        return events;
     }
-    if said.is_empty() {
-        said.push(Next::said("The scheduler takes the task up"));
+    if events.is_empty() {
+        events.push(NextEvent::new("The scheduler processes the task"));
     }
-    said.push(of_task(workflow, task));
-    said
+    events.push(task_deadline(task, workflow));
+    events
 }
 
-/// The calls of unknown outcome that an undo waits for.
-fn calls_in_progress(task: &Task) -> impl Iterator<Item = Next> {
-    let backward = task.direction() == Action::Undo;
-    let waits = task.parts().filter(move |(_, record)| backward && record.undo.is_none());
-    waits.filter_map(|(part, record)| {
+/// The calls with an unknown outcome that undos have to wait for.
+fn calls_in_progress(task: &Task) -> impl Iterator<Item = NextEvent> {
+    let is_undoing = task.direction() == Action::Undo;
+    let without_undo = task.parts().filter(move |(_, record)| is_undoing && record.undo.is_none());
+    without_undo.filter_map(|(part, record)| {
         let at = Some(record.run.in_progress_until?);
         let what = format!(
             "A call of step {part} may still be in progress at its service. Its undo waits until"
         );
-        Some(Next { what, task: None, at, then: String::new() })
+        Some(NextEvent { what, at, ..NextEvent::default() })
     })
 }
 
-fn of_task(workflow: &Workflow, task: &Task) -> Next {
-    let (what, then) = match (task.process_state, workflow.overdue) {
-        (ProcessState::Undoing, _) => ("undone", "or it stops in Error, with an alert"),
-        (_, Then::Alert) => ("done", "or it stops in Error, with an alert"),
-        (_, Then::Undo) => ("done", "or it is undone"),
+fn task_deadline(task: &Task, workflow: Option<&Workflow>) -> NextEvent {
+    let overdue = workflow.map(|workflow| workflow.overdue);
+    let (verb, then) = match (task.process_state, overdue) {
+        (ProcessState::Undoing, _) => ("be undone", "or it stops in Error with an alert"),
+        (_, Some(Then::Alert)) => ("complete", "or it stops in Error with an alert"),
+        (_, Some(Then::Undo)) => ("complete", "or it is undone"),
+        (_, None) => ("complete", ""),
     };
-    let what = format!("The task must be {what} by");
-    Next { what, task: None, at: Some(task.complete_by), then: then.to_owned() }
+    let what = format!("The task must {verb} by");
+    NextEvent { what, at: Some(task.complete_by), then: then.to_owned(), child: None }
 }
 
-/// A step, or its undo, that has not come to its end.
-struct Move<'a> {
-    workflow: &'a Workflow,
+/// A part, or its undo, that has not reached a final state.
+struct OpenPart<'a> {
+    workflow: Option<&'a Workflow>,
     task: &'a Task,
     documents: &'a [Document],
     part: Part,
@@ -107,71 +135,93 @@ struct Move<'a> {
     progress: &'a Progress,
 }
 
-impl Move<'_> {
-    fn next(self) -> Option<Next> {
-        let Self { workflow, task, documents, part, action, progress } = &self;
-        let definition = workflow.steps.get(&part.step).and_then(|step| step.action(*action));
-        let work = definition.map(|definition| definition.work);
-        let name = self.name();
-        let at = progress.state.awaited_by().or(progress.state.waits_until());
-        let (what, then) = match (&progress.state, work) {
-            (StepState::Running { attempt, .. }, Some(Work::Call { agent, .. })) => {
-                let which = self.which(*attempt);
-                let what =
-                    format!("Agent {agent} is at work on {name}, {which}. If it says nothing by");
-                (what, self.on_silence())
+impl OpenPart<'_> {
+    /// The next event of this part; `None` if nothing is pending.
+    fn next_event(self) -> Option<NextEvent> {
+        let work = self.definition().and_then(|step| step.action(self.action));
+        let work = work.map(|definition| definition.work);
+        let name = part_label(&self.part, self.action);
+        let (what, at, then) = match &self.progress.state {
+            StepState::Running { attempt, complete_by } => {
+                let (what, then) = self.running(*attempt, &name, work.as_ref())?;
+                (what, *complete_by, then)
             }
-            (StepState::Running { .. }, Some(Work::Child(child))) => {
-                let what = format!(
-                    "A task of workflow {} runs for {name}. If it is not done by",
-                    child.name
-                );
-                (what, self.on_silence())
+            StepState::HandedOut { complete_by, .. } => {
+                let then = self.at_deadline();
+                let what = match then.is_empty() {
+                    true => format!("{} awaits a callback until", capitalize(&name)),
+                    false => format!("{} awaits a callback. Without one by", capitalize(&name)),
+                };
+                (what, *complete_by, then)
             }
-            (StepState::Running { .. }, Some(Work::Wait(_)) | None) => return None,
-            (StepState::HandedOut { .. }, _) => {
-                let what = format!(
-                    "Whoever was handed the token of {name} is to answer. If nothing is heard by"
-                );
-                (what, self.on_silence())
+            StepState::Waiting { attempt, until, .. } => {
+                let (what, then) = self.waiting(*attempt, &name, work.as_ref());
+                (what, *until, then)
             }
-            (StepState::Waiting { .. }, Some(Work::Wait(_))) => {
-                (format!("The wait {} is over at", part.step), String::new())
-            }
-            (StepState::Waiting { attempt, .. }, _) => {
-                let which = self.which(attempt + 1);
-                let why = newest_reason(documents, part, *action);
-                let why = why.map(|reason| format!("after this: {reason}"));
-                (format!("{} is tried again, {which}, at", capital(&name)), why.unwrap_or_default())
-            }
-            (
-                StepState::Each
-                | StepState::Completed { .. }
-                | StepState::Failed { .. }
-                | StepState::Skipped { .. },
-                _,
-            ) => return None,
+            StepState::Each
+            | StepState::Completed { .. }
+            | StepState::Failed { .. }
+            | StepState::Skipped { .. } => return None,
         };
-        let task = matches!(work, Some(Work::Child(_))).then(|| child_of(task, part)).flatten();
-        Some(Next { what, task, at, then })
+        let is_child = matches!(work, Some(Work::Child(_)));
+        let child = is_child.then(|| child_of(self.task, &self.part)).flatten();
+        Some(NextEvent { what, at: Some(at), then, child })
     }
 
-    /// `step charge`, or its undo.
-    fn name(&self) -> String {
-        match self.action {
-            Action::Do => format!("step {}", self.part),
-            Action::Undo => format!("the undo of step {}", self.part),
+    /// What a running attempt waits for, and what happens at its deadline. `None` for a wait: it has no deadline.
+    fn running(
+        &self,
+        attempt: u32,
+        name: &str,
+        work: Option<&Work<'_>>,
+    ) -> Option<(String, String)> {
+        let (attempt, then) = (self.attempt_label(attempt), self.at_deadline());
+        let what = match work {
+            Some(Work::Call { agent, .. }) => {
+                format!("Agent {agent} is running {name} ({attempt}). Without a reply by")
+            }
+            Some(Work::Child(child)) => {
+                format!(
+                    "A task of workflow {} is running for {name}. If it has not ended by",
+                    child.name
+                )
+            }
+            Some(Work::Wait(_)) => return None,
+            None => format!("{} is running ({attempt}). Its deadline is", capitalize(name)),
+        };
+        Some((what, then))
+    }
+
+    /// What starts after a wait, and why it waits.
+    fn waiting(&self, attempt: u32, name: &str, work: Option<&Work<'_>>) -> (String, String) {
+        let name = capitalize(name);
+        let next = self.attempt_label(attempt.saturating_add(1));
+        match (work, attempt) {
+            (Some(Work::Wait(_)), _) | (None, 0) => (format!("{name} waits until"), String::new()),
+            (Some(Work::Call { .. } | Work::Child(_)), 0) => {
+                (format!("{name} starts ({next}) at"), String::new())
+            }
+            (Some(Work::Call { .. } | Work::Child(_)) | None, _) => {
+                let reason = newest_reason(self.documents, &self.part, self.action);
+                let reason = reason.map(|reason| format!("reason: {reason}"));
+                (format!("{name} is retried ({next}) at"), reason.unwrap_or_default())
+            }
         }
     }
 
-    fn recovery(&self) -> Option<&Recovery> {
-        let step = self.workflow.steps.get(&self.part.step)?;
-        Some(step.action(self.action)?.recovery)
+    fn definition(&self) -> Option<&StepDefinition> {
+        self.workflow?.steps.get(&self.part.step)
     }
 
-    /// `attempt 3 of 5`; after an extended wait, or an operator's resubmission, it is counted anew.
-    fn which(&self, attempt: u32) -> String {
-        let attempts = self.recovery().map_or(1, |recovery| recovery.attempts.0.max(1));
+    fn recovery(&self) -> Option<&Recovery> {
+        Some(self.definition()?.action(self.action)?.recovery)
+    }
+
+    /// `attempt 3 of 5`. After an extended wait, or after an operator's resubmit, the count starts again: then
+    /// `attempt 7 (2 of 5)`. Without the definition only `attempt 3`.
+    fn attempt_label(&self, attempt: u32) -> String {
+        let Some(recovery) = self.recovery() else { return format!("attempt {attempt}") };
+        let attempts = recovery.attempts.0.max(1);
         let counted = self.progress.failure_count % attempts + 1;
         if counted == attempt {
             format!("attempt {attempt} of {attempts}")
@@ -180,36 +230,31 @@ impl Move<'_> {
         }
     }
 
-    /// What the supervisor does if nobody answers.
-    fn on_silence(&self) -> String {
-        let given_up = self.action == Action::Do && self.task.direction() == Action::Undo;
-        if given_up {
-            return "it is undone with the rest".to_owned();
+    /// What the supervisor does if nothing arrives by the deadline; empty without the definition.
+    fn at_deadline(&self) -> String {
+        let Some(step) = self.definition() else { return String::new() };
+        // A late attempt of a task that is being undone is not retried.
+        if self.action == Action::Do && self.task.direction() == Action::Undo {
+            return "it is undone with the other steps".to_owned();
         }
-        let step = self.workflow.steps.get(&self.part.step);
-        let repeatable = self.action == Action::Undo || step.is_none_or(|step| step.idempotent);
+        let is_repeatable = self.action == Action::Undo || step.idempotent;
         let Some(recovery) = self.recovery() else { return String::new() };
-        let verdict = match repeatable {
-            true => recovery.verdict(self.progress.failure_count + 1, 0),
+        let verdict = match is_repeatable {
+            true => recovery.verdict(self.progress.failure_count.saturating_add(1), 0),
             false => Verdict::Finally(recovery.then),
         };
         match verdict {
-            Verdict::Again { next: (next, of), .. } => {
-                format!("the supervisor has it tried again, {next} of {of}")
+            Verdict::Again { next: (next, attempts), .. } => {
+                format!("the supervisor retries it (attempt {next} of {attempts})")
             }
-            Verdict::ExtendedWait { wait, round: (round, of) } => format!(
-                "the supervisor has it tried again after {}, wait {round} of {of}",
+            Verdict::ExtendedWait { wait, round: (round, rounds) } => format!(
+                "the supervisor retries it after {} (extended wait {round} of {rounds})",
                 humantime::format_duration(wait)
             ),
-            Verdict::Finally(Then::Alert) => "the task stops in Error, with an alert".to_owned(),
+            Verdict::Finally(Then::Alert) => "the task stops in Error with an alert".to_owned(),
             Verdict::Finally(Then::Undo) => "the task is undone".to_owned(),
         }
     }
-}
-
-fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -231,17 +276,22 @@ mod tests {
             "steps": {
                 "charge": call, "once": once, "rest": { "wait": "1h" },
                 "send": { "workflow": { "name": "delivery" } },
-                "ask": { "agent": "desk", "callback": { "within": "1h" }, "request": { "path": "/${ callback.token }" } },
+                "approve": { "agent": "reviews", "callback": { "within": "1h" }, "request": { "path": "/${ callback.token }" } },
             },
         });
         serde_json::from_value(definition).unwrap()
     }
 
-    fn said(patch: Value) -> Vec<String> {
-        said_with(patch, &[])
+    /// The events of a task with these fields, as text.
+    fn events(patch: Value) -> Vec<String> {
+        events_with(patch, Some(&workflow()), &[])
     }
 
-    fn said_with(patch: Value, documents: &[Document]) -> Vec<String> {
+    fn events_with(
+        patch: Value,
+        workflow: Option<&Workflow>,
+        documents: &[Document],
+    ) -> Vec<String> {
         let mut task = json!({
             "task_id": "o-1", "workflow": "order", "version": 1, "process_state": "Processing",
             "revision": 1, "complete_by": 3_600_000, "submitted_at": 0, "steps": {},
@@ -249,47 +299,44 @@ mod tests {
         let fields = patch.as_object().unwrap().clone();
         task.as_object_mut().unwrap().extend(fields);
         let task = serde_json::from_value(task).unwrap();
-        let line = |next: Next| {
-            let at = next.at.map(|at| format!(" {at}")).unwrap_or_default();
-            let task = next.task.map(|task| format!(" [{task}]")).unwrap_or_default();
-            let then =
-                if next.then.is_empty() { String::new() } else { format!(", {}", next.then) };
-            format!("{}{at}{then}{task}", next.what)
+        let line = |event: NextEvent| match &event.child {
+            Some(child) => format!("{event} [{child}]"),
+            None => event.to_string(),
         };
-        next(&workflow(), &task, documents).into_iter().map(line).collect()
+        next_events(&task, workflow, documents).into_iter().map(line).collect()
     }
 
-    /// What is said of one step, in this state.
-    fn of_step(name: &str, record: Value) -> String {
-        said(json!({ "steps": { name: record } })).remove(0)
+    /// The event of one step with this record.
+    fn event_of(name: &str, record: Value) -> String {
+        events(json!({ "steps": { name: record } })).remove(0)
     }
 
     #[test]
-    fn who_is_at_work_is_said_and_what_is_done_if_they_stay_silent() {
+    fn a_running_attempt_names_its_agent_and_what_happens_at_its_deadline() {
         let running = |failures| json!({ "s": "r", "a": failures + 1, "b": 30_000, "f": failures });
         for (failures, expected) in [
             (
                 0,
-                "attempt 1 of 2. If it says nothing by 1970-01-01T00:00:30Z, the supervisor has it tried again, 2 of 2",
+                "(attempt 1 of 2). Without a reply by 1970-01-01T00:00:30Z, the supervisor retries it (attempt 2 of 2)",
             ),
             (
                 1,
-                "attempt 2 of 2. If it says nothing by 1970-01-01T00:00:30Z, the supervisor has it tried again after 15m, wait 1 of 1",
+                "(attempt 2 of 2). Without a reply by 1970-01-01T00:00:30Z, the supervisor retries it after 15m (extended wait 1 of 1)",
             ),
             (
                 3,
-                "attempt 4 (2 of 2). If it says nothing by 1970-01-01T00:00:30Z, the task is undone",
+                "(attempt 4 (2 of 2)). Without a reply by 1970-01-01T00:00:30Z, the task is undone",
             ),
         ] {
-            let said = of_step("charge", running(failures));
-            assert_eq!(said, format!("Agent bank is at work on step charge, {expected}"));
+            let event = event_of("charge", running(failures));
+            assert_eq!(event, format!("Agent bank is running step charge {expected}"));
         }
-        let once = of_step("once", running(0));
-        assert!(once.ends_with("the task stops in Error, with an alert"), "{once}");
+        let once = event_of("once", running(0));
+        assert!(once.ends_with("the task stops in Error with an alert"), "{once}");
     }
 
     #[test]
-    fn what_waits_is_said_with_its_next_attempt() {
+    fn a_retry_has_its_time_and_the_reason_of_the_failure() {
         let waiting = json!({ "s": "w", "a": 1, "u": 40_000, "f": 1 });
         let attempt = steward_core::model::attempt::Attempt {
             step: "charge".parse().unwrap(),
@@ -303,72 +350,100 @@ mod tests {
         );
         let steps = json!({ "steps": { "charge": waiting } });
         assert_eq!(
-            said_with(steps, &[failure]).remove(0),
-            "Step charge is tried again, attempt 2 of 2, at 1970-01-01T00:00:40Z, after this: \
+            events_with(steps, Some(&workflow()), &[failure]).remove(0),
+            "Step charge is retried (attempt 2 of 2) at 1970-01-01T00:00:40Z, reason: \
              no reply by complete-by"
         );
-        let rest = of_step("rest", json!({ "s": "w", "a": 0, "u": 40_000 }));
-        assert_eq!(rest, "The wait rest is over at 1970-01-01T00:00:40Z");
+        let rest = event_of("rest", json!({ "s": "w", "a": 0, "u": 40_000 }));
+        assert_eq!(rest, "Step rest waits until 1970-01-01T00:00:40Z");
         let undo = json!({ "s": "c", "a": 1, "x": waiting });
         let task =
             json!({ "process_state": "Undoing", "undo_reason": "x", "steps": { "charge": undo } });
-        let said = said(task);
-        assert!(said[0].starts_with("The undo of step charge is tried again"), "{said:?}");
-        assert!(said[1].starts_with("The task must be undone by"), "{said:?}");
+        let events = events(task);
+        assert!(events[0].starts_with("The undo of step charge is retried"), "{events:?}");
+        assert!(events[1].starts_with("The task must be undone by"), "{events:?}");
     }
 
     #[test]
-    fn a_call_in_progress_that_an_undo_waits_for_is_said() {
+    fn an_undo_waits_for_a_call_in_progress() {
         let failed = json!({ "s": "f", "a": 1, "f": 1, "m": true, "w": 90_000 });
         let task = json!({ "process_state": "Undoing", "undo_reason": "x", "steps": { "charge": failed } });
-        let said = said(task);
+        let events = events(task);
         assert_eq!(
-            said[0],
+            events[0],
             "A call of step charge may still be in progress at its service. Its undo waits until \
              1970-01-01T00:01:30Z"
         );
     }
 
     #[test]
-    fn a_task_that_runs_for_a_step_is_named() {
-        let said = of_step("send", json!({ "s": "r", "a": 1, "b": 30_000 }));
-        assert!(said.starts_with("A task of workflow delivery runs for step send."), "{said}");
-        assert!(said.ends_with(" [o-1:send]"), "{said}");
-        let said = of_step("ask", json!({ "s": "h", "a": 1, "b": 30_000, "u": 30_000 }));
+    fn a_child_task_is_named() {
+        let events = event_of("send", json!({ "s": "r", "a": 1, "b": 30_000 }));
         assert!(
-            said.starts_with("Whoever was handed the token of step ask is to answer."),
-            "{said}"
+            events.starts_with("A task of workflow delivery is running for step send."),
+            "{events}"
+        );
+        assert!(events.ends_with(" [o-1:send]"), "{events}");
+        let events = event_of("approve", json!({ "s": "h", "a": 1, "b": 30_000, "u": 30_000 }));
+        assert!(
+            events.starts_with(
+                "Step approve awaits a callback. Without one by 1970-01-01T00:00:30Z,"
+            ),
+            "{events}"
         );
     }
 
     #[test]
-    fn a_paused_task_waits_for_an_operator_and_for_who_is_at_work() {
+    fn a_paused_task_waits_for_running_attempts_and_an_operator() {
         let steps = json!({
             "charge": { "s": "w", "a": 1, "u": 40_000 }, "once": { "s": "r", "a": 1, "b": 30_000 },
         });
-        let said = said(json!({ "paused_at": 1, "steps": steps }));
-        assert_eq!(said.len(), 2, "{said:?}");
-        assert!(said[0].starts_with("Agent bank is at work on step once"), "{said:?}");
-        assert_eq!(said[1], "Nothing starts until the task is resumed");
+        let events = events(json!({ "paused_at": 1, "steps": steps }));
+        assert_eq!(events.len(), 2, "{events:?}");
+        assert!(events[0].starts_with("Agent bank is running step once"), "{events:?}");
+        assert_eq!(events[1], "Nothing starts until an operator resumes the task");
     }
 
     #[test]
-    fn the_end_is_said() {
-        assert_eq!(said(json!({ "process_state": "Processed" })), ["Nothing: the task has ended"]);
+    fn a_final_task_has_ended_or_needs_an_operator() {
+        assert_eq!(events(json!({ "process_state": "Processed" })), ["The task has ended"]);
         for (fields, what) in [
-            (json!({ "process_state": "Error" }), "what failed, or undo the task"),
-            (json!({ "process_state": "Error", "undo_reason": "x" }), "the undo that failed"),
+            (json!({ "process_state": "Error" }), "the failed step, or undo the task"),
+            (json!({ "process_state": "Error", "undo_reason": "x" }), "the failed undo"),
         ] {
-            let said = said(fields);
-            assert!(said[0].ends_with(what), "{said:?}");
+            let events = events(fields);
+            assert!(events[0].ends_with(what), "{events:?}");
         }
-        let pending = said(json!({ "process_state": "Pending" }));
+        let pending = events(json!({ "process_state": "Pending" }));
         assert_eq!(
             pending,
             [
-                "The scheduler takes the task up",
-                "The task must be done by 1970-01-01T01:00:00Z, or it is undone"
+                "The scheduler processes the task",
+                "The task must complete by 1970-01-01T01:00:00Z, or it is undone"
             ]
         );
+    }
+
+    #[test]
+    fn without_the_definition_an_event_has_only_its_time() {
+        for (record, expected) in [
+            (
+                json!({ "s": "r", "a": 2, "b": 30_000 }),
+                "Step s is running (attempt 2). Its deadline is 1970-01-01T00:00:30Z",
+            ),
+            (
+                json!({ "s": "h", "a": 1, "b": 30_000, "u": 30_000 }),
+                "Step s awaits a callback until 1970-01-01T00:00:30Z",
+            ),
+            (
+                json!({ "s": "w", "a": 1, "u": 40_000 }),
+                "Step s is retried (attempt 2) at 1970-01-01T00:00:40Z",
+            ),
+            (json!({ "s": "w", "a": 0, "u": 40_000 }), "Step s waits until 1970-01-01T00:00:40Z"),
+        ] {
+            let events = events_with(json!({ "steps": { "s": record } }), None, &[]);
+            let deadline = "The task must complete by 1970-01-01T01:00:00Z";
+            assert_eq!(events, [expected, deadline]);
+        }
     }
 }

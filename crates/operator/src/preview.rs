@@ -1,10 +1,9 @@
-//! What a command would do, told before it is sent: the decision itself, of which nothing is saved and
-//! nothing carried out. By the time the scheduler decides, the task may have moved on.
+//! A dry run of a command: makes the scheduler's decision without saving it and without sending its effects. The task may
+//! change between the dry run and the scheduler's real decision.
 
 use jiff::Timestamp;
 use steward_core::definition::plan::Plan;
 
-use crate::view::newest_reason;
 use steward_core::{
     definition::step::Work,
     engine::{
@@ -26,16 +25,20 @@ use steward_core::{
     },
 };
 
-/// What a command would come to.
+use crate::{capitalize, part_label, view::newest_reason};
+
+/// The result of a dry run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Preview {
-    /// It would be refused, for this reason.
+    /// The scheduler would refuse the command, for this reason.
     Refused(String),
-    /// It would do this, in words: each a sentence without its full stop. Never a value.
+    /// The scheduler would carry the command out, with these effects. Each is a sentence without its full stop, and
+    /// contains no payload.
     Does(Vec<String>),
 }
 
-/// Tries `command` on `task`. `documents` are all of the task's, and gain those that do not exist.
+/// Makes a dry run of `command` on `task`. `documents` must contain all documents of the task; keys that the decision
+/// wants and that do not exist are added as missing.
 #[must_use]
 pub fn preview(
     workflow: &Plan,
@@ -57,106 +60,108 @@ pub fn preview(
             Err(Wanted(keys)) => keys.into_iter().for_each(|key| documents.note_missing(key)),
         }
     };
-    let Transition::Apply { task: next, effects, documents: made } = decided else {
-        return Preview::Refused("it was decided on before".to_owned());
+    let Transition::Apply { task: next, effects, documents: written } = decided else {
+        return Preview::Refused("the scheduler has already processed this command".to_owned());
     };
     let record = next.commands.last().filter(|record| record.id == command.command_id);
     match record.and_then(|record| record.refused.clone()) {
         Some(reason) => Preview::Refused(reason),
-        None => Preview::Does(
-            Words { workflow, before: task, after: &next, documents: &made, now }.all(&effects),
-        ),
+        None => {
+            let changes =
+                TaskChanges { workflow, before: task, after: &next, documents: &written, now };
+            Preview::Does(changes.sentences(&effects))
+        }
     }
 }
 
-/// A task before and after.
-struct Words<'a> {
+/// A task before and after a decision.
+struct TaskChanges<'a> {
     workflow: &'a Plan,
     before: &'a Task,
     after: &'a Task,
-    /// What the decision puts down.
+    /// The documents that the decision writes.
     documents: &'a [Document],
     now: Timestamp,
 }
 
-impl Words<'_> {
-    fn all(&self, effects: &[Effect]) -> Vec<String> {
+impl TaskChanges<'_> {
+    fn sentences(&self, effects: &[Effect]) -> Vec<String> {
         let Self { before, after, .. } = self;
-        let mut said = Vec::new();
+        let mut sentences = Vec::new();
         let moved = (before.process_state, after.process_state);
         if moved.0 != moved.1 {
-            said.push(format!("The task goes from {} to {}", moved.0, moved.1));
+            sentences.push(format!("The task goes from {} to {}", moved.0, moved.1));
         }
         match (before.paused_at, after.paused_at) {
-            (None, Some(_)) => said.push(
-                "Nothing starts until the task is resumed; an agent at work is waited for"
+            (None, Some(_)) => sentences.push(
+                "Nothing starts until the task is resumed. Running attempts may complete"
                     .to_owned(),
             ),
             (Some(_), None) if !after.process_state.is_final() => {
-                said.push("The task goes on; the pause does not count".to_owned());
+                sentences.push(
+                    "The task continues. Its deadline moves by the length of the pause".to_owned(),
+                );
             }
             (Some(_) | None, _) => {}
         }
         if before.input != after.input {
-            said.push(
-                "The input changes, for what is tried again and for what starts from now on; what \
-                 completed stays as it is"
+            sentences.push(
+                "Retried steps, and steps that start from now on, read the edited input. Completed steps \
+                 stay as they are"
                     .to_owned(),
             );
         }
-        said.extend(after.actions().filter_map(|(part, action, now)| {
+        sentences.extend(after.actions().filter_map(|(part, action, now)| {
             let before = before.progress(&part, action);
             let changed = before.is_none_or(|before| before.state != now.state);
-            if changed { self.of_part(&part, action, now) } else { None }
+            if changed { self.part_sentence(&part, action, now) } else { None }
         }));
         if moved.1 == ProcessState::Undoing {
-            said.extend(self.of_undo());
+            sentences.extend(self.undo_sentences());
         }
         if after.complete_by > before.complete_by && !after.process_state.is_final() {
-            said.push(format!("The task has until {:.0}", after.complete_by));
+            sentences.push(format!("The new deadline of the task is {:.0}", after.complete_by));
         }
-        said.extend(effects.iter().filter_map(of_effect));
-        if said.is_empty() {
-            said.push("Nothing changes".to_owned());
+        sentences.extend(effects.iter().filter_map(effect_sentence));
+        if sentences.is_empty() {
+            sentences.push("Nothing changes".to_owned());
         }
-        said
+        sentences
     }
 
-    fn of_part(&self, part: &Part, action: Action, now: &Progress) -> Option<String> {
-        let name = match action {
-            Action::Do => format!("step {part}"),
-            Action::Undo => format!("the undo of step {part}"),
-        };
+    /// What happens to a part; `None` if that is not worth a sentence.
+    fn part_sentence(&self, part: &Part, action: Action, now: &Progress) -> Option<String> {
+        let name = part_label(part, action);
         let definition = self.workflow.steps.get(&part.step);
         let work =
             definition.and_then(|step| step.action(action)).map(|definition| definition.work);
         Some(match &now.state {
             StepState::Running { attempt, .. } => match work {
                 Some(Work::Call { agent, .. }) => {
-                    format!("Agent {agent} is asked for {name}, attempt {attempt}")
+                    format!("Agent {agent} gets a request for {name} (attempt {attempt})")
                 }
                 Some(Work::Child(child)) => {
-                    format!("A task of workflow {} is asked for {name}", child.name)
+                    format!("A task of workflow {} gets a request for {name}", child.name)
                 }
                 Some(Work::Wait(_)) | None => return None,
             },
-            StepState::Each => format!("{} begins, item by item", capital(&name)),
+            StepState::Each => format!("{} starts its items", capitalize(&name)),
             StepState::HandedOut { .. } => return None,
-            StepState::Waiting { .. } => format!("{} waits for its turn", capital(&name)),
-            StepState::Completed { attempt: 0 } => format!("{} is over", capital(&name)),
+            StepState::Waiting { .. } => format!("{} waits until it may start", capitalize(&name)),
+            StepState::Completed { attempt: 0 } => format!("{} ends", capitalize(&name)),
             StepState::Completed { .. } => {
-                format!("{} counts as completed, with the output given", capital(&name))
+                format!("{} counts as completed, with the given output", capitalize(&name))
             }
-            StepState::Skipped { .. } => format!("{} is skipped", capital(&name)),
+            StepState::Skipped { .. } => format!("{} is skipped", capitalize(&name)),
             StepState::Failed { .. } => match newest_reason(self.documents, part, action) {
-                Some(error) => format!("{} fails: {error}", capital(&name)),
-                None => format!("{} is given up", capital(&name)),
+                Some(error) => format!("{} fails: {error}", capitalize(&name)),
+                None => format!("{} fails without another attempt", capitalize(&name)),
             },
         })
     }
 
-    /// What is undone after the first undos, and what cannot be.
-    fn of_undo(&self) -> Vec<String> {
+    /// Which steps are undone later, what their undos wait for, and which completed steps have no undo.
+    fn undo_sentences(&self) -> Vec<String> {
         let Self { workflow, after, .. } = self;
         let names = |parts: Vec<Part>| {
             let names: Vec<_> = parts.iter().map(Part::to_string).collect();
@@ -164,40 +169,41 @@ impl Words<'_> {
         };
         let mut later = order::outstanding(workflow, after);
         later.retain(|part| after.progress(part, Action::Undo).is_none());
-        let stays = after.parts().filter(|(part, record)| {
+        let not_undone = after.parts().filter(|(part, record)| {
             let step = workflow.steps.get(&part.step);
             let waits = step.is_some_and(|step| matches!(step.work(), Some(Work::Wait(_))));
             let has_none = step.is_some_and(|step| step.action(Action::Undo).is_none());
             has_none && !waits && matches!(record.run.state, StepState::Completed { .. })
         });
-        let stays: Vec<_> = stays.map(|(part, _)| part).collect();
-        let mut said = Vec::new();
+        let not_undone: Vec<_> = not_undone.map(|(part, _)| part).collect();
+        let mut sentences = Vec::new();
         if !later.is_empty() {
-            said.push(format!("In its turn is undone: {}", names(later)));
+            sentences.push(format!("Will then be undone: {}", names(later)));
         }
         for (part, record) in after.parts() {
             if let Some(until) = record.run.in_progress(self.now).filter(|_| record.undo.is_none())
             {
-                said.push(format!(
-                    "A call of step {part} may still be in progress: its undo, and those of the steps \
-                     before it, wait until {until:.0}"
+                sentences.push(format!(
+                    "A call of step {part} may still be in progress. Its undo, and the undos of earlier \
+                     steps, wait until {until:.0}"
                 ));
             }
         }
-        if !stays.is_empty() {
-            said.push(format!("There is no undo for: {}; what was done stays", names(stays)));
+        if !not_undone.is_empty() {
+            sentences.push(format!(
+                "Will not be undone, because there is no undo: {}",
+                names(not_undone)
+            ));
         }
-        said
+        sentences
     }
 }
 
-/// Who else hears of it.
-fn of_effect(effect: &Effect) -> Option<String> {
+/// A notification or alert that the decision sends; `None` for every other effect.
+fn effect_sentence(effect: &Effect) -> Option<String> {
     match effect {
-        Effect::Notice { .. } => Some("The client is told".to_owned()),
-        Effect::ChildEnded(ended) => {
-            Some(format!("Task {}, for which this one runs, is told", ended.task_id))
-        }
+        Effect::Notice { .. } => Some("The client is notified".to_owned()),
+        Effect::ChildEnded(ended) => Some(format!("The parent task {} is notified", ended.task_id)),
         Effect::Publish(event) => event.is_task_alert().then(|| "An alert is sent".to_owned()),
         Effect::Request(_)
         | Effect::Submit(_)
@@ -206,11 +212,6 @@ fn of_effect(effect: &Effect) -> Option<String> {
         | Effect::Wake { .. }
         | Effect::Reject { .. } => None,
     }
-}
-
-fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -226,7 +227,7 @@ mod tests {
         submission::{accept, parse},
     };
 
-    /// A task of which `reserve` completed and `charge` failed, its workflow and its documents.
+    /// A task in Error whose `reserve` completed and whose `charge` failed; with its workflow and its documents.
     fn stopped() -> (Plan, Task, Documents) {
         let call = |path: &str| json!({ "agent": "shop", "request": { "path": path } });
         let mut reserve = call("/reservations");
@@ -266,9 +267,10 @@ mod tests {
         for event in [Event::Wake, reply("reserve", completed), reply("charge", failed)] {
             let context = Context { now, actor: "test", redelivered: false, timing };
             match transition(&workflow, &task, &documents, &event, context).unwrap() {
-                Transition::Apply { task: next, documents: made, .. } => {
+                Transition::Apply { task: next, documents: written, .. } => {
                     task = *next;
-                    documents.extend(made.into_iter().map(|made| (made.key, made.body)));
+                    documents
+                        .extend(written.into_iter().map(|document| (document.key, document.body)));
                 }
                 other @ (Transition::Ignore { .. } | Transition::Illegal(_)) => panic!("{other:?}"),
             }
@@ -287,19 +289,19 @@ mod tests {
         }
     }
 
-    fn of(order: Order) -> Preview {
-        of_at(60, order)
+    fn preview_of(order: Order) -> Preview {
+        preview_at(60, order)
     }
 
-    /// The call of the failed attempt may be in progress for two minutes.
-    fn of_at(seconds: i64, order: Order) -> Preview {
+    /// The preview so many seconds after the submission. The call of the failed attempt may be in progress until second 120.
+    fn preview_at(seconds: i64, order: Order) -> Preview {
         let (workflow, task, mut documents) = stopped();
         let now = Timestamp::from_second(seconds).unwrap();
         preview(&workflow, &task, &mut documents, &command(order), now)
     }
 
-    fn does(said: &[&str]) -> Preview {
-        Preview::Does(said.iter().map(|said| (*said).to_owned()).collect())
+    fn does(sentences: &[&str]) -> Preview {
+        Preview::Does(sentences.iter().map(|sentence| (*sentence).to_owned()).collect())
     }
 
     fn resubmit(input: Option<Value>, did_not_run: bool) -> Order {
@@ -307,65 +309,68 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_tried_again_is_said() {
+    fn a_resubmit_says_what_is_retried() {
         assert_eq!(
-            of_at(180, resubmit(Some(json!({ "amount": 2 })), true)),
+            preview_at(180, resubmit(Some(json!({ "amount": 2 })), true)),
             does(&[
                 "The task goes from Error to Processing",
-                "The input changes, for what is tried again and for what starts from now on; what \
-                 completed stays as it is",
-                "Agent shop is asked for step charge, attempt 2",
-                "The task has until 1970-01-01T00:13:00Z",
+                "Retried steps, and steps that start from now on, read the edited input. Completed steps \
+                 stay as they are",
+                "Agent shop gets a request for step charge (attempt 2)",
+                "The new deadline of the task is 1970-01-01T00:13:00Z",
             ])
         );
     }
 
     #[test]
-    fn what_would_be_refused_is_said_with_the_reason() {
-        let Preview::Refused(reason) = of(resubmit(None, false)) else { panic!() };
+    fn a_command_that_would_be_refused_has_a_reason() {
+        let Preview::Refused(reason) = preview_of(resubmit(None, false)) else { panic!() };
         assert!(reason.contains("may have taken effect"), "{reason}");
-        let Preview::Refused(reason) = of(resubmit(None, true)) else { panic!() };
+        let Preview::Refused(reason) = preview_of(resubmit(None, true)) else { panic!() };
         assert!(reason.contains("may be in progress until 1970-01-01T00:02:00Z"), "{reason}");
-        let edited = of_at(180, resubmit(Some(json!({ "amount": "x" })), true));
+        let edited = preview_at(180, resubmit(Some(json!({ "amount": "x" })), true));
         let Preview::Refused(reason) = edited else { panic!() };
         assert_eq!(reason, "input.amount: it is not of type \"integer\"");
-        assert_eq!(of(Order::Resume), Preview::Refused("the task is not paused".to_owned()));
-        assert_eq!(of(Order::Cancel), Preview::Refused("the task is Error".to_owned()));
+        assert_eq!(
+            preview_of(Order::Resume),
+            Preview::Refused("the task is not paused".to_owned())
+        );
+        assert_eq!(preview_of(Order::Cancel), Preview::Refused("the task is Error".to_owned()));
     }
 
     #[test]
-    fn what_would_be_undone_is_said_and_what_has_no_undo() {
+    fn an_undo_says_what_is_undone_and_what_it_waits_for() {
         assert_eq!(
-            of(Order::Undo),
+            preview_of(Order::Undo),
             does(&[
                 "The task goes from Error to Undoing",
-                "In its turn is undone: reserve",
-                "A call of step charge may still be in progress: its undo, and those of the steps before it, wait until 1970-01-01T00:02:00Z",
-                "The task has until 1970-01-01T00:12:00Z",
+                "Will then be undone: reserve",
+                "A call of step charge may still be in progress. Its undo, and the undos of earlier steps, wait until 1970-01-01T00:02:00Z",
+                "The new deadline of the task is 1970-01-01T00:12:00Z",
             ])
         );
     }
 
     #[test]
-    fn going_on_without_a_step_is_said_with_what_comes_after() {
+    fn a_skip_says_which_step_starts_next() {
         let skip = Order::Skip { step: None, did_not_run: false };
         assert_eq!(
-            of(skip),
+            preview_of(skip),
             does(&[
                 "The task goes from Error to Processing",
                 "Step charge is skipped",
-                "Agent shop is asked for step ship, attempt 1",
-                "The task has until 1970-01-01T00:11:00Z",
+                "Agent shop gets a request for step ship (attempt 1)",
+                "The new deadline of the task is 1970-01-01T00:11:00Z",
             ])
         );
         let output = json!({ "secret": 2 });
         let complete = Order::Complete { step: Some("charge".parse().unwrap()), output };
-        let Preview::Does(said) = of(complete) else { panic!() };
-        assert_eq!(said[1], "Step charge counts as completed, with the output given");
+        let Preview::Does(sentences) = preview_of(complete) else { panic!() };
+        assert_eq!(sentences[1], "Step charge counts as completed, with the given output");
     }
 
     #[test]
-    fn a_command_that_was_decided_on_is_not_tried_again() {
+    fn a_command_that_was_processed_is_not_previewed_again() {
         let (workflow, mut task, mut documents) = stopped();
         let command = command(resubmit(None, true));
         let now = Timestamp::from_second(180).unwrap();
@@ -383,6 +388,9 @@ mod tests {
         };
         task.commands.push(record);
         let again = of(&task, &mut documents);
-        assert_eq!(again, Preview::Refused("it was decided on before".to_owned()));
+        assert_eq!(
+            again,
+            Preview::Refused("the scheduler has already processed this command".to_owned())
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! What happened to a task, in order of time, and what is under way: from its record and the documents
-//! beside it.
+//! The history of a task in chronological order, followed by its open attempts. Made from the task's item and its
+//! documents.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -13,35 +13,35 @@ use steward_core::model::{
     task::Task,
 };
 
-/// One line of a task's timeline. What does not apply is absent.
+/// One entry of a task's timeline. Fields that do not apply are absent.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Line {
-    /// When it happened; of what is under way, until when.
+    /// When it happened. For an open attempt: its deadline, or the start of the next attempt.
     pub at: Timestamp,
-    /// The step, or its item.
+    /// The step or item.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<Part>,
-    /// Whether it was done or undone.
+    /// Whether the attempt was at the step or at its undo.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action: Option<Action>,
-    /// Which attempt.
+    /// The number of the attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
     /// What happened.
     pub what: String,
-    /// Who asked for it.
+    /// The operator who sent the command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// Why an attempt failed, or what the operator gave as a reason.
+    /// Why the attempt failed, or the operator's reason for the command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// What the recovery policy made of a failure, or the task of a command.
+    /// What the recovery policy decided after a failure, or whether a command was carried out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<String>,
-    /// When the attempt got how far.
+    /// When the attempt was queued, called and answered.
     #[serde(flatten)]
     pub times: AttemptTimes,
-    /// Whether it is still to come.
+    /// Whether `at` is in the future: the attempt has not ended.
     #[serde(skip)]
     pub is_open: bool,
 }
@@ -63,9 +63,13 @@ impl Line {
         }
     }
 
-    fn of_attempt(at: Timestamp, of: &Attempt, what: impl Into<String>) -> Self {
-        let (step, action, attempt) = (Some(of.step.clone()), Some(of.action), Some(of.number));
-        Self { step, action, attempt, ..Self::new(at, what) }
+    fn of_attempt(at: Timestamp, attempt: &Attempt, what: impl Into<String>) -> Self {
+        Self {
+            step: Some(attempt.step.clone()),
+            action: Some(attempt.action),
+            attempt: Some(attempt.number),
+            ..Self::new(at, what)
+        }
     }
 
     fn of_command(record: &CommandRecord) -> Self {
@@ -77,7 +81,7 @@ impl Line {
         Self { by, why, verdict, ..Self::new(*at, command) }
     }
 
-    /// The attempt as people say it: an undo's is `undo 2`.
+    /// The attempt for a table cell: `2`, or `undo 2` for an attempt at an undo. Empty if there is none.
     #[must_use]
     pub fn attempt(&self) -> String {
         match (self.attempt, self.action) {
@@ -87,7 +91,7 @@ impl Line {
         }
     }
 
-    /// What happened, and at whose wish.
+    /// What happened, and which operator requested it.
     #[must_use]
     pub fn said(&self) -> String {
         match &self.by {
@@ -97,64 +101,64 @@ impl Line {
     }
 }
 
-/// What happened, in order of time, and then what is going on.
+/// The past entries in chronological order, then one entry for each open attempt. `documents` are the task's.
 #[must_use]
 pub fn timeline(task: &Task, documents: &[Document]) -> Vec<Line> {
     let mut lines: Vec<_> = task.commands.iter().map(Line::of_command).collect();
-    lines.extend(documents.iter().map(|document| recorded(task, document)));
+    lines.extend(documents.iter().map(|document| past_entry(task, document)));
     lines.extend(task.ended_at.map(|at| Line::new(at, task.process_state.to_string())));
-    // Stable: what a command brought about comes after it, and the end after what ended it.
+    // The sort is stable: effects of a command stay after it, and the end of the task stays last.
     lines.sort_by_key(|line| line.at);
-    lines
-        .extend(task.actions().filter_map(|(step, action, progress)| open(step, action, progress)));
+    lines.extend(
+        task.actions().filter_map(|(step, action, progress)| open_entry(step, action, progress)),
+    );
     lines
 }
 
-/// What a document says of what happened.
-fn recorded(task: &Task, document: &Document) -> Line {
+/// The entry for a document.
+fn past_entry(task: &Task, document: &Document) -> Line {
     let at = document.at;
     let line = match &document.key {
         DocumentKey::Submission => Line::new(at, "submitted"),
         DocumentKey::Input(id) => Line::new(at, format!("input edited by {}", editor(task, id))),
-        DocumentKey::Output(of) | DocumentKey::ByHand(of, _) => {
-            let what = match of.action {
+        DocumentKey::Output(attempt) | DocumentKey::ByHand(attempt, _) => {
+            let what = match attempt.action {
                 Action::Do => "completed",
                 Action::Undo => "undone",
             };
-            Line::of_attempt(at, of, what)
+            Line::of_attempt(at, attempt, what)
         }
         DocumentKey::Result(_) => Line::new(at, "returned its output"),
-        DocumentKey::Claim(of) => Line::of_attempt(at, of, "about to call the service"),
-        DocumentKey::Failure(of) => told(at, of, "failed", &document.body),
-        DocumentKey::Deferral(of) => told(at, of, "deferred", &document.body),
+        DocumentKey::Claim(attempt) => Line::of_attempt(at, attempt, "about to call the service"),
+        DocumentKey::Failure(attempt) => unsuccessful(at, attempt, "failed", &document.body),
+        DocumentKey::Deferral(attempt) => unsuccessful(at, attempt, "deferred", &document.body),
     };
     Line { times: document.times, ..line }
 }
 
-/// An attempt that came to nothing: why, and what the policy made of it.
-fn told(at: Timestamp, of: &Attempt, what: &str, body: &Value) -> Line {
-    let said = |field| body.get(field).and_then(Value::as_str).map(str::to_owned);
-    let (why, verdict) = (said("reason"), said("verdict"));
-    Line { why, verdict, ..Line::of_attempt(at, of, what) }
+/// An attempt that failed or was deferred, with the reason and the verdict of the recovery policy.
+fn unsuccessful(at: Timestamp, attempt: &Attempt, what: &str, body: &Value) -> Line {
+    let text = |field| body.get(field).and_then(Value::as_str).map(str::to_owned);
+    let (why, verdict) = (text("reason"), text("verdict"));
+    Line { why, verdict, ..Line::of_attempt(at, attempt, what) }
 }
 
-/// Who edited the input: only the newest commands are kept on a task.
+/// The operator who edited the input with this command. A task keeps only its newest commands: for an older one, the
+/// command's id.
 fn editor<'a>(task: &'a Task, id: &'a CommandId) -> &'a str {
     let record = task.commands.iter().find(|record| record.id == *id);
     record.map_or(id.as_str(), |record| &record.by)
 }
 
-/// What is under way, and until when.
-fn open(step: Part, action: Action, progress: &Progress) -> Option<Line> {
+/// The entry for an open attempt; `None` if nothing is open.
+fn open_entry(step: Part, action: Action, progress: &Progress) -> Option<Line> {
     let (number, at, what) = match &progress.state {
         StepState::Running { attempt, complete_by } => {
-            (*attempt, *complete_by, "running, must be done by then")
+            (*attempt, *complete_by, "running; deadline")
         }
-        StepState::Waiting { attempt, until, .. } => {
-            (*attempt, *until, "waiting, next attempt from then on")
-        }
+        StepState::Waiting { attempt, until, .. } => (*attempt, *until, "waiting; next attempt"),
         StepState::HandedOut { attempt, complete_by, .. } => {
-            (*attempt, *complete_by, "handed out, to be answered by then")
+            (*attempt, *complete_by, "awaiting callback; deadline")
         }
         StepState::Each
         | StepState::Completed { .. }

@@ -1,4 +1,4 @@
-//! A task as people and clients see it: the state store's item with its words spelled out.
+//! A task as clients and operators see it: the fields of the task's item, with readable names.
 
 use std::collections::BTreeMap;
 
@@ -6,6 +6,8 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::{next::next_events, state::PartState};
 
 use steward_core::{
     engine::{notify::result_key, request::child_id},
@@ -20,7 +22,7 @@ use steward_core::{
     },
 };
 
-/// A task.
+/// A task. The HTTP API and the command line return it as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[expect(missing_docs, reason = "the fields are those of `Task`")]
 pub struct TaskView {
@@ -48,49 +50,48 @@ pub struct TaskView {
     pub revision: u64,
     /// The steps that have started, and their items.
     pub steps: BTreeMap<Part, StepView>,
-    /// What operators asked for, oldest first.
+    /// The newest commands of operators, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<CommandRecord>,
-    /// What comes next, for people.
+    /// What happens next, in sentences.
     pub next: String,
-    /// What it returned, where its documents were read too.
+    /// The task's output, if it is Processed and the documents were read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
 }
 
-/// The document that holds what a task returned, if it is done.
+/// The key of the document with the task's output; `None` unless the task is Processed.
 #[must_use]
 pub fn result_of(task: &Task) -> Option<DocumentKey> {
     (task.process_state == ProcessState::Processed).then(|| result_key(task))
 }
 
-/// The task that runs for a step of another.
+/// The id of the child task that runs for a part of `task`.
 #[must_use]
 pub fn child_of(task: &Task, part: &Part) -> Option<TaskId> {
     child_id(task, part).ok()
 }
 
-/// A step of a task; while it is undone, its undo.
+/// A step, or an item of one. As soon as its undo has begun, the fields describe the undo.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StepView {
-    /// running, handed out, waiting, completed, failed, skipped; undoing, undo waiting, undone, undo failed, undo
-    /// skipped.
-    pub state: String,
-    /// The newest attempt.
+    /// The state.
+    pub state: PartState,
+    /// The number of the newest attempt, from 1.
     pub attempt: u32,
-    /// How many attempts failed since the policy began to count.
+    /// The number of attempts that failed since the step started, or since an operator resubmitted it.
     pub failure_count: u32,
-    /// By when the running attempt must be done, or when the next one may start.
+    /// The complete-by of the running attempt, or the time at which the next attempt may start.
     #[schemars(with = "Option<String>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// Why the newest failure or deferral, where its document was read too.
+    /// The reason of the newest failure or deferral, if its document was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Whether an attempt that did not complete may have taken effect.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_have_run: bool,
-    /// Of a step with items: how many there are.
+    /// The number of items; absent if the step has no `for_each`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub items: Option<u32>,
 }
@@ -100,7 +101,7 @@ impl StepView {
         let Progress { state, failure_count, .. } = record.undo.as_ref().unwrap_or(&record.run);
         let until = state.awaited_by().or(state.waits_until());
         Self {
-            state: record.name().to_owned(),
+            state: PartState::of(record),
             attempt: state.attempt(),
             failure_count: *failure_count,
             until,
@@ -111,11 +112,12 @@ impl StepView {
     }
 }
 
-/// Why the newest attempt at a part failed or was deferred, as far as these documents say; shortened.
+/// The reason why the newest attempt at a part failed or was deferred, shortened. `None` if no document of `documents` has
+/// it.
 #[must_use]
 pub fn newest_reason(documents: &[Document], part: &Part, action: Action) -> Option<String> {
     let of_attempt = |document: &Document| match &document.key {
-        // An attempt that was deferred may fail later on, and then that is the newer.
+        // A deferred attempt may fail later: then the failure is newer than the deferral.
         DocumentKey::Failure(attempt) => Some((attempt.clone(), true)),
         DocumentKey::Deferral(attempt) => Some((attempt.clone(), false)),
         DocumentKey::Submission
@@ -135,15 +137,15 @@ pub fn newest_reason(documents: &[Document], part: &Part, action: Action) -> Opt
     Some(limits::shorten(reason, limits::ERROR_CHARS_MAX))
 }
 
-/// The documents that say why parts failed or wait; of so many parts at most.
+/// The keys of the documents with the reasons why parts failed or wait, for at most `REASONS_READ_MAX` parts.
 #[must_use]
 pub fn reason_keys(task: &Task) -> Vec<DocumentKey> {
-    let troubled = task.actions().filter(|(_, _, progress)| {
+    let failing = task.actions().filter(|(_, _, progress)| {
         let state = &progress.state;
         state.attempt() > 0 && (state.is_failed() || state.waits_until().is_some())
     });
-    let troubled = troubled.take(limits::REASONS_READ_MAX);
-    let keys = troubled.flat_map(|(step, action, progress)| {
+    let failing = failing.take(limits::REASONS_READ_MAX);
+    let keys = failing.flat_map(|(step, action, progress)| {
         let attempt = Attempt { step, action, number: progress.state.attempt() };
         [DocumentKey::Failure(attempt.clone()), DocumentKey::Deferral(attempt)]
     });
@@ -151,7 +153,7 @@ pub fn reason_keys(task: &Task) -> Vec<DocumentKey> {
 }
 
 impl TaskView {
-    /// The view with why its steps failed or wait, as far as these documents say.
+    /// Adds the reasons why steps failed or wait, as far as `documents` contain them.
     #[must_use]
     pub fn with_reasons(mut self, task: &Task, documents: &[Document]) -> Self {
         for (part, view) in &mut self.steps {
@@ -169,12 +171,13 @@ impl TaskView {
         self
     }
 
-    /// The view of a task, as its item says it.
+    /// The view of a task. Steps have no `error` and the task no `output`: these need documents.
     #[must_use]
     pub fn of(task: &Task) -> Self {
         let whole = task.steps.iter().map(|(name, record)| (Part::from(name.clone()), record));
         let steps: BTreeMap<_, _> =
             whole.chain(task.parts()).map(|(part, record)| (part, StepView::of(record))).collect();
+        let next: Vec<_> = next_events(task, None, &[]).iter().map(ToString::to_string).collect();
         Self {
             task_id: task.task_id.clone(),
             workflow: task.workflow.clone(),
@@ -189,39 +192,10 @@ impl TaskView {
             locked_by: task.locked_by.clone(),
             failure_count: task.failure_count,
             revision: task.revision,
-            next: next(task, &steps),
+            next: next.join(". "),
             steps,
             commands: task.commands.clone(),
             output: None,
         }
     }
-}
-
-/// What comes next: the task's own moves, or the operator's.
-fn next(task: &Task, steps: &BTreeMap<Part, StepView>) -> String {
-    match task.process_state {
-        ProcessState::Processed | ProcessState::Undone => {
-            return "nothing: it has ended".to_owned();
-        }
-        ProcessState::Error if task.undo_reason.is_some() => {
-            return "an operator: resubmit, skip or complete the undo that failed".to_owned();
-        }
-        ProcessState::Error => {
-            return "an operator: resubmit, skip or complete what failed, or undo".to_owned();
-        }
-        ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => {}
-    }
-    if task.paused_at.is_some() {
-        return "an operator: resume".to_owned();
-    }
-    let moves = steps.iter().filter_map(|(name, step)| {
-        let until = step.until?;
-        Some(match step.state.as_str() {
-            "running" | "undoing" => format!("{name} {}, to be done by {until}", step.state),
-            "handed out" => format!("{name}: an answer by {until}"),
-            _ => format!("{name} again at {until}"),
-        })
-    });
-    let moves: Vec<_> = moves.collect();
-    if moves.is_empty() { "the scheduler takes it up".to_owned() } else { moves.join("; ") }
 }

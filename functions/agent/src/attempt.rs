@@ -1,5 +1,5 @@
-//! What every agent shares: it asks the circuit breaker, calls its remote service, retries what is
-//! transient, and either replies or stays silent.
+//! One attempt at a step: asks the circuit breaker for a permit, calls the remote service, retries transient faults, and
+//! either replies or stays silent.
 //!
 //! ```text
 //! request ──► breaker ──► call ──► 2xx ────────────► reply: completed
@@ -7,22 +7,23 @@
 //!              │   │         └───► transient fault ─┐
 //!              │   └─ open, or Retry-After too long ┼► reply: deferred, costs no attempt
 //!              └──── backoff, Retry-After ──────────┘
-//!                     call takes too long ──────────► reply: outcome unknown
-//!                     complete-by passes ───────────► silence: another agent may already be on it
+//!                     call timed out ───────────────► reply: outcome unknown
+//!                     complete-by passed ───────────► silence: another agent may already retry the step
 //!                     function's time is up ────────► back to the queue before the first call, else deferred
 //! ```
 //!
-//! One call may take as long as its step says (`call_within`); the agent cuts one that takes longer and does not
-//! repeat it, for the service may still be at work on it. No call begins that the function could not hold so long.
+//! A call may take as long as its step allows (`call_within`). The agent aborts a longer call and does not repeat it,
+//! because the service may still process it. The agent does not start a call if the function could not wait for its whole
+//! time.
 //!
-//! A service that answers that the request conflicts with another one (409, 423) may be at work on an earlier call with the
-//! same idempotency key: while there may be one, the agent retries, and an undo always. The answer never proves that the
-//! step did not run.
+//! A service that answers with a conflict (409, 423) may be processing an earlier call with the same idempotency key. As
+//! long as there may be such a call, the agent retries; it always retries an undo. A conflict never proves that the step
+//! did not run.
 //!
-//! A step that is not `idempotent` is recorded before its call and called once: only a fault that
-//! certainly did not take effect is retried, any other is replied at once as "outcome unknown".
+//! A step that is not `idempotent` is claimed in the state store before its call, and called once. The agent retries only
+//! a fault that certainly had no effect; it replies to any other fault at once with an unknown outcome.
 //!
-//! Implement [`RemoteService`] to write an agent for something other than HTTP.
+//! Implement [`RemoteService`] to write an agent for another protocol than HTTP.
 
 use std::{convert::Infallible, future::Future, time::Duration};
 
@@ -44,16 +45,16 @@ use steward_runtime::{
 };
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+mod circuit_breaker;
 mod claim;
-mod guard;
 
-pub use guard::Guard;
-use guard::Permitted;
+use circuit_breaker::CallPermission;
+pub use circuit_breaker::Guard;
 
-/// The remote service that an agent wraps.
+/// A remote service that an agent calls.
 pub trait RemoteService: Send + Sync {
-    /// Makes one call. It must carry `request.idempotency_key` to the service, so that a repeated
-    /// call takes effect once, and `traceparent` if there is one. It may be dropped at any time.
+    /// Makes one call. It must send `request.idempotency_key` to the service, so that a repeated call takes effect once,
+    /// and `traceparent` if there is one. The future may be dropped at any time.
     fn call(
         &self,
         request: &StepRequest,
@@ -64,110 +65,111 @@ pub trait RemoteService: Send + Sync {
 /// Why a call did not succeed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// The same again may succeed.
+    /// A retry may succeed.
     Transient {
-        /// What happened, for the log.
+        /// What happened, for logs. No payload.
         reason: String,
-        /// How long the service asks to be left alone; zero if it does not say how long. A service
-        /// that asks is alive, so this does not open the circuit breaker; without it, it does.
+        /// How long the service wants the agent to wait; zero if it names no time. With a value the service counts as
+        /// available; without one, the fault counts as a failure of the service for the circuit breaker.
         retry_after: Option<Duration>,
-        /// Whether the call may have taken effect: it was not refused before it began.
+        /// Whether the call may have taken effect, because it was not rejected before it began.
         may_have_run: bool,
     },
     /// The request conflicts with another one, which may be an earlier call with the same idempotency key that is
-    /// still in progress. The service is alive: it answered.
+    /// still in progress. The service is available.
     Conflict {
-        /// What happened, for people. No payload.
+        /// What happened, for operators. No payload.
         reason: String,
     },
-    /// The call took too long and was cut off: it may have taken effect, and may still do so.
+    /// The call timed out and was aborted. It may have taken effect, and may still do so later.
     Cut {
-        /// What happened, for people. No payload.
+        /// What happened, for operators. No payload.
         reason: String,
     },
-    /// The same again would fail again. The service is alive: it answered.
+    /// A retry would fail again. The service is available.
     Permanent {
-        /// What happened, for people. No payload.
+        /// What happened, for operators. No payload.
         reason: String,
-        /// Whether the call may have taken effect: its answer is of no use, say.
+        /// Whether the call may have taken effect, for example because the service's response is unreadable.
         may_have_run: bool,
     },
 }
 
-/// A request as the queue handed it over.
+/// A request, and how the queue delivered it.
 #[derive(Debug, Clone, Copy)]
-pub struct Delivered<'a> {
-    /// What is asked.
+pub struct DeliveredRequest<'a> {
+    /// The request.
     pub request: &'a StepRequest,
-    /// The trace it belongs to.
+    /// The W3C trace context, if there is one.
     pub traceparent: Option<&'a str>,
-    /// Whether the queue delivered it before. An instance that died may have made the call.
+    /// Whether the queue delivered it before. Then an instance that died may have made the call.
     pub redelivered: bool,
-    /// When it was sent, as the queue says.
+    /// When it was sent, according to the queue.
     pub sent_at: Option<Timestamp>,
 }
 
-/// What became of one attempt.
+/// The result of an attempt.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Attempted {
-    /// It has an answer.
+pub enum AttemptResult {
+    /// The reply to the scheduler.
     Reply(Box<StepReply>),
-    /// Nothing may be said: complete-by has passed, or an earlier delivery may still answer.
+    /// No reply may be sent: complete-by has passed, or an earlier delivery may still reply.
     Silent,
-    /// The request goes back to its queue: the function's own time is up before complete-by, or the
-    /// attempt could not be recorded before a call that must not be repeated.
-    GivenBack,
+    /// The request goes back to its queue: the function's own time is up before complete-by, or the claim of a call that
+    /// must not be repeated could not be stored.
+    Requeued,
 }
 
-/// The pauses between calls: exponential with full jitter, so that many agents do not come back at
-/// the same moment.
+/// The first pause between calls. Pauses grow exponentially with full jitter, so that many agents do not retry at the same
+/// moment.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause between calls.
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 
-/// A call that complete-by cut off sooner than this says nothing about the service: the request may
-/// have come late.
-const FAIR_TIME: Duration = Duration::from_secs(5);
+/// A call that was aborted at complete-by counts as a failure of the service only if it had at least this time: the
+/// request may have been delivered late.
+const MIN_CALL_TIME_FOR_FAILURE: Duration = Duration::from_secs(5);
 
-/// Carries out one attempt, within `request.complete_by` and within `deadline`, the time at which
-/// the function itself is stopped.
-pub async fn attempt<P: Ports, R: RemoteService>(
+/// Runs one attempt. It ends before `request.complete_by`, and before `deadline`, the time at which Lambda stops the
+/// function.
+pub async fn run_attempt<P: Ports, R: RemoteService>(
     ports: &P,
     guard: &Guard,
     service: &R,
-    delivered: Delivered<'_>,
+    delivered: DeliveredRequest<'_>,
     deadline: Timestamp,
-) -> Attempted {
+) -> AttemptResult {
     let request = delivered.request;
     let (start, now) = (Instant::now(), ports.clock().now());
     let Some(time) = remaining(now, request.complete_by) else {
-        note(request, "complete-by had passed before the call");
-        return Attempted::Silent;
+        log_silence(request, "complete-by passed before the first call");
+        return AttemptResult::Silent;
     };
     let Some(own_time) = remaining(now, deadline) else {
-        return Attempted::GivenBack;
+        return AttemptResult::Requeued;
     };
-    let mut attempt = Attempt {
+    let mut attempt = RunningAttempt {
         ports,
         guard,
         service,
         delivered,
         end: start + time.min(own_time),
-        is_last: time <= own_time,
+        ends_at_complete_by: time <= own_time,
         claimed: false,
         may_have_run: false,
         called_at: None,
     };
     let outcome = match attempt.run().await {
-        Err(Ended::With(outcome)) => outcome,
-        Err(Ended::Silent(why)) => {
-            note(request, why);
-            return Attempted::Silent;
+        Err(AttemptEnd::Outcome(outcome)) => outcome,
+        Err(AttemptEnd::Silent(why)) => {
+            log_silence(request, why);
+            return AttemptResult::Silent;
         }
-        Err(Ended::GivenBack) => return Attempted::GivenBack,
+        Err(AttemptEnd::Requeued) => return AttemptResult::Requeued,
     };
     let (queued_at, called_at) = (delivered.sent_at, attempt.called_at);
-    let answered_at = Some(in_millis(ports.clock().now()));
-    Attempted::Reply(Box::new(StepReply {
+    let answered_at = Some(to_millis(ports.clock().now()));
+    AttemptResult::Reply(Box::new(StepReply {
         task_id: request.task_id.clone(),
         step: request.step.clone(),
         action: request.action,
@@ -179,40 +181,43 @@ pub async fn attempt<P: Ports, R: RemoteService>(
 }
 
 /// How an attempt ended.
-enum Ended {
-    With(Outcome),
+enum AttemptEnd {
+    /// With this outcome, which goes into the reply.
+    Outcome(Outcome),
+    /// Without a reply, for this reason.
     Silent(&'static str),
-    GivenBack,
+    /// Without a reply; the request goes back to its queue.
+    Requeued,
 }
 
-/// One attempt, with all it works with.
-struct Attempt<'a, P, R> {
+/// The state of a running attempt.
+struct RunningAttempt<'a, P, R> {
     ports: &'a P,
     guard: &'a Guard,
     service: &'a R,
-    delivered: Delivered<'a>,
-    /// When time is up...
+    delivered: DeliveredRequest<'a>,
+    /// The end of the attempt: complete-by or the function's deadline, whichever is earlier.
     end: Instant,
-    /// ...and whether that is at complete-by, or only the function's own time.
-    is_last: bool,
-    /// Whether it is on record that the call is made. Only for a step that is not idempotent.
+    /// Whether `end` is complete-by.
+    ends_at_complete_by: bool,
+    /// Whether this delivery claimed the call. Only for a step that is not idempotent.
     claimed: bool,
-    /// Whether a call, of an earlier delivery too, may have taken effect.
+    /// Whether a call of this or an earlier delivery may have taken effect.
     may_have_run: bool,
-    /// When this delivery first called.
+    /// When this delivery made its first call.
     called_at: Option<Timestamp>,
 }
 
-impl<P: Ports, R: RemoteService> Attempt<'_, P, R> {
-    /// How long one call may take: as the request says, and no longer than an agent can hold one.
+impl<P: Ports, R: RemoteService> RunningAttempt<'_, P, R> {
+    /// The time limit of a call: that of the request, but at most the longest call that an agent can make.
     fn call_within(&self) -> Duration {
-        let said = self.delivered.request.call_within_ms.map(Duration::from_millis);
-        said.unwrap_or(limits::CALL_WITHIN_MAX).min(limits::CALL_WITHIN_MAX)
+        let requested = self.delivered.request.call_within_ms.map(Duration::from_millis);
+        requested.unwrap_or(limits::CALL_WITHIN_MAX).min(limits::CALL_WITHIN_MAX)
     }
 
-    /// Calls until there is an answer, or no more call may be made.
-    async fn run(&mut self) -> Result<Infallible, Ended> {
-        self.look_back().await?;
+    /// Calls the service until the attempt ends.
+    async fn run(&mut self) -> Result<Infallible, AttemptEnd> {
+        self.check_earlier_deliveries().await?;
         let mut pauses = ExponentialBuilder::default()
             .with_min_delay(FIRST_PAUSE)
             .with_max_delay(LONGEST_PAUSE)
@@ -221,15 +226,15 @@ impl<P: Ports, R: RemoteService> Attempt<'_, P, R> {
             .build();
         loop {
             let permit = self.permit().await?;
-            let asked = match self.call(permit).await? {
+            let retry_after = match self.call(permit).await? {
                 Ok(output) => {
                     let may_continue = self.may_have_run;
-                    return Err(Ended::With(Outcome::Completed { output, may_continue }));
+                    return Err(AttemptEnd::Outcome(Outcome::Completed { output, may_continue }));
                 }
-                Err(fault) => self.judge(fault)?,
+                Err(fault) => self.handle_fault(fault)?,
             };
-            let pause = pauses.next().unwrap_or(LONGEST_PAUSE).max(asked);
-            // What is asked for is not longer than the time left, so this is no overflow.
+            let pause = pauses.next().unwrap_or(LONGEST_PAUSE).max(retry_after);
+            // `retry_after` is not longer than the remaining time, so this does not overflow.
             let until = Instant::now() + pause;
             sleep_until(until.min(self.end)).await;
             if until >= self.end {
@@ -238,74 +243,75 @@ impl<P: Ports, R: RemoteService> Attempt<'_, P, R> {
         }
     }
 
-    /// What earlier deliveries of the request may have done.
-    async fn look_back(&mut self) -> Result<(), Ended> {
-        let Delivered { request, redelivered, .. } = self.delivered;
+    /// Finds out whether earlier deliveries of the request may have called.
+    async fn check_earlier_deliveries(&mut self) -> Result<(), AttemptEnd> {
+        let DeliveredRequest { request, redelivered, .. } = self.delivered;
         if redelivered && !request.idempotent {
-            return claim::look(self.ports, request).await;
+            return claim::check_unclaimed(self.ports, request).await;
         }
         self.may_have_run = redelivered;
         Ok(())
     }
 
-    /// Asks the breaker, and records a call that must not be repeated.
-    async fn permit(&mut self) -> Result<Permit, Ended> {
-        let permit = match self.guard.ask(self.ports, self.call_within()).await {
-            Permitted::Yes(permit) => permit,
-            Permitted::No { reason, wait } => {
-                // Another delivery must not make the call that is put off to the next attempt.
+    /// Gets a permit from the circuit breaker, and claims a call that must not be repeated.
+    async fn permit(&mut self) -> Result<Permit, AttemptEnd> {
+        let permit = match self.guard.request_permit(self.ports, self.call_within()).await {
+            CallPermission::Granted(permit) => permit,
+            CallPermission::Denied { reason, wait } => {
+                // The next attempt makes the call, so another delivery of this attempt must not.
                 self.claim().await?;
                 return Err(self.defer(&reason, wait));
             }
         };
-        if let Err(ended) = self.claim().await {
-            self.guard.heard(self.ports, permit, Heard::Nothing).await;
-            return Err(ended);
+        if let Err(end) = self.claim().await {
+            self.guard.record(self.ports, permit, Heard::Nothing).await;
+            return Err(end);
         }
         Ok(permit)
     }
 
-    /// Records the one call of a step that is not idempotent, before it is made.
-    async fn claim(&mut self) -> Result<(), Ended> {
+    /// Claims the only call of a step that is not idempotent, before the call.
+    async fn claim(&mut self) -> Result<(), AttemptEnd> {
         let request = self.delivered.request;
         if request.idempotent || self.claimed {
             return Ok(());
         }
-        let by = self.guard.unique_name(self.ports.instance());
-        claim::put(self.ports, request, &by).await?;
+        let call_name = self.guard.unique_name(self.ports.instance());
+        claim::claim(self.ports, request, &call_name).await?;
         self.claimed = true;
         Ok(())
     }
 
-    /// Makes one call, and tells the breaker what came of it.
-    async fn call(&mut self, permit: Permit) -> Result<Result<Value, Fault>, Ended> {
-        let Delivered { request, traceparent, .. } = self.delivered;
+    /// Makes one call and records its outcome with the circuit breaker. `Err` if the attempt ended without a response.
+    async fn call(&mut self, permit: Permit) -> Result<Result<Value, Fault>, AttemptEnd> {
+        let DeliveredRequest { request, traceparent, .. } = self.delivered;
         let begun = Instant::now();
         let bound = match &permit {
             Permit::Call => self.end,
-            // What came before the call took from its time.
+            // The time since the permit was granted counts for the probe.
             Permit::Probe { until, .. } => {
                 let left = remaining(self.ports.clock().now(), *until).unwrap_or_default();
                 self.end.min(begun + left)
             }
         };
         let call_within = self.call_within();
-        // A call that the function cannot hold to its end would be cut off by it.
-        let cannot_hold = !self.is_last && self.end.saturating_duration_since(begun) < call_within;
-        if begun >= bound || cannot_hold {
-            self.guard.heard(self.ports, permit, Heard::Nothing).await;
-            return Err(match begun >= self.end || cannot_hold {
+        // Lambda would abort a call that takes longer than the function's remaining time.
+        let function_ends_first =
+            !self.ends_at_complete_by && self.end.saturating_duration_since(begun) < call_within;
+        if begun >= bound || function_ends_first {
+            self.guard.record(self.ports, permit, Heard::Nothing).await;
+            return Err(match begun >= self.end || function_ends_first {
                 true => self.time_is_up(false),
-                false => self.defer("the time to probe the service is up", Duration::ZERO),
+                false => self.defer("the time limit of the probe has passed", Duration::ZERO),
             });
         }
-        let is_cut = begun + call_within < bound;
+        let times_out = begun + call_within < bound;
         let bound = bound.min(begun + call_within);
-        self.called_at.get_or_insert_with(|| in_millis(self.ports.clock().now()));
-        let answer = match timeout_at(bound, self.service.call(request, traceparent)).await {
-            Ok(answer) => answer,
-            Err(_) if is_cut => {
-                let reason = format!("the call took longer than {call_within:?}, and was cut off");
+        self.called_at.get_or_insert_with(|| to_millis(self.ports.clock().now()));
+        let response = match timeout_at(bound, self.service.call(request, traceparent)).await {
+            Ok(response) => response,
+            Err(_) if times_out => {
+                let reason = format!("the call took longer than {call_within:?} and was aborted");
                 Err(Fault::Cut { reason })
             }
             Err(_) if bound < self.end => {
@@ -313,33 +319,33 @@ impl<P: Ports, R: RemoteService> Attempt<'_, P, R> {
                 Err(Fault::Cut { reason })
             }
             Err(_) => {
-                // A probe that was cut off early keeps its lease, which paces the next one.
-                if self.is_last && begun.elapsed() >= FAIR_TIME {
+                // A probe that was aborted early keeps its lease, which delays the next probe.
+                if self.ends_at_complete_by && begun.elapsed() >= MIN_CALL_TIME_FOR_FAILURE {
                     let reason = "no answer by complete-by".to_owned();
-                    self.guard.heard(self.ports, permit, Heard::Unavailable { reason }).await;
+                    self.guard.record(self.ports, permit, Heard::Unavailable { reason }).await;
                 }
                 return Err(self.time_is_up(true));
             }
         };
-        self.guard.heard(self.ports, permit, health(&answer)).await;
-        Ok(answer)
+        self.guard.record(self.ports, permit, call_outcome(&response)).await;
+        Ok(response)
     }
 
-    /// How long the service asks to be left alone, if another call may be made.
-    fn judge(&mut self, fault: Fault) -> Result<Duration, Ended> {
+    /// The shortest pause before the next call, if the attempt may call again.
+    fn handle_fault(&mut self, fault: Fault) -> Result<Duration, AttemptEnd> {
         let StepRequest { task_id, step, attempt, idempotent, .. } = self.delivered.request;
         match fault {
             Fault::Permanent { reason, may_have_run } => {
                 Err(failed(&reason, self.may_have_run || may_have_run))
             }
-            Fault::Cut { reason } if !idempotent => Err(failed(&unknown(&reason), true)),
+            Fault::Cut { reason } if !idempotent => Err(failed(&unknown_outcome(&reason), true)),
             Fault::Cut { reason } => {
                 let reason = limits::shorten(&reason, limits::REASON_CHARS_MAX);
-                Err(Ended::With(Outcome::Unknown { reason }))
+                Err(AttemptEnd::Outcome(Outcome::Unknown { reason }))
             }
             Fault::Conflict { reason } => {
                 let request = self.delivered.request;
-                // An undo is repeated until it completes: another delivery of it may be in progress.
+                // An undo is retried until it completes, because another delivery of it may be in progress.
                 let is_undo = request.action == Action::Undo;
                 let earlier_call = self.may_have_run || request.may_have_run || is_undo;
                 if !idempotent || !earlier_call {
@@ -347,57 +353,58 @@ impl<P: Ports, R: RemoteService> Attempt<'_, P, R> {
                 }
                 self.may_have_run = true;
                 metrics::call_retried();
-                tracing::debug!(%task_id, %step, attempt, reason, "earlier call in progress, trying again");
+                tracing::debug!(%task_id, %step, attempt, reason, "an earlier call may be in progress; retrying");
                 Ok(Duration::ZERO)
             }
             Fault::Transient { reason, may_have_run: true, .. } if !idempotent => {
-                Err(failed(&unknown(&reason), true))
+                Err(failed(&unknown_outcome(&reason), true))
             }
             Fault::Transient { reason, retry_after, may_have_run } => {
                 self.may_have_run |= may_have_run;
-                let asked = retry_after.unwrap_or_default();
-                if asked > self.end.saturating_duration_since(Instant::now()) {
-                    return Err(self.defer(&reason, asked));
+                let retry_after = retry_after.unwrap_or_default();
+                if retry_after > self.end.saturating_duration_since(Instant::now()) {
+                    return Err(self.defer(&reason, retry_after));
                 }
                 metrics::call_retried();
-                tracing::debug!(%task_id, %step, attempt, reason, "call failed, trying again");
-                Ok(asked)
+                tracing::debug!(%task_id, %step, attempt, reason, "call failed; retrying");
+                Ok(retry_after)
             }
         }
     }
 
-    /// The service is left alone, and the step waits. The spread is a hash, as that of the pauses
-    /// between attempts is.
-    fn defer(&self, reason: &str, wait: Duration) -> Ended {
+    /// Ends the attempt as deferred: the step is retried after `wait` and a jitter. The jitter is a hash, like the jitter of
+    /// the pauses between attempts.
+    fn defer(&self, reason: &str, wait: Duration) -> AttemptEnd {
         let StepRequest { task_id, step, action, attempt, .. } = self.delivered.request;
-        let part = f64::from(seed(task_id, step, *action, *attempt)) / f64::from(u32::MAX);
-        let wait = wait.saturating_add(self.guard.settings().open_for.mul_f64(part));
+        let fraction = f64::from(seed(task_id, step, *action, *attempt)) / f64::from(u32::MAX);
+        let wait = wait.saturating_add(self.guard.settings().open_for.mul_f64(fraction));
         let retry_after_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         metrics::deferred();
-        tracing::info!(%task_id, %step, attempt, reason, retry_after_ms, "agent defers");
+        tracing::info!(%task_id, %step, attempt, reason, retry_after_ms, "attempt deferred");
         let reason = limits::shorten(reason, limits::REASON_CHARS_MAX);
         let may_have_run = self.may_have_run;
-        Ended::With(Outcome::Deferred { reason, retry_after_ms, may_have_run })
+        AttemptEnd::Outcome(Outcome::Deferred { reason, retry_after_ms, may_have_run })
     }
 
-    /// `calling`: a call was under way. One that may be repeated is, by whoever gets the request next.
-    fn time_is_up(&self, calling: bool) -> Ended {
+    /// Ends the attempt because its time is up. `is_calling` says whether a call was aborted. A call that may be repeated
+    /// is repeated by the next delivery.
+    fn time_is_up(&self, is_calling: bool) -> AttemptEnd {
         const REASON: &str = "the function's time was up";
-        match (self.is_last, self.claimed, calling) {
-            (true, _, _) => Ended::Silent("complete-by passed without an answer"),
-            // Deferred, it costs neither an attempt nor one of the receives after which a message is a dead letter.
+        match (self.ends_at_complete_by, self.claimed, is_calling) {
+            (true, _, _) => AttemptEnd::Silent("complete-by passed without an answer"),
+            // A deferral costs no attempt, and does not count as a receive on the way to the dead-letter queue.
             (false, false, false) if self.called_at.is_some() => self.defer(REASON, Duration::ZERO),
-            (false, false, _) => Ended::GivenBack,
-            (false, true, true) => failed(&unknown(REASON), true),
-            // Whoever got it next would find the claim, and have to believe that the call was made.
+            (false, false, _) => AttemptEnd::Requeued,
+            (false, true, true) => failed(&unknown_outcome(REASON), true),
+            // The next delivery would find the claim and would have to assume that the call was made.
             (false, true, false) => self.defer(REASON, Duration::ZERO),
         }
     }
 }
 
-/// What an answer tells about the service's health.
-fn health(answer: &Result<Value, Fault>) -> Heard {
-    match answer {
+/// What a response says about the availability of the service.
+fn call_outcome(response: &Result<Value, Fault>) -> Heard {
+    match response {
         Ok(_)
         | Err(
             Fault::Permanent { .. }
@@ -410,27 +417,27 @@ fn health(answer: &Result<Value, Fault>) -> Heard {
     }
 }
 
-fn failed(reason: &str, may_have_run: bool) -> Ended {
+fn failed(reason: &str, may_have_run: bool) -> AttemptEnd {
     let reason = limits::shorten(reason, limits::REASON_CHARS_MAX);
-    Ended::With(Outcome::Failed { reason, may_have_run })
+    AttemptEnd::Outcome(Outcome::Failed { reason, may_have_run })
 }
 
-fn unknown(reason: &str) -> String {
+fn unknown_outcome(reason: &str) -> String {
     format!("outcome unknown, and the call must not be repeated: {reason}")
 }
 
-fn note(request: &StepRequest, why: &'static str) {
+fn log_silence(request: &StepRequest, why: &'static str) {
     let StepRequest { task_id, step, attempt, .. } = request;
     metrics::agent_silent();
-    tracing::info!(%task_id, %step, attempt, why, "agent stays silent");
+    tracing::info!(%task_id, %step, attempt, why, "attempt ended without a reply");
 }
 
-/// As exactly as times are told and stored.
-fn in_millis(time: Timestamp) -> Timestamp {
+/// Rounds to milliseconds, the precision of messages and documents.
+fn to_millis(time: Timestamp) -> Timestamp {
     Timestamp::from_millisecond(time.as_millisecond()).unwrap_or(time)
 }
 
-/// The time from `now` until `end`, unless it has passed.
+/// The time from `now` until `end`; `None` if `end` has passed.
 fn remaining(now: Timestamp, end: Timestamp) -> Option<Duration> {
     let left = Duration::try_from(end.duration_since(now)).ok()?;
     (left > Duration::ZERO).then_some(left)

@@ -1,4 +1,4 @@
-//! HTTP as a remote service. What each status means is in [`steward_core::model::responses`].
+//! A remote service over HTTP. [`steward_core::model::responses`] defines the meaning of each status.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,7 @@ use steward_core::{
 };
 use steward_runtime::trace::{self, Span, SpanKind};
 
-/// A service that speaks HTTP and JSON. Its clones share the headers.
+/// A client of a service with an HTTP and JSON interface. Clones share the configured headers.
 #[derive(Debug, Clone)]
 pub struct HttpService {
     client: Client,
@@ -31,14 +31,14 @@ pub struct HttpService {
     headers: Arc<RwLock<Headers>>,
 }
 
-/// The URL that the paths of requests are put after.
+/// The URL to which the paths of requests are appended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BaseUrl(String);
 
-/// A text that is no base URL; the message does not repeat it, for it may hold a password.
+/// The base URL is invalid. The message does not contain it, because it may contain a password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "not an http or https URL without credentials, query and fragment; credentials go in headers"
+    "not an http or https URL without credentials, query and fragment; send credentials in headers"
 )]
 pub struct InvalidBaseUrl;
 
@@ -64,17 +64,17 @@ impl std::fmt::Display for BaseUrl {
     }
 }
 
-/// Headers of every call, from a JSON object. Their values may be secrets and are never printed.
+/// Headers of every call, parsed from a JSON object. Their values may be secrets and are never printed.
 #[derive(Debug, Clone, Default)]
 pub struct Headers(HeaderMap);
 
-/// Headers that are none; the message never holds a value.
+/// The headers are invalid. The message never contains a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidHeaders {
-    /// Not an object of texts.
-    #[error("not a JSON object of texts")]
+    /// The text is not a JSON object, or a value is not a string.
+    #[error("not a JSON object of strings")]
     NotAnObject,
-    /// A header's name or value has characters that none may have.
+    /// A header's name or value contains invalid characters.
     #[error("header `{0}` is not valid")]
     Invalid(String),
 }
@@ -99,23 +99,23 @@ impl FromStr for Headers {
 }
 
 impl Headers {
-    /// These, with the others added; of two with one name, the other stays.
+    /// These headers and `others`. If both have a name, the value of `others` is used.
     #[must_use]
-    pub fn overlaid(mut self, others: Self) -> Self {
+    pub fn merged_with(mut self, others: Self) -> Self {
         self.0.extend(others.0);
         self
     }
 }
 
-/// How long a connection to a service is kept that nobody uses. While Lambda has the function frozen the other side may
-/// close it, and a call on it would fail for nothing.
-const IDLE_WITHIN: Duration = Duration::from_secs(5);
+/// How long an idle connection to a service is kept. While Lambda has frozen the function, the service may close the
+/// connection, and a call over it would fail without need.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl HttpService {
-    /// A client for `base_url`; one call may take `call_timeout`, after which it is cut off.
+    /// A client for `base_url`. A call that takes longer than `call_timeout` is aborted.
     ///
     /// # Errors
-    /// The TLS back end could not start.
+    /// The TLS back end failed to initialise.
     pub fn new(
         base_url: BaseUrl,
         headers: Headers,
@@ -123,18 +123,18 @@ impl HttpService {
     ) -> reqwest::Result<Self> {
         let client = Client::builder()
             .timeout(call_timeout)
-            .pool_idle_timeout(IDLE_WITHIN)
+            .pool_idle_timeout(IDLE_TIMEOUT)
             .redirect(reqwest::redirect::Policy::none())
             .build()?;
         Ok(Self { client, base_url, headers: Arc::new(RwLock::new(headers)) })
     }
 
-    /// Replaces the headers of every call that is yet to come.
+    /// Replaces the configured headers for all later calls.
     pub fn set_headers(&self, headers: Headers) {
         *self.headers.write().unwrap_or_else(PoisonError::into_inner) = headers;
     }
 
-    /// The headers of one call: where a configured one has the same name, Steward's own stays.
+    /// The headers of one call. Steward's own headers override configured headers of the same name.
     fn headers(
         &self,
         request: &StepRequest,
@@ -157,20 +157,20 @@ impl RemoteService for HttpService {
         let mut span = Span::begin("call", SpanKind::Client, traceparent);
         span.set_request(request);
         let own = span.traceparent();
-        let answer = self.send(request, own.as_deref().or(traceparent), &mut span).await;
-        match &answer {
+        let result = self.send(request, own.as_deref().or(traceparent), &mut span).await;
+        match &result {
             Ok(_) => span.end("completed"),
             Err(Fault::Transient { .. }) => span.fail("transient fault"),
             Err(Fault::Permanent { .. }) => span.fail("permanent fault"),
             Err(Fault::Conflict { .. }) => span.fail("conflict"),
             Err(Fault::Cut { .. }) => span.fail("cut off"),
         }
-        answer
+        result
     }
 }
 
 impl HttpService {
-    /// Makes one call; `span` learns what HTTP says of it.
+    /// Makes one call. Adds the method and the status to `span`.
     async fn send(
         &self,
         request: &StepRequest,
@@ -184,15 +184,15 @@ impl HttpService {
             Method::Patch => reqwest::Method::PATCH,
             Method::Delete => reqwest::Method::DELETE,
         };
-        // Behind a host, anything but a slash would make it another host.
+        // Appended to the host, a path without a slash would change the host.
         if !request.path.starts_with('/') {
-            return Err(permanent("the request's path does not start with `/`"));
+            return Err(not_sent("the request's path does not start with `/`"));
         }
         span.set("http.request.method", &method);
         let url = format!("{}{}", self.base_url.0, request.path);
         let headers = self
             .headers(request, traceparent)
-            .map_err(|_| permanent("the request cannot be built"))?;
+            .map_err(|_| not_sent("the request cannot be built"))?;
         let mut call = self.client.request(method, url).headers(headers);
         if let Some(body) = &request.body {
             call = call.body(body.to_string());
@@ -201,25 +201,29 @@ impl HttpService {
             Ok(response) => {
                 let status = response.status().as_u16();
                 span.set_number("http.response.status_code", status.into());
-                answer(response, request).await
+                interpret(response, request).await
             }
-            Err(error) if error.is_builder() => Err(permanent("the request cannot be built")),
+            Err(error) if error.is_builder() => Err(not_sent("the request cannot be built")),
             Err(error) => Err(transient(&error)),
         }
     }
 }
 
-async fn answer(response: Response, request: &StepRequest) -> Result<Value, Fault> {
+/// The output of a call, or the fault that its status stands for.
+async fn interpret(response: Response, request: &StepRequest) -> Result<Value, Fault> {
     let status = response.status();
     let may_have_run = match request.responses.meaning(status.as_u16()) {
         ResponseMeaning::Completed if status.is_success() => return output(response).await,
-        // An error that a definition takes for success need not be JSON.
+        // The body of an error status that the definition maps to success need not be JSON.
         ResponseMeaning::Completed => return Ok(output(response).await.unwrap_or_default()),
         ResponseMeaning::Retry { may_have_run } => {
-            let asked = retry_after(response.headers(), SystemTime::now());
-            // A service that says what is wrong with the request, if only "not now", is alive.
-            let retry_after =
-                if status.is_client_error() { Some(asked.unwrap_or_default()) } else { asked };
+            let requested = retry_after(response.headers(), SystemTime::now());
+            // A service that answers with a 4xx status is available.
+            let retry_after = if status.is_client_error() {
+                Some(requested.unwrap_or_default())
+            } else {
+                requested
+            };
             let reason = format!("HTTP {status}");
             return Err(Fault::Transient { reason, retry_after, may_have_run });
         }
@@ -232,11 +236,11 @@ async fn answer(response: Response, request: &StepRequest) -> Result<Value, Faul
     Err(Fault::Permanent { reason: reason(response).await, may_have_run })
 }
 
-/// Why a service refused, for people.
+/// Why a service refused the request, for operators.
 async fn reason(response: Response) -> String {
     let status = response.status();
-    // The title of a problem document (RFC 9457) is the same for all problems of its kind: it tells
-    // the operator more than the status, and nothing of the payload.
+    // The title of a problem document (RFC 9457) is the same for all problems of its type: it is more helpful than the
+    // status and contains no payload.
     let title = match body(response).await {
         Ok(bytes) => serde_json::from_slice::<Value>(&bytes)
             .ok()
@@ -246,20 +250,20 @@ async fn reason(response: Response) -> String {
     format!("HTTP {status}{}", title.unwrap_or_default())
 }
 
-/// The step's output: the JSON that the service returned, or null if it returned nothing.
+/// The step's output: the JSON body of the response, or null if the body is empty.
 async fn output(response: Response) -> Result<Value, Fault> {
     let bytes = body(response).await?;
     if bytes.is_empty() {
         return Ok(Value::Null);
     }
     let output: Value = serde_json::from_slice(&bytes)
-        .map_err(|error| useless(&format!("the reply is not JSON: {error}")))?;
+        .map_err(|error| unusable_response(&format!("the response is not JSON: {error}")))?;
     if let Err(error) = std::str::from_utf8(&bytes).map_or(Ok(()), check_integers) {
-        return Err(useless(&format!("the reply has {error}")));
+        return Err(unusable_response(&format!("the response has {error}")));
     }
     if limits::too_deep(&output) {
         let max = limits::JSON_DEPTH_MAX;
-        return Err(useless(&format!("the reply nests deeper than {max} levels")));
+        return Err(unusable_response(&format!("the response nests deeper than {max} levels")));
     }
     Ok(output)
 }
@@ -270,7 +274,9 @@ async fn body(mut response: Response) -> Result<Vec<u8>, Fault> {
         bytes.extend_from_slice(&chunk);
         if bytes.len() > limits::DOCUMENT_BYTES_MAX {
             let max = limits::DOCUMENT_BYTES_MAX;
-            return Err(useless(&format!("the reply is over the limit of {max} bytes")));
+            return Err(unusable_response(&format!(
+                "the response exceeds the limit of {max} bytes"
+            )));
         }
     }
     Ok(bytes)
@@ -295,13 +301,13 @@ fn transient(error: &reqwest::Error) -> Fault {
     Fault::Transient { reason: reason.to_owned(), retry_after: None, may_have_run }
 }
 
-/// A request that was not sent.
-fn permanent(reason: &str) -> Fault {
+/// A fault of a request that was not sent.
+fn not_sent(reason: &str) -> Fault {
     Fault::Permanent { reason: reason.to_owned(), may_have_run: false }
 }
 
-/// An answer that cannot be kept, to a call that went well.
-fn useless(reason: &str) -> Fault {
+/// A fault of a successful call whose response cannot be stored as output.
+fn unusable_response(reason: &str) -> Fault {
     Fault::Permanent { reason: reason.to_owned(), may_have_run: true }
 }
 
@@ -322,19 +328,19 @@ mod tests {
     }
 
     #[test]
-    fn a_base_url_is_http_and_ends_without_a_slash() {
+    fn a_base_url_is_http_and_has_no_trailing_slash() {
         assert_eq!("https://pay.example/v1/".parse(), Ok(BaseUrl("https://pay.example/v1".into())));
         assert!("ftp://pay.example".parse::<BaseUrl>().is_err());
         assert!("https://pay.example/?a=1".parse::<BaseUrl>().is_err());
         let with_password = "https://me:s3cret@pay.example".parse::<BaseUrl>().unwrap_err();
         assert_eq!(
             with_password.to_string(),
-            "not an http or https URL without credentials, query and fragment; credentials go in headers"
+            "not an http or https URL without credentials, query and fragment; send credentials in headers"
         );
     }
 
     #[test]
-    fn wrong_headers_are_named_and_their_values_are_not() {
+    fn an_error_about_headers_has_the_name_and_no_value() {
         let error = Headers::from_str(r#"{ "x api": "secret" }"#).unwrap_err().to_string();
         assert_eq!(error, "header `x api` is not valid");
         assert!(Headers::from_str(r#"["secret"]"#).is_err());

@@ -1,9 +1,9 @@
-//! The HTTP agent: takes step requests from its queue, calls its remote service, and sends the
-//! answers to the scheduler's queue.
+//! The HTTP agent: receives step requests from its queue, calls its remote service, and sends replies to the scheduler's
+//! queue.
 //!
-//! All requests of a batch are carried out side by side. Answers leave as soon as they are there,
-//! together with those that come within 20 ms, so that one slow call holds nobody up. A request that
-//! the circuit breaker defers is answered too, and so acknowledged.
+//! The requests of a batch run concurrently. The agent sends a reply as soon as it is ready, batched with others that are
+//! ready within 20 ms, so that a slow call does not delay the other replies. A request that the circuit breaker defers
+//! gets a reply too, and is acknowledged.
 
 use std::{num::NonZeroU32, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -29,56 +29,55 @@ use steward_runtime::{
     trace::{Span, SpanKind},
 };
 
-use crate::attempt::{Attempted, Delivered, Guard, RemoteService, attempt};
+use crate::attempt::{AttemptResult, DeliveredRequest, Guard, RemoteService, run_attempt};
 
 pub mod attempt;
 pub mod http;
 pub mod secret;
 
-/// How long an answer waits for others to share its request to SQS.
-const LINGER: Duration = Duration::from_millis(20);
+/// How long a reply waits for others, so that they share a request to SQS.
+const BATCH_DELAY: Duration = Duration::from_millis(20);
 
-/// Answers that share a request, by SQS's limit.
-const REPLIES_AT_ONCE: usize = 10;
+/// The largest number of replies in one request: the limit of SQS.
+const BATCH_SIZE_MAX: usize = 10;
 
-/// Calls under way at once, whatever the size of the batch.
+/// The largest number of concurrent calls, independent of the batch size.
 const CALLS_AT_ONCE: usize = 100;
 
-/// Requests to SQS under way at once.
+/// The largest number of concurrent requests to SQS.
 const SENDS_AT_ONCE: usize = 16;
 
-/// What one agent's deployment adds to the shared configuration.
+/// The configuration of an agent, beside the configuration that all functions share.
 #[derive(Debug, Clone, Envconfig)]
 pub struct AgentConfig {
-    /// The logical agent's name, as steps say it.
+    /// The agent's name, as in the `agent` of a step.
     #[envconfig(from = "STEWARD_AGENT_NAME")]
     pub name: AgentName,
-    /// The remote service.
+    /// The URL of the remote service.
     #[envconfig(from = "STEWARD_AGENT_BASE_URL")]
     pub base_url: http::BaseUrl,
-    /// Headers of every call, as a JSON object; may hold secrets.
+    /// Headers of every call, as a JSON object. Their values may be secrets.
     #[envconfig(from = "STEWARD_AGENT_HEADERS", default = "{}")]
     pub headers: http::Headers,
-    /// A secret in AWS Secrets Manager whose text is a JSON object of headers, added to every call
-    /// over those above. Empty: none.
+    /// The ARN of a secret in AWS Secrets Manager whose text is a JSON object of headers. They are added to every call
+    /// and override `headers`. Empty if there is no secret.
     #[envconfig(from = "STEWARD_AGENT_SECRET_ARN", default = "")]
     pub secret_arn: String,
-    /// How long one call may take at most, whatever its step says; one that takes longer is cut off, and its outcome
-    /// is unknown.
+    /// The time limit of a call, independent of its step. The agent aborts a call that takes longer; its outcome is then
+    /// unknown.
     #[envconfig(from = "STEWARD_AGENT_CALL_TIMEOUT", default = "100s")]
     pub call_timeout: HumanDuration,
-    /// How many calls in a row, as one instance sees them, find the service unavailable before the
-    /// agent's circuit breaker opens.
+    /// The number of consecutive calls of one instance that find the service unavailable before the agent's circuit
+    /// breaker opens.
     #[envconfig(from = "STEWARD_AGENT_BREAKER_FAILURES", default = "5")]
     pub breaker_failures: NonZeroU32,
-    /// How long the breaker stays open at first, as `10s`. It doubles with each failed probe, up to
-    /// five minutes.
+    /// How long the breaker stays open at first, as `10s`. The time doubles with each failed probe, up to five minutes.
     #[envconfig(from = "STEWARD_AGENT_BREAKER_OPEN_FOR", default = "10s")]
     pub breaker_open_for: HumanDuration,
 }
 
 impl AgentConfig {
-    /// The circuit breaker's settings. A probe may take as long as any call.
+    /// The circuit breaker's settings. A probe has the same time limit as any call.
     #[must_use]
     pub fn breaker(&self) -> Settings {
         Settings {
@@ -89,19 +88,19 @@ impl AgentConfig {
     }
 }
 
-/// A logical agent and the service it wraps.
+/// An instance of an agent, and the service that it calls.
 #[derive(Debug, Clone)]
 pub struct Agent<S> {
-    /// Its name; requests for another are corrupt.
+    /// The agent's name. A request for another agent is corrupt.
     pub name: AgentName,
-    /// Its service.
+    /// The remote service.
     pub service: S,
-    /// This instance's view of the circuit breaker that all of the agent's instances share.
+    /// The circuit breaker that all instances of the agent share, as this instance knows it.
     pub guard: Arc<Guard>,
 }
 
 impl<S> Agent<S> {
-    /// An instance of the agent `name`.
+    /// A new instance of the agent `name`, which has called nothing yet.
     #[must_use]
     pub fn new(name: AgentName, service: S, breaker: Settings) -> Self {
         let guard = Arc::new(Guard::new(name.clone(), breaker));
@@ -109,50 +108,53 @@ impl<S> Agent<S> {
     }
 }
 
-/// What became of one message.
-enum Answer {
-    Attempted(Received, Attempted),
+/// The result of handling one message.
+enum MessageResult {
+    Attempted(Received, AttemptResult),
     Corrupt(Corrupt),
     Panicked(String),
 }
 
-/// Handles a batch of step requests. `deadline` is when the function itself is stopped.
+/// Handles a batch of step requests. Returns the messages that SQS has to deliver again. `deadline` is the time at which
+/// Lambda stops the function.
 pub async fn handle<P: Ports, S: RemoteService>(
     ports: &P,
     agent: &Agent<S>,
     event: SqsEvent,
     deadline: Timestamp,
 ) -> SqsBatchResponse {
-    let answers = stream::iter(received(event))
+    let results = stream::iter(received(event))
         .map(|message| async move {
             let message_id = message.message_id.clone();
-            let answer = AssertUnwindSafe(answer(ports, agent, message, deadline));
-            answer.catch_unwind().await.unwrap_or(Answer::Panicked(message_id))
+            let result = AssertUnwindSafe(handle_message(ports, agent, message, deadline));
+            result.catch_unwind().await.unwrap_or(MessageResult::Panicked(message_id))
         })
         .buffer_unordered(CALLS_AT_ONCE);
-    let answers = tokio_stream::StreamExt::chunks_timeout(answers, REPLIES_AT_ONCE, LINGER);
-    // While answers are on their way, calls go on.
-    let told =
-        answers.map(|answers| async move { tell(ports, agent.name.as_str(), answers).await });
-    let failed: Vec<Vec<String>> = told.buffer_unordered(SENDS_AT_ONCE).collect().await;
+    let batches = tokio_stream::StreamExt::chunks_timeout(results, BATCH_SIZE_MAX, BATCH_DELAY);
+    // Calls continue while replies are being sent.
+    let sends = batches
+        .map(|results| async move { send_replies(ports, agent.name.as_str(), results).await });
+    let failed: Vec<Vec<String>> = sends.buffer_unordered(SENDS_AT_ONCE).collect().await;
     response(failed.into_iter().flatten())
 }
 
-/// Sends answers, and alerts what is corrupt. The ids of the messages that are not done.
-async fn tell<P: Ports>(ports: &P, role: &str, answers: Vec<Answer>) -> Vec<String> {
+/// Sends replies, and an alert for each corrupt message. Returns the ids of the messages that have to be delivered again.
+async fn send_replies<P: Ports>(ports: &P, role: &str, results: Vec<MessageResult>) -> Vec<String> {
     let (mut owners, mut replies) = (Vec::new(), Vec::new());
     let (mut failed, mut corrupt) = (Vec::new(), Vec::new());
-    for answer in answers {
-        match answer {
-            Answer::Attempted(message, Attempted::Reply(reply)) => {
+    for result in results {
+        match result {
+            MessageResult::Attempted(message, AttemptResult::Reply(reply)) => {
                 owners.push(message.message_id);
                 let effect = Effect::Reply(*reply);
                 replies.push(Send { effect, traceparent: message.traceparent });
             }
-            Answer::Attempted(_, Attempted::Silent) => {}
-            Answer::Attempted(message, Attempted::GivenBack) => failed.push(message.message_id),
-            Answer::Corrupt(message) => corrupt.push(message),
-            Answer::Panicked(message_id) => failed.push(message_id),
+            MessageResult::Attempted(_, AttemptResult::Silent) => {}
+            MessageResult::Attempted(message, AttemptResult::Requeued) => {
+                failed.push(message.message_id)
+            }
+            MessageResult::Corrupt(message) => corrupt.push(message),
+            MessageResult::Panicked(message_id) => failed.push(message_id),
         }
     }
     let (sent, ()) = join(carry_out(ports, replies), alert_corrupt(ports, role, &corrupt)).await;
@@ -161,7 +163,7 @@ async fn tell<P: Ports>(ports: &P, role: &str, answers: Vec<Answer>) -> Vec<Stri
             tracing::warn!(
                 message_id,
                 error = chain(&error),
-                "reply not sent; the call will be repeated"
+                "reply not sent; the request will be redelivered and the call repeated"
             );
             failed.push(message_id);
         }
@@ -170,45 +172,45 @@ async fn tell<P: Ports>(ports: &P, role: &str, answers: Vec<Answer>) -> Vec<Stri
     failed
 }
 
-async fn answer<P: Ports, S: RemoteService>(
+async fn handle_message<P: Ports, S: RemoteService>(
     ports: &P,
     agent: &Agent<S>,
     mut message: Received,
     deadline: Timestamp,
-) -> Answer {
+) -> MessageResult {
     let request: StepRequest = match message.parse() {
         Ok(request) => request,
-        Err(corrupt) => return Answer::Corrupt(corrupt),
+        Err(corrupt) => return MessageResult::Corrupt(corrupt),
     };
     if request.agent != agent.name {
         let reason =
-            format!("a request for agent `{}`, on the queue of `{}`", request.agent, agent.name);
-        return Answer::Corrupt(message.corrupt(reason));
+            format!("request for agent `{}` on the queue of agent `{}`", request.agent, agent.name);
+        return MessageResult::Corrupt(message.corrupt(reason));
     }
     let mut span = Span::begin("attempt", SpanKind::Consumer, message.traceparent.as_deref());
     span.set_request(&request);
     span.set("messaging.system", "aws_sqs");
     span.set("messaging.operation.type", "process");
     span.set("messaging.message.id", &message.message_id);
-    // The calls and the reply follow from it.
+    // The calls and the reply continue this span's trace.
     message.traceparent = span.traceparent().or(message.traceparent);
-    let delivered = Delivered {
+    let delivered = DeliveredRequest {
         request: &request,
         traceparent: message.traceparent.as_deref(),
         redelivered: message.redelivered,
         sent_at: message.sent_at,
     };
-    let attempted = attempt(ports, &agent.guard, &agent.service, delivered, deadline).await;
-    span.end(outcome(&attempted));
-    Answer::Attempted(message, attempted)
+    let result = run_attempt(ports, &agent.guard, &agent.service, delivered, deadline).await;
+    span.end(outcome_name(&result));
+    MessageResult::Attempted(message, result)
 }
 
-/// In a word.
-fn outcome(attempted: &Attempted) -> &'static str {
-    match attempted {
-        Attempted::Silent => "silent",
-        Attempted::GivenBack => "given back",
-        Attempted::Reply(reply) => match reply.outcome {
+/// The outcome of an attempt, as an attribute of its span.
+fn outcome_name(result: &AttemptResult) -> &'static str {
+    match result {
+        AttemptResult::Silent => "silent",
+        AttemptResult::Requeued => "given back",
+        AttemptResult::Reply(reply) => match reply.outcome {
             Outcome::Completed { .. } => "completed",
             Outcome::Failed { .. } => "failed",
             Outcome::Deferred { .. } => "deferred",

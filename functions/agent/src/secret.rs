@@ -1,6 +1,5 @@
-//! Headers from a secret in AWS Secrets Manager: read when the function starts, and again every five
-//! minutes, so that a rotated secret arrives without a deployment. Its content is in no error and no
-//! log line.
+//! Headers from a secret in AWS Secrets Manager. The agent reads the secret when the function starts, and again every five
+//! minutes, so that a rotated secret takes effect without a deployment. Errors and log lines never contain its content.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -19,105 +18,107 @@ use steward_runtime::ports::chain;
 
 use crate::http::{Headers, HttpService};
 
-/// How old a secret may be before it is read again.
-const READ_EVERY: Duration = Duration::from_secs(300);
+/// The age at which the secret is read again.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(300);
 
-/// How soon after a failure it is tried again: the batch at hand waits for it.
-const TRY_AGAIN_AFTER: Duration = Duration::from_secs(30);
+/// The pause after a failed read. It limits how often a batch has to wait for a read.
+const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How long reading may take, repeated calls included. Lambda gives a start ten seconds in all.
-const READ_WITHIN: Duration = Duration::from_secs(5);
+/// The time limit of a read, including retries. Lambda limits the start of a function to ten seconds.
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A secret that holds headers of a service's calls.
+/// A secret with headers for the calls of a service.
 #[derive(Debug)]
 pub struct Secret {
     client: Client,
     arn: String,
-    /// The headers that the secret's are laid over.
-    given: Headers,
+    /// The configured headers, which the secret's override.
+    configured_headers: Headers,
     service: HttpService,
-    /// When to read it next.
-    due: Mutex<Timestamp>,
+    /// When to read the secret next.
+    next_read: Mutex<Timestamp>,
 }
 
-/// Why a secret is of no use. It names the secret, and holds nothing of its content: the SDK's own
-/// error is kept as text, for its debug output may hold the answer.
+/// Why a secret cannot be used. The error contains the secret's ARN and none of its content. The SDK's error is kept as
+/// text, because its debug output may contain the response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
-    /// Secrets Manager did not give it.
-    #[error("secret `{arn}` not read: {reason}")]
+    /// Secrets Manager did not return it.
+    #[error("cannot read secret `{arn}`: {reason}")]
     NotRead {
-        /// The secret.
+        /// The ARN of the secret.
         arn: String,
-        /// What Secrets Manager or the connection said.
+        /// The error of Secrets Manager or of the connection.
         reason: String,
     },
-    /// It is not what headers are read from.
-    #[error("secret `{0}` is not a JSON object of headers, a text for each name")]
+    /// Its text is not a JSON object of headers.
+    #[error("secret `{0}` is not a JSON object of headers with a string for each name")]
     NotHeaders(String),
 }
 
 impl Secret {
-    /// Reads the secret `arn` for the first time, and gives its headers to `service`, over those
-    /// `given`. None if no secret is configured.
+    /// Reads the secret `arn` for the first time and sets its headers on `service`. They override `configured_headers`.
+    /// `None` if `arn` is empty.
     ///
     /// # Errors
-    /// It cannot be read, or holds no headers.
+    /// The secret cannot be read, or does not contain headers.
     pub async fn configured(
         sdk: &SdkConfig,
         arn: String,
-        given: Headers,
+        configured_headers: Headers,
         service: &HttpService,
         now: Timestamp,
     ) -> Result<Option<Self>, SecretError> {
         if arn.is_empty() {
             return Ok(None);
         }
-        let patience = TimeoutConfig::builder().operation_timeout(READ_WITHIN).build();
-        let config = aws_sdk_secretsmanager::config::Builder::from(sdk).timeout_config(patience);
+        let timeouts = TimeoutConfig::builder().operation_timeout(READ_TIMEOUT).build();
+        let config = aws_sdk_secretsmanager::config::Builder::from(sdk).timeout_config(timeouts);
         let client = Client::from_conf(config.build());
-        let due = Mutex::new(later(now, READ_EVERY));
-        let secret = Self { client, arn, given, service: service.clone(), due };
+        let next_read = Mutex::new(later(now, REFRESH_INTERVAL));
+        let secret = Self { client, arn, configured_headers, service: service.clone(), next_read };
         secret.read().await?;
         Ok(Some(secret))
     }
 
-    /// Reads the secret again if it is old; what was read before stays if that fails.
+    /// Reads the secret again if it is due. If the read fails, the agent keeps the headers that it read before.
     pub async fn refresh(&self, now: Timestamp) {
-        if !self.take_turn(now) {
+        if !self.claim_read(now) {
             return;
         }
         match self.read().await {
-            Ok(()) => self.set_due(later(now, READ_EVERY)),
-            Err(error) => tracing::warn!(%error, "the headers read before are kept"),
+            Ok(()) => self.set_next_read(later(now, REFRESH_INTERVAL)),
+            Err(error) => {
+                tracing::warn!(%error, "secret not refreshed; the agent keeps the headers that it read before")
+            }
         }
     }
 
-    /// Whether the secret is due. Then the next turn is that of a failure, which also keeps others
-    /// from reading it at the same time.
-    fn take_turn(&self, now: Timestamp) -> bool {
-        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = now >= *due;
+    /// Whether the secret is due. If it is, this moves the next read to the time after a failure, so that concurrent
+    /// callers do not read it too.
+    fn claim_read(&self, now: Timestamp) -> bool {
+        let mut next_read = self.next_read.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = now >= *next_read;
         if is_due {
-            *due = later(now, TRY_AGAIN_AFTER);
+            *next_read = later(now, RETRY_INTERVAL);
         }
         is_due
     }
 
-    fn set_due(&self, at: Timestamp) {
-        *self.due.lock().unwrap_or_else(PoisonError::into_inner) = at;
+    fn set_next_read(&self, at: Timestamp) {
+        *self.next_read.lock().unwrap_or_else(PoisonError::into_inner) = at;
     }
 
     async fn read(&self) -> Result<(), SecretError> {
-        let answer = self.client.get_secret_value().secret_id(&self.arn).send().await;
-        let secret = answer.map_err(|error| self.not_read(&error))?;
+        let response = self.client.get_secret_value().secret_id(&self.arn).send().await;
+        let secret = response.map_err(|error| self.not_read(&error))?;
         let headers = self.headers(&secret)?;
-        self.service.set_headers(self.given.clone().overlaid(headers));
+        self.service.set_headers(self.configured_headers.clone().merged_with(headers));
         Ok(())
     }
 
     fn headers(&self, secret: &GetSecretValueOutput) -> Result<Headers, SecretError> {
-        // Which header is wrong is not said: a secret in the wrong form may have its value there.
+        // The error does not name the invalid header: in a malformed secret, the name may be a secret value.
         let text = secret.secret_string().unwrap_or_default();
         text.parse().map_err(|_| SecretError::NotHeaders(self.arn.clone()))
     }

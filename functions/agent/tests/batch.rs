@@ -1,4 +1,4 @@
-//! Batches through the handler: what is acknowledged, and what the scheduler is told.
+//! Batches through the handler: which messages are acknowledged, and which replies the scheduler gets.
 
 #![allow(
     clippy::unwrap_used,
@@ -32,11 +32,11 @@ use steward_testkit::memory::MemoryPorts;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A service that is not there.
+/// A service that refuses connections, and counts them.
 #[derive(Debug, Default)]
-struct Gone(AtomicU32);
+struct UnreachableService(AtomicU32);
 
-impl RemoteService for Gone {
+impl RemoteService for UnreachableService {
     async fn call(&self, _: &StepRequest, _: Option<&str>) -> Result<Value, Fault> {
         self.0.fetch_add(1, Ordering::Relaxed);
         let reason = "no connection".to_owned();
@@ -74,15 +74,16 @@ fn outcomes(ports: &MemoryPorts) -> Vec<Outcome> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_breaker_defers_is_answered_and_acknowledged() {
+async fn a_request_that_the_breaker_defers_gets_a_reply_and_is_acknowledged() {
     let timing =
         Timing { pickup_within: 60 * SECOND, clock_skew: 2 * SECOND, retention: Timing::RETENTION };
     let ports = MemoryPorts::new(timing, NonZeroU32::MIN);
-    let agent = Agent::new("a".parse().unwrap(), Gone::default(), Settings::default());
+    let agent =
+        Agent::new("a".parse().unwrap(), UnreachableService::default(), Settings::default());
     let deadline = Timestamp::UNIX_EPOCH + 120 * SECOND;
     for batch in 0..3 {
         let response = handle(&ports, &agent, event(10), deadline).await;
-        assert!(response.batch_item_failures.is_empty(), "it burns the receive count");
+        assert!(response.batch_item_failures.is_empty(), "a redelivery would count as a receive");
         let outcomes = outcomes(&ports);
         assert_eq!(outcomes.len(), 10);
         for outcome in outcomes {
@@ -94,7 +95,7 @@ async fn what_the_breaker_defers_is_answered_and_acknowledged() {
                 "{outcome:?}"
             );
         }
-        // All of the first batch were called side by side, and that was enough.
+        // The concurrent calls of the first batch open the breaker.
         let calls = agent.service.0.load(Ordering::Relaxed);
         assert!((5..=10).contains(&calls), "{calls} calls after batch {batch}");
     }
@@ -104,7 +105,7 @@ async fn what_the_breaker_defers_is_answered_and_acknowledged() {
 }
 
 #[test]
-fn the_breaker_is_configured_by_the_environment() {
+fn environment_variables_configure_the_breaker() {
     let variables = |more: &[(&str, &str)]| -> HashMap<String, String> {
         let required = [("STEWARD_AGENT_NAME", "a"), ("STEWARD_AGENT_BASE_URL", "http://a")];
         required.iter().chain(more).map(|(name, value)| ((*name).into(), (*value).into())).collect()

@@ -1,5 +1,5 @@
-//! The spans of a task, from its submission to the remote service, as an OpenTelemetry collector sees
-//! them: the handlers of all functions, on embedded AWS, turned by hand.
+//! The spans of a task, from its submission to the remote service, as an OpenTelemetry collector receives them. The tests
+//! call the handlers of all functions, on embedded AWS.
 
 #![allow(
     clippy::unwrap_used,
@@ -39,39 +39,39 @@ use steward_runtime::ports::{Ports, StateStore};
 use tokio::{net::TcpListener, task::JoinSet};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
-const SECRET: &str = "never-to-be-told";
+const SECRET: &str = "never-in-a-span";
 
-/// A span as the collector got it.
+/// A span that the collector received.
 #[derive(Debug, Clone)]
-struct Told {
+struct CollectedSpan {
     name: String,
     trace: String,
     id: String,
     parent: String,
     kind: SpanKind,
     is_error: bool,
-    about: BTreeMap<String, String>,
+    attributes: BTreeMap<String, String>,
     service: BTreeMap<String, String>,
 }
 
-impl Told {
+impl CollectedSpan {
     fn traceparent(&self) -> String {
         format!("00-{}-{}-01", self.trace, self.id)
     }
 }
 
-/// What the collector got. It runs for all tests of the process, as tracing is started for all.
-fn told() -> &'static Mutex<Vec<Told>> {
-    static TOLD: OnceLock<&Mutex<Vec<Told>>> = OnceLock::new();
-    TOLD.get_or_init(|| {
-        let told: &Mutex<Vec<Told>> = Box::leak(Box::default());
+/// The spans that the collector received. Collector and tracing are started once for all tests of the process.
+fn collected() -> &'static Mutex<Vec<CollectedSpan>> {
+    static COLLECTED: OnceLock<&Mutex<Vec<CollectedSpan>>> = OnceLock::new();
+    COLLECTED.get_or_init(|| {
+        let collected: &Mutex<Vec<CollectedSpan>> = Box::leak(Box::default());
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let collect = move |headers: HeaderMap, body: Bytes| async move {
             assert_eq!(headers["content-type"], "application/x-protobuf");
             let spans = ExportTraceServiceRequest::decode(body).unwrap().resource_spans;
-            told.lock().unwrap().extend(spans.into_iter().flat_map(read));
+            collected.lock().unwrap().extend(spans.into_iter().flat_map(read));
         };
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -81,25 +81,25 @@ fn told() -> &'static Mutex<Vec<Told>> {
             });
         });
         traces::start(&format!("http://{address}/"), "shop", "shop-agent").unwrap();
-        told
+        collected
     })
 }
 
-fn read(spans: ResourceSpans) -> Vec<Told> {
+fn read(spans: ResourceSpans) -> Vec<CollectedSpan> {
     let service = texts(spans.resource.unwrap().attributes);
     let spans = spans.scope_spans.into_iter().flat_map(|scope| scope.spans);
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let told = |span: opentelemetry_proto::tonic::trace::v1::Span| Told {
+    let collected = |span: opentelemetry_proto::tonic::trace::v1::Span| CollectedSpan {
         trace: hex(&span.trace_id),
         id: hex(&span.span_id),
         parent: hex(&span.parent_span_id),
         kind: span.kind(),
         is_error: span.status.is_some_and(|status| status.code() == Status::Error),
         name: span.name,
-        about: texts(span.attributes),
+        attributes: texts(span.attributes),
         service: service.clone(),
     };
-    spans.map(told).collect()
+    spans.map(collected).collect()
 }
 
 fn texts(attributes: Vec<KeyValue>) -> BTreeMap<String, String> {
@@ -114,46 +114,49 @@ fn texts(attributes: Vec<KeyValue>) -> BTreeMap<String, String> {
     pairs.map(|(key, value)| (key, text(value))).collect()
 }
 
-/// The spans of a task, once there are this many, in the order of their ends.
-async fn spans(task: &str, count: usize) -> Vec<Told> {
+/// Waits until a task has `count` spans, and returns them in the order in which they ended.
+async fn spans(task: &str, count: usize) -> Vec<CollectedSpan> {
     loop {
-        let told = told().lock().unwrap().clone();
-        let of_task = |span: &Told| span.about.get("task_id").is_some_and(|id| id == task);
-        let spans: Vec<_> = told.into_iter().filter(of_task).collect();
+        let all = collected().lock().unwrap().clone();
+        let of_task =
+            |span: &CollectedSpan| span.attributes.get("task_id").is_some_and(|id| id == task);
+        let spans: Vec<_> = all.into_iter().filter(of_task).collect();
         if spans.len() >= count {
             assert_eq!(spans.len(), count, "{spans:#?}");
             return spans;
         }
-        // Another test's invocation may be the one that sends them.
+        // An invocation of another test may export them.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// Name, name of the parent, what came of it.
-fn chain(spans: &[Told]) -> Vec<[String; 3]> {
-    let parent = |span: &Told| spans.iter().find(|other| other.id == span.parent);
-    let name = |span: Option<&Told>| span.map_or("-", |span| span.name.as_str()).to_owned();
-    let outcome = |span: &Told| span.about.get("outcome").cloned().unwrap_or_default();
+/// The name of each span, the name of its parent, and its outcome.
+fn summaries(spans: &[CollectedSpan]) -> Vec<[String; 3]> {
+    let parent = |span: &CollectedSpan| spans.iter().find(|other| other.id == span.parent);
+    let name =
+        |span: Option<&CollectedSpan>| span.map_or("-", |span| span.name.as_str()).to_owned();
+    let outcome =
+        |span: &CollectedSpan| span.attributes.get("outcome").cloned().unwrap_or_default();
     spans.iter().map(|span| [span.name.clone(), name(parent(span)), outcome(span)]).collect()
 }
 
-/// All functions of a deployment, and a remote service that is busy at its first call.
-struct World {
+/// All functions of a deployment, and a remote service that answers 503 to its first call.
+struct TracedDeployment {
     aws: EmbeddedAws,
     config: Config,
     ports: AwsPorts,
     agent: Agent<HttpService>,
     /// The `traceparent` of each call.
-    heard: Arc<Mutex<Vec<String>>>,
+    received_traceparents: Arc<Mutex<Vec<String>>>,
     servers: JoinSet<()>,
 }
 
-impl World {
+impl TracedDeployment {
     async fn new() -> Self {
-        told();
+        collected();
         let aws = EmbeddedAws::in_memory().unwrap();
         let mut config = resources::create(&aws, &["a".parse().unwrap()]).await.unwrap();
-        // Every task is due at once, for the supervisor.
+        // Makes every task due at once for the supervisor.
         config.pickup_within = "0s".parse().unwrap();
         let ports = AwsPorts::new(&aws.sdk_config(), &config, "test");
         let workflow = json!({ "name": "pay", "version": 1, "steps": { "charge": {
@@ -161,13 +164,13 @@ impl World {
         } } });
         let workflow = serde_json::from_value(workflow).unwrap();
         ports.definitions().publish(&workflow).await.unwrap();
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let noted = heard.clone();
+        let received_traceparents = Arc::new(Mutex::new(Vec::new()));
+        let received = received_traceparents.clone();
         let remote = Router::new().fallback(move |headers: HeaderMap| async move {
-            let mut noted = noted.lock().unwrap();
-            noted.push(headers["traceparent"].to_str().unwrap().to_owned());
+            let mut received = received.lock().unwrap();
+            received.push(headers["traceparent"].to_str().unwrap().to_owned());
             let status =
-                if noted.len() == 1 { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+                if received.len() == 1 { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
             (status, format!(r#""{SECRET}""#))
         });
         let mut servers = JoinSet::new();
@@ -175,25 +178,25 @@ impl World {
         let headers = json!({ "authorization": SECRET }).to_string().parse().unwrap();
         let service = HttpService::new(base_url, headers, Duration::from_secs(30)).unwrap();
         let agent = Agent::new("a".parse().unwrap(), service, Settings::default());
-        Self { aws, config, ports, agent, heard, servers }
+        Self { aws, config, ports, agent, received_traceparents, servers }
     }
 
     async fn submit(&self, task: &str, traceparent: Option<&str>) {
         let event = event([(submission(task), traceparent.map(str::to_owned))]);
-        done(
+        assert_no_failures(
             observed(steward_submission::handle(&self.ports, &ReplyQueues::default(), event)).await,
         );
     }
 
     async fn schedule(&self) {
         let event = self.take(&self.config.scheduler_queue_url).await;
-        done(observed(steward_scheduler::handle(&self.ports, event)).await);
+        assert_no_failures(observed(steward_scheduler::handle(&self.ports, event)).await);
     }
 
     async fn call(&self) {
         let event = self.take(&self.config.agent_queue_url.of(&self.agent.name)).await;
         let answer = steward_agent::handle(&self.ports, &self.agent, event, Timestamp::MAX);
-        done(observed(answer).await);
+        assert_no_failures(observed(answer).await);
     }
 
     async fn sweep(&self) {
@@ -202,7 +205,7 @@ impl World {
         assert_eq!((swept.due, swept.failed), (1, 0));
     }
 
-    /// A message of the queue, as Lambda hands it over.
+    /// The messages of a queue, as an event for Lambda.
     async fn take(&self, queue: &str) -> SqsEvent {
         let sqs = aws_sdk_sqs::Client::new(&self.aws.sdk_config());
         let request = sqs.receive_message().queue_url(queue).message_attribute_names("All");
@@ -243,21 +246,21 @@ fn event(messages: impl IntoIterator<Item = (String, Option<String>)>) -> SqsEve
     serde_json::from_value(json!({ "Records": records })).unwrap()
 }
 
-fn done(answer: SqsBatchResponse) {
+fn assert_no_failures(answer: SqsBatchResponse) {
     assert_eq!(answer, SqsBatchResponse::default());
 }
 
 #[tokio::test]
 async fn a_task_is_one_trace_from_its_submission_to_the_remote_service() {
-    let world = World::new().await;
-    world.submit("one", None).await;
-    world.schedule().await;
-    world.call().await;
-    world.schedule().await;
+    let deployment = TracedDeployment::new().await;
+    deployment.submit("one", None).await;
+    deployment.schedule().await;
+    deployment.call().await;
+    deployment.schedule().await;
 
     let spans = spans("one", 6).await;
     assert_eq!(
-        chain(&spans),
+        summaries(&spans),
         [
             ["submit", "-", "received"],
             ["decide", "submit", "applied"],
@@ -268,10 +271,10 @@ async fn a_task_is_one_trace_from_its_submission_to_the_remote_service() {
         ]
     );
     assert!(spans.iter().all(|span| span.trace == spans[0].trace), "{spans:#?}");
-    assert_eq!(world.traceparent("one").await, Some(spans[0].traceparent()));
-    // The service sees who calls it: the very call, not the attempt that it is part of.
+    assert_eq!(deployment.traceparent("one").await, Some(spans[0].traceparent()));
+    // The service gets the span of the call, not of the attempt.
     let calls = [spans[2].traceparent(), spans[3].traceparent()];
-    assert_eq!(*world.heard.lock().unwrap(), calls);
+    assert_eq!(*deployment.received_traceparents.lock().unwrap(), calls);
     assert_eq!(
         spans.iter().map(|span| (span.kind, span.is_error)).collect::<Vec<_>>(),
         [
@@ -298,62 +301,68 @@ async fn a_task_is_one_trace_from_its_submission_to_the_remote_service() {
         (5, "step", "charge"),
         (5, "attempt", "1"),
     ] {
-        assert_eq!(spans[span].about[key], value, "{span} {key}");
+        assert_eq!(spans[span].attributes[key], value, "{span} {key}");
     }
     assert_eq!(spans[0].service["service.name"], "shop-agent");
     assert_eq!(spans[0].service["service.namespace"], "shop");
-    assert!(!format!("{spans:?}").contains(SECRET), "a payload, header or query: {spans:#?}");
+    assert!(
+        !format!("{spans:?}").contains(SECRET),
+        "spans contain a payload, header or query: {spans:#?}"
+    );
 }
 
 #[tokio::test]
-async fn a_trace_that_comes_with_the_request_goes_on() {
-    let mut world = World::new().await;
-    let routes = steward_submission::http::routes(Arc::new(world.ports.clone()), Arc::default());
-    let url = format!("{}/tasks", serve(&mut world.servers, routes).await);
+async fn the_trace_of_a_request_is_continued() {
+    let mut deployment = TracedDeployment::new().await;
+    let routes =
+        steward_submission::http::routes(Arc::new(deployment.ports.clone()), Arc::default());
+    let url = format!("{}/tasks", serve(&mut deployment.servers, routes).await);
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let request = client.post(url).header("traceparent", format!("00-{TRACE}-00f067aa0ba902b7-01"));
     assert_eq!(request.body(submission("given")).send().await.unwrap().status(), 202);
-    world.schedule().await;
+    deployment.schedule().await;
 
     let spans = spans("given", 2).await;
     assert_eq!((spans[0].trace.as_str(), spans[0].parent.as_str()), (TRACE, "00f067aa0ba902b7"));
     assert_eq!(spans[0].kind, SpanKind::Server);
-    assert_eq!(spans[0].about["http.request.method"], "POST");
+    assert_eq!(spans[0].attributes["http.request.method"], "POST");
     assert_eq!((&spans[1].trace, &spans[1].parent), (&spans[0].trace, &spans[0].id));
 }
 
 #[tokio::test]
-async fn what_is_no_traceparent_begins_a_trace_and_what_is_not_sampled_stays_so() {
-    let world = World::new().await;
-    world.submit("odd", Some("00-1-2-01")).await;
+async fn an_invalid_traceparent_starts_a_trace_and_an_unsampled_one_is_kept() {
+    let deployment = TracedDeployment::new().await;
+    deployment.submit("odd", Some("00-1-2-01")).await;
     let odd = &spans("odd", 1).await[0];
     assert_eq!(odd.parent, "");
-    assert_eq!(world.traceparent("odd").await, Some(odd.traceparent()));
+    assert_eq!(deployment.traceparent("odd").await, Some(odd.traceparent()));
 
-    world.submit("unsampled", Some(&format!("00-{TRACE}-00f067aa0ba902b7-00"))).await;
-    let kept = world.traceparent("unsampled").await.unwrap();
+    deployment.submit("unsampled", Some(&format!("00-{TRACE}-00f067aa0ba902b7-00"))).await;
+    let kept = deployment.traceparent("unsampled").await.unwrap();
     assert!(kept.starts_with(&format!("00-{TRACE}-")) && kept.ends_with("-00"), "{kept}");
-    // Sent after it, and it is not there.
-    world.submit("later", None).await;
+    // A later span was exported, the unsampled one was not.
+    deployment.submit("later", None).await;
     spans("later", 1).await;
     spans("unsampled", 0).await;
 }
 
 #[tokio::test]
-async fn what_the_supervisor_or_an_operator_does_is_in_the_trace_of_the_task() {
-    let world = World::new().await;
-    world.submit("swept", None).await;
+async fn spans_of_the_supervisor_and_of_later_messages_are_in_the_trace_of_the_task() {
+    let deployment = TracedDeployment::new().await;
+    deployment.submit("swept", None).await;
     // The wake is lost.
-    world.take(&world.config.scheduler_queue_url).await;
-    world.sweep().await;
-    world.schedule().await;
+    deployment.take(&deployment.config.scheduler_queue_url).await;
+    deployment.sweep().await;
+    deployment.schedule().await;
     let wake = json!({ "type": "wake", "task_id": "swept", "cause": "submitted" }).to_string();
     let of_another = Some(format!("00-{TRACE}-00f067aa0ba902b7-01"));
-    done(observed(steward_scheduler::handle(&world.ports, event([(wake, of_another)]))).await);
+    assert_no_failures(
+        observed(steward_scheduler::handle(&deployment.ports, event([(wake, of_another)]))).await,
+    );
 
     let spans = spans("swept", 4).await;
     assert_eq!(
-        chain(&spans),
+        summaries(&spans),
         [
             ["submit", "-", "received"],
             ["sweep", "submit", "applied"],
@@ -365,10 +374,13 @@ async fn what_the_supervisor_or_an_operator_does_is_in_the_trace_of_the_task() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_seen_too() {
-    let world = World::new().await;
+async fn a_refused_submission_has_a_span() {
+    let deployment = TracedDeployment::new().await;
     let text = json!({ "task_id": "none", "workflow": "unknown", "input": null }).to_string();
     let event = event([(text, None)]);
-    done(observed(steward_submission::handle(&world.ports, &ReplyQueues::default(), event)).await);
-    assert_eq!(chain(&spans("none", 1).await), [["submit", "-", "refused"]]);
+    assert_no_failures(
+        observed(steward_submission::handle(&deployment.ports, &ReplyQueues::default(), event))
+            .await,
+    );
+    assert_eq!(summaries(&spans("none", 1).await), [["submit", "-", "refused"]]);
 }

@@ -1,9 +1,8 @@
-//! Who is calling, and what they may do. Reading and acting are two permissions: who reaches the console
-//! may read; who is an operator may act.
+//! Authentication and permissions. Everyone who can reach the console may read; only operators may send commands.
 //!
-//! On AWS the function URL admits only whom IAM lets invoke it, and says who that is. An identity-aware
-//! proxy before it signs with a role of its own, and names the person in headers, which are believed only
-//! then.
+//! On AWS the function URL accepts only callers that IAM allows to invoke it, and passes their identity. An
+//! identity-aware proxy signs its requests with its own role and names the person in headers. The console trusts these
+//! headers only from configured proxies.
 
 use std::{convert::Infallible, net::IpAddr, str::FromStr};
 
@@ -16,24 +15,24 @@ use axum::{
 
 use crate::page::Failure;
 
-/// Headers by which proxies say who someone is, as oauth2-proxy has them: email, user, groups.
+/// The headers with which a proxy names a person, as oauth2-proxy sends them: email, user, groups.
 pub const FORWARDED: [&str; 3] = ["x-forwarded-email", "x-forwarded-user", "x-forwarded-groups"];
 
-/// Nothing from elsewhere, nothing inline, in nobody's frame.
-const POLICY: &str = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; \
+/// The content security policy: no resources of other sites, nothing inline, no embedding in frames.
+const CONTENT_SECURITY_POLICY: &str = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; \
                       form-action 'self'; frame-ancestors 'none'";
 
-/// Who is calling.
+/// The authenticated caller of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
-    /// Their name, for the record.
+    /// The name, which is recorded with commands.
     pub name: String,
-    /// Whether they may act, or only read.
+    /// Whether the caller may send commands, or only read.
     pub may_act: bool,
 }
 
-/// Identities, separated by commas: ARNs, or of those whom a proxy names `user:NAME` and `group:NAME`;
-/// each exact or with a `*` at its end.
+/// A list of identity patterns, separated by commas. An identity is an ARN; for a person whom a proxy names, it is
+/// `user:NAME` or `group:NAME`. Each pattern is exact or ends with a `*`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Operators(Vec<String>);
 
@@ -56,7 +55,8 @@ impl Operators {
 }
 
 impl Caller {
-    /// Whom IAM says is calling, or whom a proxy vouches for.
+    /// The caller with the IAM identity `arn`, or, if that is a proxy, the person whom its headers name. `None` if a proxy
+    /// names no person.
     #[must_use]
     pub fn of(
         arn: &str,
@@ -67,9 +67,8 @@ impl Caller {
         if !proxies.include(arn) {
             return Some(Self { name: arn.to_owned(), may_act: operators.include(arn) });
         }
-        let said = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-        let [email, user, groups] = FORWARDED.map(said);
-        // A proxy that names nobody vouches for nobody.
+        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let [email, user, groups] = FORWARDED.map(header);
         let name = email.or(user).filter(|name| !name.is_empty())?;
         let groups = groups.unwrap_or_default().split(',').map(str::trim);
         let mut identities = groups.map(|group| format!("group:{group}"));
@@ -79,8 +78,8 @@ impl Caller {
     }
 }
 
-/// Lets in who is known, and refuses what another site makes a browser send.
-pub(crate) async fn guarded(request: Request, next: Next) -> Response {
+/// Rejects requests without a caller, and commands that the page of another site makes a browser send (CSRF).
+pub(crate) async fn require_caller(request: Request, next: Next) -> Response {
     let Some(caller) = request.extensions().get::<Caller>().cloned() else {
         return Failure::Unauthorized.page(None);
     };
@@ -91,7 +90,7 @@ pub(crate) async fn guarded(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
     for (name, value) in [
-        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "same-origin"),
         (header::CACHE_CONTROL, "no-store"),
@@ -101,17 +100,17 @@ pub(crate) async fn guarded(request: Request, next: Next) -> Response {
     response
 }
 
-/// Lets in who may act.
-pub(crate) async fn may_act(request: Request, next: Next) -> Response {
+/// Rejects callers that may not send commands.
+pub(crate) async fn require_operator(request: Request, next: Next) -> Response {
     match request.extensions().get::<Caller>() {
         Some(caller) if caller.may_act => next.run(request).await,
         caller => Failure::Forbidden.page(caller),
     }
 }
 
-/// Lets in who uses this machine's address. A name that another site's owner points to this machine would
-/// make its pages ours in a browser's eyes (DNS rebinding).
-pub(crate) async fn by_address(request: Request, next: Next) -> Response {
+/// Rejects requests whose `Host` is neither an IP address nor `localhost`. The owner of another site could point its name
+/// to this machine, and a browser would treat the console as a part of that site (DNS rebinding).
+pub(crate) async fn require_local_address(request: Request, next: Next) -> Response {
     let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
     let authority = host.and_then(|host| host.parse::<Authority>().ok());
     let is_address = authority.is_none_or(|authority| {
@@ -121,15 +120,15 @@ pub(crate) async fn by_address(request: Request, next: Next) -> Response {
     if is_address { next.run(request).await } else { Failure::CrossSite.page(None) }
 }
 
-/// Whether a browser says that a page of the console itself sent this. What is no browser sends neither
-/// header, and no other site can make it send anything.
+/// Whether the console's own page sent the request, according to the browser. Clients other than browsers send neither
+/// header; another site cannot make them send requests.
 fn is_same_site(headers: &HeaderMap) -> bool {
-    let said = |name| headers.get(name).map(HeaderValue::as_bytes);
-    if let Some(site) = said(header::HeaderName::from_static("sec-fetch-site")) {
+    let header_value = |name| headers.get(name).map(HeaderValue::as_bytes);
+    if let Some(site) = header_value(header::HeaderName::from_static("sec-fetch-site")) {
         return matches!(site, b"same-origin" | b"none");
     }
-    let Some(origin) = said(header::ORIGIN) else { return true };
-    let host = said(header::HOST).unwrap_or_default();
+    let Some(origin) = header_value(header::ORIGIN) else { return true };
+    let host = header_value(header::HOST).unwrap_or_default();
     origin.splitn(3, |byte| *byte == b'/').nth(2) == Some(host)
 }
 
@@ -147,13 +146,17 @@ mod tests {
         pairs.collect()
     }
 
-    fn caller(arn: &str, operators: &str, said: &[(&'static str, &'static str)]) -> Option<Caller> {
+    fn caller(
+        arn: &str,
+        operators: &str,
+        pairs: &[(&'static str, &'static str)],
+    ) -> Option<Caller> {
         let proxies = "arn:aws:sts::123456789012:assumed-role/Proxy/*".parse().unwrap();
-        Caller::of(arn, &headers(said), &operators.parse().unwrap(), &proxies)
+        Caller::of(arn, &headers(pairs), &operators.parse().unwrap(), &proxies)
     }
 
     #[test]
-    fn an_operator_may_act_and_everyone_else_may_read() {
+    fn operators_may_act_and_everyone_else_may_read() {
         let of = |operators| caller(PERSON, operators, &[]).unwrap();
         assert!(of("arn:aws:sts::123456789012:assumed-role/OnCall/*").may_act);
         assert!(of(PERSON).may_act);
@@ -169,21 +172,21 @@ mod tests {
     }
 
     #[test]
-    fn only_a_proxy_is_believed_on_who_someone_is() {
-        let said =
+    fn headers_about_the_caller_are_trusted_only_from_a_proxy() {
+        let pairs =
             [("x-forwarded-email", "ada@example.com"), ("x-forwarded-groups", "eng, on-call")];
         let ada = |may_act| Some(Caller { name: "ada@example.com".to_owned(), may_act });
-        assert_eq!(caller(PROXY, "group:on-call", &said), ada(true));
-        assert_eq!(caller(PROXY, "user:ada@example.com", &said), ada(true));
-        assert_eq!(caller(PROXY, "group:other", &said), ada(false));
-        assert_eq!(caller(PERSON, "group:on-call", &said).unwrap().name, PERSON);
-        assert!(!caller(PERSON, "group:on-call", &said).unwrap().may_act);
-        assert_eq!(caller(PROXY, PROXY, &[]), None, "a proxy that names nobody");
+        assert_eq!(caller(PROXY, "group:on-call", &pairs), ada(true));
+        assert_eq!(caller(PROXY, "user:ada@example.com", &pairs), ada(true));
+        assert_eq!(caller(PROXY, "group:other", &pairs), ada(false));
+        assert_eq!(caller(PERSON, "group:on-call", &pairs).unwrap().name, PERSON);
+        assert!(!caller(PERSON, "group:on-call", &pairs).unwrap().may_act);
+        assert_eq!(caller(PROXY, PROXY, &[]), None, "a proxy without headers about the caller");
     }
 
     #[test]
-    fn another_site_is_told_by_what_the_browser_says() {
-        for (said, same) in [
+    fn requests_from_another_site_are_recognised_by_the_browsers_headers() {
+        for (pairs, same) in [
             (&[][..], true),
             (&[("sec-fetch-site", "same-origin")], true),
             (&[("sec-fetch-site", "none")], true),
@@ -193,7 +196,7 @@ mod tests {
             (&[("origin", "https://evil.example"), ("host", "console.example")], false),
             (&[("origin", "null"), ("host", "console.example")], false),
         ] {
-            assert_eq!(is_same_site(&headers(said)), same, "{said:?}");
+            assert_eq!(is_same_site(&headers(pairs)), same, "{pairs:?}");
         }
     }
 }

@@ -1,11 +1,11 @@
-//! The stylesheet and the script, served by the function itself.
+//! The stylesheet and the script, which the function itself serves.
 
 use axum::{Router, http::header, response::IntoResponse, routing::get};
 
-/// What a browser may keep for a day; a new version of the console asks for other addresses.
-const KEEP: &str = "public, max-age=86400, immutable";
+/// Browsers may cache the assets for a day. A new version of the console uses other URLs.
+const CACHE_CONTROL: &str = "public, max-age=86400, immutable";
 
-/// The stylesheet's address ends in it, and the script's: what a browser kept of another version is not used.
+/// Part of the URLs of the assets, so that a browser does not use cached assets of another version.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 pub(crate) fn routes() -> Router {
@@ -16,6 +16,6 @@ pub(crate) fn routes() -> Router {
         .route("/console/assets/htmx.min.js", get(|| async move { script }))
 }
 
-fn asset(kind: &'static str, body: &'static str) -> impl IntoResponse + Clone {
-    ([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, KEEP)], body)
+fn asset(content_type: &'static str, body: &'static str) -> impl IntoResponse + Clone {
+    ([(header::CONTENT_TYPE, content_type), (header::CACHE_CONTROL, CACHE_CONTROL)], body)
 }

@@ -1,9 +1,10 @@
-//! One order for many tasks: picked by a filter, seen, and then commanded with a reason. The run is
-//! recorded before its commands are sent, and its page tells of each task what became of its command; if
-//! this dies in between, the page has a button that sends again to those without an answer, which is
-//! harmless: a task carries a command out once.
+//! Bulk commands: one command for many tasks, which the operator selects with a filter and confirms with a reason.
+//!
+//! A bulk run is recorded before its commands are sent. The page of the run shows the result of each task. If the function
+//! dies before all commands are sent, the operator can resend them from that page. That is harmless: a task carries a
+//! command out once.
 
-use std::{cmp::Ordering, collections::BTreeMap};
+use std::cmp::Ordering;
 
 use askama::Template;
 use axum::{
@@ -19,7 +20,7 @@ use steward_core::{
     model::{
         command::{CommandId, Order},
         names::{Part, TaskId},
-        task::Task,
+        task::{ProcessState, Task},
     },
 };
 use steward_runtime::{
@@ -31,75 +32,77 @@ use uuid::Uuid;
 use crate::{
     Console,
     access::Caller,
-    filter::{Filter, Found, Place},
-    page::{Failure, Frame, page, reason},
+    filter::{Filter, PageCursor, SearchResult},
+    page::{Failure, Frame, STATES, render, required_reason},
 };
 
-/// How long a run's page refreshes itself while an answer is missing, or a task goes on. Later the answer
-/// is lost, or the scheduler stands still.
-const REFRESHED_FOR: SignedDuration = SignedDuration::from_mins(10);
+/// How long the page of a run refreshes itself while commands are pending or tasks continue. After that time a command was
+/// probably lost, or the scheduler does not run.
+const REFRESH_PERIOD: SignedDuration = SignedDuration::from_mins(10);
 
-/// Tasks looked at for those that a filter finds.
-const LOOK_AT: usize = 10_000;
+/// The largest number of tasks that are examined for a run.
+const EXAMINED_MAX: usize = 10_000;
 
-/// What can be asked of many tasks, and what it does to each.
+/// The commands for many tasks, with their effect on each task.
 const ACTIONS: [(&str, &str); 6] = [
-    ("resubmit", "try again what failed or waits, with its attempts renewed"),
-    ("skip", "go on without the step that the filter names, where it failed or waits"),
+    ("resubmit", "retry failed steps with new attempts, and start waiting steps at once"),
+    ("skip", "continue without the step of the filter, if it failed or waits"),
     ("undo", "undo the whole task"),
-    ("cancel", "stop the task where it stands: nothing more is sent, nothing is undone"),
-    ("pause", "start nothing more, until it is resumed"),
-    ("resume", "go on after a pause"),
+    ("cancel", "stop the task: nothing more is sent, and nothing is undone"),
+    ("pause", "start nothing more until the task is resumed"),
+    ("resume", "continue a paused task"),
 ];
 
-/// The order of an action.
+/// The order for the command `action`.
 fn order(action: &str, step: Option<Part>) -> Result<Order, Failure> {
     let did_not_run = false;
     Ok(match (action, step) {
         ("resubmit", step) => Order::Resubmit { step, input: None, did_not_run },
         ("skip", step @ Some(_)) => Order::Skip { step, did_not_run },
         ("skip", None) => {
-            return Err(Failure::BadRequest("say which step to skip: filter by it".to_owned()));
+            return Err(Failure::BadRequest(
+                "no step to skip: filter the tasks by a step first".to_owned(),
+            ));
         }
         ("undo", _) => Order::Undo,
         ("cancel", _) => Order::Cancel,
         ("pause", _) => Order::Pause,
         ("resume", _) => Order::Resume,
         (other, _) => {
-            return Err(Failure::BadRequest(format!("there is no action `{other}`")));
+            return Err(Failure::BadRequest(format!("there is no command `{other}`")));
         }
     })
 }
 
-/// What is asked for beside the filter.
+/// The query parameters beside the filter.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Beside {
+pub(crate) struct BulkQuery {
     action: String,
     before: String,
 }
 
 #[derive(Template)]
-#[template(path = "bulk_confirm.html")]
-struct Confirm {
+#[template(path = "bulk_form.html")]
+struct BulkFormPage {
     frame: Frame,
     filter: Filter,
-    /// The id of the run that this page would make: the same, however often its form is sent.
+    /// The id of the run that the form creates. Sending the form twice creates one run.
     id: String,
     action: String,
     tasks: Vec<Task>,
-    looked_at: usize,
-    /// The address of the page for what follows.
+    examined: usize,
+    /// The query string of the page for the following tasks.
     next: Option<String>,
 }
 
-impl Confirm {
-    /// The filter, as an address has it.
+impl BulkFormPage {
+    /// The filter as a query string.
     fn query(&self) -> String {
         self.filter.query(&[])
     }
 
-    /// What can be asked of them, and which is chosen.
+    /// The possible commands: name, effect, and whether it is selected.
     fn actions(&self) -> impl Iterator<Item = (&'static str, &'static str, bool)> {
         let possible = |action| action != "skip" || self.filter.step.is_some();
         let actions = ACTIONS.into_iter().filter(move |(action, _)| possible(*action));
@@ -107,156 +110,164 @@ impl Confirm {
     }
 }
 
-pub(crate) async fn confirm(
+pub(crate) async fn show_form(
     State(console): State<Console>,
     Extension(caller): Extension<Caller>,
-    Query(Beside { action, before }): Query<Beside>,
+    Query(BulkQuery { action, before }): Query<BulkQuery>,
     uri: Uri,
 ) -> Result<Response, Failure> {
     let filter = Filter::of(&uri)?;
-    let from = (!before.is_empty()).then(|| before.parse::<Place>().map_err(Failure::BadRequest));
-    let found = filter.find(console.ports.store(), from.transpose()?, BULK_TASKS_MAX, LOOK_AT);
-    let Found { tasks, looked_at, next } = Box::pin(found).await?;
+    let from =
+        (!before.is_empty()).then(|| before.parse::<PageCursor>().map_err(Failure::BadRequest));
+    let found = filter.find(console.ports.store(), from.transpose()?, BULK_TASKS_MAX, EXAMINED_MAX);
+    let SearchResult { tasks, examined, next } = Box::pin(found).await?;
     let next =
         next.map(|next| filter.query(&[("action", action.clone()), ("before", next.to_string())]));
     let (frame, id) =
         (Frame::new("Act on many tasks", "tasks", &caller), Uuid::new_v4().to_string());
-    Ok(page(&Confirm { frame, filter, id, action, tasks, looked_at, next }))
+    Ok(render(&BulkFormPage { frame, filter, id, action, tasks, examined, next }))
 }
 
-pub(crate) async fn act(
+pub(crate) async fn create_run(
     State(console): State<Console>,
     Extension(caller): Extension<Caller>,
     Form(form): Form<Vec<(String, String)>>,
 ) -> Result<Response, Failure> {
-    let run = asked(&console, caller, &form)?;
-    // The same form again, by an impatient hand: the run is there.
+    let run = run_of_form(&console, caller, &form)?;
+    // If the form was sent before, the run exists and its commands were sent.
     if run.record(&*console.ports).await? {
-        tracing::info!(bulk_id = %run.id, by = run.by, tasks = run.tasks.len(), "run recorded");
-        return Ok(sent(&console, &run, &run.tasks).await);
+        tracing::info!(bulk_id = %run.id, by = run.by, tasks = run.tasks.len(), "bulk run recorded");
+        return Ok(send_and_redirect(&console, &run, &run.tasks).await);
     }
-    Ok(Redirect::to(&address(&run.id)).into_response())
+    Ok(Redirect::to(&run_url(&run.id)).into_response())
 }
 
-/// What a form asks for.
-fn asked(console: &Console, caller: Caller, form: &[(String, String)]) -> Result<Bulk, Failure> {
-    let said = |name: &str| {
-        let field = form.iter().find(|(field, _)| field == name);
-        field.map_or("", |(_, value)| value.as_str())
+/// The run that a form describes.
+fn run_of_form(
+    console: &Console,
+    caller: Caller,
+    form: &[(String, String)],
+) -> Result<Bulk, Failure> {
+    let field = |name: &str| {
+        let found = form.iter().find(|(other, _)| other == name);
+        found.map_or("", |(_, value)| value.as_str())
     };
     let invalid = |error: &dyn std::fmt::Display| Failure::BadRequest(error.to_string());
-    let step = Some(said("step")).filter(|step| !step.is_empty());
+    let step = Some(field("step")).filter(|step| !step.is_empty());
     let step: Option<Part> = step.map(str::parse).transpose().map_err(|error| invalid(&error))?;
     let tasks = form.iter().filter(|(name, _)| name == "task");
     let tasks: Result<Vec<TaskId>, _> = tasks.map(|(_, id)| id.parse()).collect();
     let run = Bulk {
-        id: said("id").parse().map_err(|error| invalid(&error))?,
-        order: order(said("action"), step)?,
+        id: field("id").parse().map_err(|error| invalid(&error))?,
+        order: order(field("action"), step)?,
         by: caller.name,
-        why: reason(said("reason"))?,
+        why: required_reason(field("reason"))?,
         at: console.ports.clock().now(),
-        found_by: said("found_by").to_owned(),
+        found_by: field("found_by").to_owned(),
         tasks: tasks.map_err(|error| invalid(&error))?,
     };
     run.checked().map_err(|error| invalid(&error))
 }
 
-/// Sends the commands, and goes to the run's page, which says how many could not be sent.
-async fn sent(console: &Console, run: &Bulk, tasks: &[TaskId]) -> Response {
+/// Sends the commands and redirects to the page of the run, which shows how many could not be sent.
+async fn send_and_redirect(console: &Console, run: &Bulk, tasks: &[TaskId]) -> Response {
     let sent = run.send(&*console.ports, tasks).await;
     let errors: Vec<PortError> = sent.into_iter().filter_map(Result::err).collect();
     if let Some(error) = errors.first() {
         let (bulk_id, unsent) = (&run.id, errors.len());
-        tracing::warn!(%bulk_id, unsent, error = chain(error), "commands not sent");
+        tracing::warn!(%bulk_id, unsent, error = chain(error), "commands of a bulk run not sent");
     }
     let unsent =
         if errors.is_empty() { String::new() } else { format!("?unsent={}", errors.len()) };
-    Redirect::to(&format!("{}{unsent}", address(&run.id))).into_response()
+    Redirect::to(&format!("{}{unsent}", run_url(&run.id))).into_response()
 }
 
-fn address(id: &CommandId) -> String {
+fn run_url(id: &CommandId) -> String {
     format!("/console/bulk/{id}")
 }
 
+/// The query parameters of the page of a run.
 #[derive(Debug, Default, Deserialize)]
-pub(crate) struct Unsent {
+pub(crate) struct RunQuery {
+    /// How many commands could not be sent.
     #[serde(default)]
     unsent: usize,
 }
 
 #[derive(Template)]
-#[template(path = "bulk.html")]
-struct Progress {
+#[template(path = "bulk_run.html")]
+struct BulkRunPage {
     frame: Frame,
     run: Bulk,
     unsent: usize,
-    rows: Vec<Row>,
+    rows: Vec<BulkRow>,
 }
 
-impl Progress {
-    fn count(&self, fate: &Fate) -> usize {
-        let same = |row: &&Row| std::mem::discriminant(&row.fate) == std::mem::discriminant(fate);
+impl BulkRunPage {
+    fn count(&self, result: &CommandResult) -> usize {
+        let same =
+            |row: &&BulkRow| std::mem::discriminant(&row.result) == std::mem::discriminant(result);
         self.rows.iter().filter(same).count()
     }
 
     fn done(&self) -> usize {
-        self.count(&Fate::Done)
+        self.count(&CommandResult::CarriedOut)
     }
 
     fn refused(&self) -> usize {
-        self.count(&Fate::Refused(String::new()))
+        self.count(&CommandResult::Refused(String::new()))
     }
 
-    fn unanswered(&self) -> usize {
-        self.count(&Fate::Unanswered)
+    fn pending(&self) -> usize {
+        self.count(&CommandResult::Pending)
     }
 
-    /// How many tasks are in each state now.
-    fn states(&self) -> BTreeMap<&str, usize> {
-        let mut states = BTreeMap::new();
-        for state in self.rows.iter().filter_map(|row| row.state.as_deref()) {
-            *states.entry(state).or_default() += 1;
-        }
-        states
+    /// The current states of the tasks, with the number of tasks in each.
+    fn states(&self) -> Vec<(ProcessState, usize)> {
+        let count = |state| self.rows.iter().filter(|row| row.state == Some(state)).count();
+        let counts = STATES.into_iter().map(|state| (state, count(state)));
+        counts.filter(|(_, count)| *count > 0).collect()
     }
 
-    fn gone(&self) -> usize {
-        self.count(&Fate::Gone)
+    fn not_found(&self) -> usize {
+        self.count(&CommandResult::TaskNotFound)
     }
 }
 
-/// A task of a run.
-struct Row {
+/// A task of a run, as a row of the table.
+struct BulkRow {
     id: TaskId,
-    state: Option<String>,
-    fate: Fate,
-    /// Whether it was carried out, and what came of it is still to be seen.
+    /// The current state; `None` if the task does not exist.
+    state: Option<ProcessState>,
+    result: CommandResult,
+    /// Whether the command was carried out and the task continues.
     goes_on: bool,
 }
 
-/// What became of a task's command. What needs a look comes first.
+/// The result of a task's command. The order is that of the table: problems first.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Fate {
+enum CommandResult {
     Refused(String),
-    Gone,
-    Unanswered,
-    Done,
+    TaskNotFound,
+    Pending,
+    CarriedOut,
 }
 
-pub(crate) async fn progress(
+pub(crate) async fn show_run(
     State(console): State<Console>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
-    Query(Unsent { unsent }): Query<Unsent>,
+    Query(RunQuery { unsent }): Query<RunQuery>,
     uri: Uri,
 ) -> Result<Response, Failure> {
     let run = read(&console, &id).await?;
     let rows = rows(&console, &run).await?;
     let frame = Frame::new(title(&run), "tasks", &caller);
-    let is_young = frame.now.duration_since(run.at) < REFRESHED_FOR;
-    let waits = is_young && rows.iter().any(|row| row.goes_on || row.fate == Fate::Unanswered);
-    let frame = if waits { frame.refreshed(&uri) } else { frame };
-    Ok(page(&Progress { frame, run, unsent, rows }))
+    let is_young = frame.now.duration_since(run.at) < REFRESH_PERIOD;
+    let is_refreshed =
+        is_young && rows.iter().any(|row| row.goes_on || row.result == CommandResult::Pending);
+    let frame = if is_refreshed { frame.refreshed(&uri) } else { frame };
+    Ok(render(&BulkRunPage { frame, run, unsent, rows }))
 }
 
 fn title(run: &Bulk) -> String {
@@ -264,43 +275,45 @@ fn title(run: &Bulk) -> String {
     format!("{} of {} {tasks}", run.order.describe(&[]), run.tasks.len())
 }
 
-pub(crate) async fn send_again(
+pub(crate) async fn resend(
     State(console): State<Console>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
 ) -> Result<Response, Failure> {
     let run = read(&console, &id).await?;
     let rows = rows(&console, &run).await?.into_iter();
-    let unanswered = rows.filter(|row| row.fate == Fate::Unanswered).map(|row| row.id);
-    let unanswered: Vec<_> = unanswered.collect();
-    let (bulk_id, by, tasks) = (&run.id, caller.name, unanswered.len());
-    tracing::info!(%bulk_id, by, tasks, "run sent again");
-    Ok(sent(&console, &run, &unanswered).await)
+    let pending = rows.filter(|row| row.result == CommandResult::Pending).map(|row| row.id);
+    let pending: Vec<_> = pending.collect();
+    let (bulk_id, by, tasks) = (&run.id, caller.name, pending.len());
+    tracing::info!(%bulk_id, by, tasks, "commands of a bulk run sent again");
+    Ok(send_and_redirect(&console, &run, &pending).await)
 }
 
 async fn read(console: &Console, id: &str) -> Result<Bulk, Failure> {
-    let missing = || Failure::NotFound(format!("run {id}, or it has expired"));
+    let missing = || Failure::NotFound(format!("bulk run {id} (it may have expired)"));
     let id = id.parse().map_err(|_| missing())?;
     Bulk::read(&*console.ports, &id).await?.ok_or_else(missing)
 }
 
-/// What became of each task's command.
-async fn rows(console: &Console, run: &Bulk) -> Result<Vec<Row>, PortError> {
+/// The rows of the table, problems first.
+async fn rows(console: &Console, run: &Bulk) -> Result<Vec<BulkRow>, PortError> {
     let tasks = Box::pin(run.load(&*console.ports)).await?;
     let row = |(id, task): (&TaskId, Option<Task>)| {
-        let fate = match task.as_ref().map(|task| run.answer(task)) {
-            None => Fate::Gone,
-            Some(None) => Fate::Unanswered,
-            Some(Some(record)) => record.refused.clone().map_or(Fate::Done, Fate::Refused),
+        let result = match task.as_ref().map(|task| run.answer(task)) {
+            None => CommandResult::TaskNotFound,
+            Some(None) => CommandResult::Pending,
+            Some(Some(record)) => {
+                record.refused.clone().map_or(CommandResult::CarriedOut, CommandResult::Refused)
+            }
         };
         let moves = |task: &Task| !task.process_state.is_final() && task.paused_at.is_none();
-        let goes_on = fate == Fate::Done && task.as_ref().is_some_and(moves);
-        let state = task.map(|task| task.process_state.to_string());
-        Row { id: id.clone(), state, fate, goes_on }
+        let goes_on = result == CommandResult::CarriedOut && task.as_ref().is_some_and(moves);
+        let state = task.map(|task| task.process_state);
+        BulkRow { id: id.clone(), state, result, goes_on }
     };
     let mut rows: Vec<_> = run.tasks.iter().zip(tasks).map(row).collect();
-    rows.sort_by(|a, b| match (&a.fate, &b.fate) {
-        (Fate::Refused(_), Fate::Refused(_)) => Ordering::Equal,
+    rows.sort_by(|a, b| match (&a.result, &b.result) {
+        (CommandResult::Refused(_), CommandResult::Refused(_)) => Ordering::Equal,
         (a, b) => a.cmp(b),
     });
     Ok(rows)

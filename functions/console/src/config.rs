@@ -1,32 +1,32 @@
-//! What the console's function is configured with, beside what all functions are.
+//! The configuration of the console's function, beside the configuration that all functions share.
 
 use envconfig::Envconfig;
 
 use crate::access::Operators;
 
-/// The console's own settings.
+/// The console's configuration.
 #[derive(Debug, Envconfig)]
 pub struct ConsoleConfig {
-    /// Who may act: see [`Operators`]. Nobody if empty.
+    /// The identities that may send commands; see [`Operators`]. If empty, all access is read-only.
     #[envconfig(from = "STEWARD_CONSOLE_OPERATORS", default = "")]
     pub operators: Operators,
-    /// The identity-aware proxies whose word on who is calling is taken: IAM identities' ARNs, separated by
+    /// The identity-aware proxies whose headers about the caller are trusted: ARNs of IAM identities, separated by
     /// commas, each exact or with a `*` at its end.
     #[envconfig(from = "STEWARD_CONSOLE_PROXIES", default = "")]
     pub proxies: Operators,
-    /// Where a task's logs are.
+    /// The URL pattern of a task's logs; see [`Links`].
     #[envconfig(from = "STEWARD_CONSOLE_LOGS_URL")]
     pub logs_url: Option<String>,
-    /// Where a trace is.
+    /// The URL pattern of a trace; see [`Links`].
     #[envconfig(from = "STEWARD_CONSOLE_TRACE_URL")]
     pub trace_url: Option<String>,
-    /// Where the deployment's dashboard is.
+    /// The URL of the deployment's dashboard.
     #[envconfig(from = "STEWARD_CONSOLE_DASHBOARD_URL")]
     pub dashboard_url: Option<String>,
 }
 
 impl ConsoleConfig {
-    /// The addresses elsewhere.
+    /// The links to other tools.
     #[must_use]
     pub fn links(&self) -> Links {
         let Self { logs_url, trace_url, dashboard_url, .. } = self;
@@ -35,14 +35,14 @@ impl ConsoleConfig {
     }
 }
 
-/// Addresses elsewhere. `{task_id}` stands for a task's id, `{trace_id}` for a trace's as W3C writes it,
-/// `{xray_trace_id}` as X-Ray does.
+/// Links to other tools. In a URL pattern `{task_id}` stands for the task's id, `{trace_id}` for its trace id in W3C
+/// format, and `{xray_trace_id}` for its trace id in X-Ray format.
 #[derive(Debug, Default)]
 pub struct Links {
-    /// A task's logs.
+    /// The URL pattern of a task's logs.
     pub logs: Option<String>,
-    /// A trace.
+    /// The URL pattern of a trace.
     pub trace: Option<String>,
-    /// The deployment's dashboard.
+    /// The URL of the deployment's dashboard.
     pub dashboard: Option<String>,
 }

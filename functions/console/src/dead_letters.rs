@@ -1,6 +1,6 @@
-//! Dead letters: which queues hold some, what they are about and why they are there, and back to where
-//! they came from. To look neither loses nor uses up a message, but each look counts as a receive: so
-//! these pages of a queue never refresh themselves.
+//! Dead-letter queues: how many messages they contain, summaries of the messages with the causes of failure, and sending
+//! messages back to their queues. Viewing loses no message, but counts as a receive: the page of a queue therefore does not
+//! refresh itself.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,25 +20,25 @@ use serde::Deserialize;
 use steward_aws::dead_letters::{DeadLetter, DeadLetterQueue, DeadLettersError, Holds, Redrive};
 use steward_core::model::{
     names::{Part, TaskId},
-    task::Task,
+    task::{ProcessState, Task},
 };
-use steward_operator::dead_letter::{About, about};
+use steward_operator::dead_letter::{MessageSummary, summarize};
 use steward_runtime::ports::{Clock, Definitions, PortError, Ports, Queue, StateStore};
 
 use crate::{
     Console,
     access::Caller,
-    page::{Failure, Frame, page, reason},
+    page::{Failure, Frame, render, required_reason},
 };
 
-/// Messages that a page shows.
+/// The largest number of messages on a page.
 const SHOWN_MAX: usize = 50;
 
-/// Messages that one request sends back.
+/// The largest number of messages that one request sends back.
 const REDRIVE_MAX: usize = 1_000;
 
-/// How long a request may take to send back: well within what the function has.
-const REDRIVE_WITHIN: Duration = Duration::from_secs(20);
+/// The time limit for sending messages back in one request, below the timeout of the function.
+const REDRIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl From<DeadLettersError> for Failure {
     fn from(error: DeadLettersError) -> Self {
@@ -56,19 +56,19 @@ impl From<DeadLettersError> for Failure {
 
 #[derive(Template)]
 #[template(path = "dead_letters.html")]
-struct List {
+struct QueueListPage {
     frame: Frame,
-    queues: Vec<Counted>,
+    queues: Vec<QueueRow>,
 }
 
-impl List {
+impl QueueListPage {
     fn is_clear(&self) -> bool {
         self.queues.iter().all(|queue| queue.holds.waiting + queue.holds.in_hand == 0)
     }
 }
 
-/// A queue, and what it holds.
-struct Counted {
+/// A dead-letter queue and its message counts.
+struct QueueRow {
     queue: DeadLetterQueue,
     holds: Holds,
 }
@@ -81,92 +81,100 @@ pub(crate) async fn list(
     let mut queues = Vec::new();
     for queue in console.ports.channel().dead_letter_queues().await? {
         let holds = queue.holds().await?;
-        queues.push(Counted { queue, holds });
+        queues.push(QueueRow { queue, holds });
     }
     let frame = Frame::new("Dead letters", "dead-letters", &caller).refreshed(&uri);
-    Ok(page(&List { frame, queues }))
+    Ok(render(&QueueListPage { frame, queues }))
 }
 
-/// What the last attempt to send back came to.
+/// The result of sending messages back, in the query string after the redirect.
 #[derive(Debug, Default, Deserialize)]
-pub(crate) struct Outcome {
+pub(crate) struct RedriveResult {
+    /// How many messages were sent; `None` if the page was not opened by a redirect.
     sent: Option<usize>,
+    /// How many could not be sent.
     #[serde(default)]
     kept: usize,
+    /// How many were sent but could not be deleted.
     #[serde(default)]
     doubled: usize,
 }
 
 #[derive(Template)]
 #[template(path = "dead_letter_queue.html")]
-struct Look {
+struct QueuePage {
     frame: Frame,
     queue: DeadLetterQueue,
     holds: Holds,
-    outcome: Outcome,
-    letters: Vec<Shown>,
+    redrive_result: RedriveResult,
+    letters: Vec<LetterRow>,
 }
 
-impl Look {
-    /// About how many messages there are beside those shown.
+impl QueuePage {
+    /// The approximate number of messages that are not shown.
     fn more(&self) -> u64 {
         self.holds.waiting.saturating_sub(self.letters.len() as u64)
     }
 }
 
-/// A dead letter on the page.
-struct Shown {
+/// A dead letter, as the page shows it.
+struct LetterRow {
     letter: DeadLetter,
     what: String,
-    task: Option<(TaskId, Option<String>)>,
+    /// The task's id, and its state if the task exists.
+    task: Option<(TaskId, Option<ProcessState>)>,
     step: Option<Part>,
     why: Vec<String>,
-    /// What was submitted, as far as it may be shown.
-    submitted: Option<String>,
+    /// The masked input of a submission.
+    submitted_input: Option<String>,
 }
 
-pub(crate) async fn look(
+pub(crate) async fn show(
     State(console): State<Console>,
     Extension(caller): Extension<Caller>,
     Path(name): Path<String>,
-    Query(outcome): Query<Outcome>,
+    Query(redrive_result): Query<RedriveResult>,
 ) -> Result<Response, Failure> {
     let queue = console.ports.channel().dead_letter_queue(&name).await?;
     let holds = queue.holds().await?;
     let letters = match holds.receives_max {
-        // The page says so.
+        // Viewing would use up receives. The page says so.
         Some(_) => Vec::new(),
         None => queue.look(SHOWN_MAX).await?,
     };
-    let letters = shown(&console, letters).await?;
+    let letters = letter_rows(&console, letters).await?;
     let frame = Frame::new(name, "dead-letters", &caller);
-    Ok(page(&Look { frame, queue, holds, outcome, letters }))
+    Ok(render(&QueuePage { frame, queue, holds, redrive_result, letters }))
 }
 
-async fn shown(console: &Console, letters: Vec<DeadLetter>) -> Result<Vec<Shown>, PortError> {
-    let read = |letter: DeadLetter| {
+async fn letter_rows(
+    console: &Console,
+    letters: Vec<DeadLetter>,
+) -> Result<Vec<LetterRow>, PortError> {
+    let summarized = |letter: DeadLetter| {
         let source = letter.source().and_then(|name| console.ports.channel().queue(name));
-        let read = source.as_ref().map(|queue| about(queue, letter.body()));
-        (letter, source, read.unwrap_or_default())
+        let summary = source.as_ref().map(|queue| summarize(queue, letter.body()));
+        (letter, source, summary.unwrap_or_default())
     };
-    let letters: Vec<_> = letters.into_iter().map(read).collect();
-    let ids: BTreeSet<_> = letters.iter().filter_map(|(.., about)| about.task_id.clone()).collect();
+    let letters: Vec<_> = letters.into_iter().map(summarized).collect();
+    let ids: BTreeSet<_> =
+        letters.iter().filter_map(|(.., summary)| summary.task_id.clone()).collect();
     let tasks = tasks(console, ids).await?;
     let mut rows = Vec::new();
-    for (letter, source, about) in letters {
-        let task = about.task_id.as_ref().and_then(|id| tasks.get(id));
-        let why = why(&letter, source.as_ref(), &about, task, console.ports.clock().now());
-        let submitted = submitted(console, &about).await?;
-        let state = task.map(|task| task.process_state.to_string());
-        let About { what, task_id, step, .. } = about;
+    for (letter, source, summary) in letters {
+        let task = summary.task_id.as_ref().and_then(|id| tasks.get(id));
+        let why = causes(&letter, source.as_ref(), &summary, task, console.ports.clock().now());
+        let submitted_input = submitted_input(console, &summary).await?;
+        let state = task.map(|task| task.process_state);
+        let MessageSummary { what, task_id, step, .. } = summary;
         let what = if what.is_empty() { "message".to_owned() } else { what };
         let task = task_id.map(|id| (id, state));
-        rows.push(Shown { letter, what, task, step, why, submitted });
+        rows.push(LetterRow { letter, what, task, step, why, submitted_input });
     }
     Ok(rows)
 }
 
-/// Those of these tasks that there are.
+/// The existing tasks among these ids.
 async fn tasks(
     console: &Console,
     ids: BTreeSet<TaskId>,
@@ -176,54 +184,68 @@ async fn tasks(
     Ok(tasks.into_iter().flatten().map(|task| (task.task_id.clone(), task)).collect())
 }
 
-/// Why a message is here, as far as it can be seen, and whether it would help to send it back.
-fn why(
+/// The known causes why a message is in the dead-letter queue, and whether sending it back would help.
+fn causes(
     letter: &DeadLetter,
     source: Option<&Queue>,
-    about: &About,
+    summary: &MessageSummary,
     task: Option<&Task>,
     now: Timestamp,
 ) -> Vec<String> {
     let mut why = Vec::new();
     if letter.source().is_none() {
-        why.push("several queues send here, and nothing says which this one was in".to_owned());
+        why.push(
+            "several queues use this dead-letter queue, and the message does not name its own"
+                .to_owned(),
+        );
     }
-    // What EventBridge says of an event that it could not deliver.
-    let said = letter.attributes().filter(|(name, _)| matches!(*name, "ERROR_CODE" | "reason"));
-    why.extend(said.map(|(_, text)| text.to_owned()));
-    why.extend(about.problem.iter().map(|problem| format!("it cannot be read: {problem}")));
-    match (source, &about.task_id, task) {
+    // The attributes that EventBridge adds to an event that it could not deliver.
+    let errors = letter.attributes().filter(|(name, _)| matches!(*name, "ERROR_CODE" | "reason"));
+    why.extend(errors.map(|(_, text)| text.to_owned()));
+    why.extend(summary.problem.iter().map(|problem| format!("the message is invalid: {problem}")));
+    match (source, &summary.task_id, task) {
         (Some(Queue::Submissions), _, Some(_)) => {
-            why.push("the task is recorded: sent back, it is accepted again".to_owned());
+            why.push(
+                "the task exists; if the submission is sent back, it is accepted again".to_owned(),
+            );
         }
         (Some(Queue::Scheduler | Queue::Agent(_)), Some(_), None) => {
-            why.push("there is no such task, or it has expired".to_owned());
+            why.push("the task does not exist, or has expired".to_owned());
         }
-        _ => {}
+        (Some(Queue::Submissions), _, None)
+        | (Some(Queue::Scheduler | Queue::Agent(_)), Some(_), Some(_))
+        | (Some(Queue::Scheduler | Queue::Agent(_)), None, _)
+        | (Some(Queue::Rejected | Queue::Client(_)) | None, _, _) => {}
     }
-    if about.complete_by.is_some_and(|complete_by| complete_by < now) {
-        why.push("its time is over: sent back, the agent drops it".to_owned());
+    if summary.complete_by.is_some_and(|complete_by| complete_by < now) {
+        why.push(
+            "its deadline has passed; if the request is sent back, the agent drops it".to_owned(),
+        );
     }
     if why.is_empty() {
         why.push(
-            "not known here: the log of whoever reads its queue has a line for each receive"
+            "unknown; the log of the function that reads the queue has an entry for each receive"
                 .to_owned(),
         );
     }
     why
 }
 
-/// What was submitted, for people, if its workflow says what of it to mask.
-async fn submitted(console: &Console, about: &About) -> Result<Option<String>, PortError> {
-    let Some(submission) = &about.submission else { return Ok(None) };
+/// The masked input of a submission; `None` if the definition of its workflow, which says what to mask, does not exist.
+async fn submitted_input(
+    console: &Console,
+    summary: &MessageSummary,
+) -> Result<Option<String>, PortError> {
+    let Some(submission) = &summary.submission else { return Ok(None) };
     let definitions = console.ports.definitions();
     let workflow = definitions.workflow(&submission.workflow, submission.version).await?;
     let Some(workflow) = workflow else { return Ok(None) };
     Ok(serde_json::to_string_pretty(&workflow.mask.over(&submission.input)).ok())
 }
 
+/// The form that sends messages back.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Asked {
+pub(crate) struct RedriveForm {
     #[serde(default)]
     reason: String,
 }
@@ -232,16 +254,16 @@ pub(crate) async fn redrive(
     State(console): State<Console>,
     Extension(caller): Extension<Caller>,
     Path(name): Path<String>,
-    Form(asked): Form<Asked>,
+    Form(form): Form<RedriveForm>,
 ) -> Result<Response, Failure> {
-    let why = reason(&asked.reason)?;
+    let why = required_reason(&form.reason)?;
     let queue = console.ports.channel().dead_letter_queue(&name).await?;
-    let asked = Redrive { max: REDRIVE_MAX, to: None, by: caller.name, why };
-    let (began, now) = (Instant::now(), console.ports.clock().now());
-    let goes_on = |_| began.elapsed() < REDRIVE_WITHIN;
-    let redriven = Box::pin(queue.redrive(console.ports.bus(), now, &asked, goes_on)).await?;
+    let redrive = Redrive { max: REDRIVE_MAX, to: None, by: caller.name, why };
+    let (start, now) = (Instant::now(), console.ports.clock().now());
+    let goes_on = |_| start.elapsed() < REDRIVE_TIMEOUT;
+    let redriven = Box::pin(queue.redrive(console.ports.bus(), now, &redrive, goes_on)).await?;
     let (sent, doubled) = (redriven.count(), redriven.doubled);
     let kept: usize = redriven.reasons.values().sum();
-    let address = format!("/console/dead-letters/{name}?sent={sent}&kept={kept}&doubled={doubled}");
-    Ok(Redirect::to(&address).into_response())
+    let url = format!("/console/dead-letters/{name}?sent={sent}&kept={kept}&doubled={doubled}");
+    Ok(Redirect::to(&url).into_response())
 }

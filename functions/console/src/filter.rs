@@ -1,8 +1,7 @@
-//! Which tasks: what the list shows, and what an order to many is given to.
+//! The filter of the task index, which also selects the tasks of a bulk command.
 //!
-//! Tasks are found by the indices of the state store: those that are not finished by when they are due,
-//! those that have ended newest first. Whatever else is asked for no index knows, so tasks are looked at
-//! one after the other; how many of them has a limit, and the answer says where to go on.
+//! Tasks are read from two indexes of the state store: unfinished tasks by due time, and ended tasks, newest first. All
+//! other criteria have no index, so the tasks are examined one by one, up to a limit. The result says where to continue.
 
 use std::{collections::HashSet, fmt, str::FromStr};
 
@@ -19,44 +18,44 @@ use steward_runtime::ports::PortError;
 
 use crate::page::{Failure, STATES};
 
-/// Tasks read at once.
-const PAGE: usize = 100;
+/// The number of index entries in one read.
+const READ_SIZE: usize = 100;
 
-/// Which tasks. What is absent does not matter.
+/// The criteria; a task must match all that are present.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(crate) struct Filter {
-    /// What they run.
-    #[serde(deserialize_with = "text")]
+    /// The name of the workflow.
+    #[serde(deserialize_with = "optional")]
     pub(crate) workflow: Option<WorkflowName>,
-    /// Where they stand.
-    #[serde(deserialize_with = "text")]
-    pub(crate) state: Option<Stand>,
-    /// Submitted then, or after.
-    #[serde(deserialize_with = "text")]
-    pub(crate) from: Option<Time>,
-    /// Submitted then, or before.
-    #[serde(deserialize_with = "text")]
-    pub(crate) to: Option<Time>,
-    /// A step that has failed, at least once, and has not passed.
-    #[serde(deserialize_with = "text")]
+    /// The state.
+    #[serde(deserialize_with = "optional")]
+    pub(crate) state: Option<StateFilter>,
+    /// The earliest time of submission.
+    #[serde(deserialize_with = "optional")]
+    pub(crate) from: Option<FilterTime>,
+    /// The latest time of submission.
+    #[serde(deserialize_with = "optional")]
+    pub(crate) to: Option<FilterTime>,
+    /// A step that has failed at least once and has neither completed nor been skipped.
+    #[serde(deserialize_with = "optional")]
     pub(crate) step: Option<StepName>,
-    /// What the task's error or that of a step says, in part.
-    #[serde(deserialize_with = "text")]
+    /// A part of the task's error or undo reason, in upper or lower case.
+    #[serde(deserialize_with = "optional")]
     pub(crate) error: Option<String>,
 }
 
-/// Where tasks stand.
+/// The filter by state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stand {
+pub(crate) enum StateFilter {
     /// In any state that is not final.
     Unfinished,
     /// In this state.
     In(ProcessState),
 }
 
-impl Stand {
-    /// All that can be asked for.
+impl StateFilter {
+    /// All filters, in the order of the form.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         std::iter::once(Self::Unfinished).chain(STATES.map(Self::In))
     }
@@ -69,7 +68,7 @@ impl Stand {
     }
 }
 
-impl fmt::Display for Stand {
+impl fmt::Display for StateFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unfinished => f.write_str("unfinished"),
@@ -78,38 +77,39 @@ impl fmt::Display for Stand {
     }
 }
 
-impl FromStr for Stand {
+impl FromStr for StateFilter {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::all().find(|stand| stand.to_string() == text);
-        found.ok_or_else(|| format!("`{text}` is no state of a task"))
+        found.ok_or_else(|| format!("`{text}` is not the state of a task"))
     }
 }
 
-/// A time as forms have it: without a zone, which means UTC.
+/// A time in a form. Without a time zone it is in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Time(pub(crate) Timestamp);
+pub(crate) struct FilterTime(pub(crate) Timestamp);
 
-impl fmt::Display for Time {
+impl fmt::Display for FilterTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whole_minute = self.0.as_second() % 60 == 0;
         self.0.strftime(if whole_minute { "%FT%H:%M" } else { "%FT%T" }).fmt(f)
     }
 }
 
-impl FromStr for Time {
+impl FromStr for FilterTime {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let civil = || text.parse::<civil::DateTime>().ok()?.to_zoned(TimeZone::UTC).ok();
         let time = text.parse().ok().or_else(|| Some(civil()?.timestamp()));
-        time.map(Self).ok_or_else(|| format!("`{text}` is no time: write 2026-11-21T18:25, in UTC"))
+        time.map(Self)
+            .ok_or_else(|| format!("`{text}` is not a time; write it as 2026-11-21T18:25, in UTC"))
     }
 }
 
-/// What a field of a form says; nothing if it is empty.
-fn text<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+/// Parses a field of a form; `None` if it is empty.
+fn optional<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: FromStr<Err: fmt::Display>,
@@ -119,70 +119,71 @@ where
     (!text.is_empty()).then(|| text.parse().map_err(D::Error::custom)).transpose()
 }
 
-/// A list that tasks are looked for in.
+/// An index of tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum List {
+enum TaskIndex {
     Unfinished,
     Ended,
 }
 
-/// How far one has looked: to a task of a list, or to its beginning.
+/// Where a search continues: after a task of an index, or at the start of the index.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
-    list: List,
+pub(crate) struct PageCursor {
+    index: TaskIndex,
     after: Option<Cursor>,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for PageCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let list = match self.list {
-            List::Unfinished => 'u',
-            List::Ended => 'e',
+        let index = match self.index {
+            TaskIndex::Unfinished => 'u',
+            TaskIndex::Ended => 'e',
         };
         match &self.after {
-            Some(cursor) => write!(f, "{list}{cursor}"),
-            None => write!(f, "{list}"),
+            Some(cursor) => write!(f, "{index}{cursor}"),
+            None => write!(f, "{index}"),
         }
     }
 }
 
-impl FromStr for Place {
+impl FromStr for PageCursor {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let list = [('u', List::Unfinished), ('e', List::Ended)];
-        let mut found = list.iter().filter_map(|(c, list)| Some((list, text.strip_prefix(*c)?)));
-        let (list, rest) = found.next().ok_or_else(|| format!("`{text}` is no place in a list"))?;
+        let index = [('u', TaskIndex::Unfinished), ('e', TaskIndex::Ended)];
+        let mut found = index.iter().filter_map(|(c, index)| Some((index, text.strip_prefix(*c)?)));
+        let (index, rest) =
+            found.next().ok_or_else(|| format!("`{text}` is not a valid position in the index"))?;
         let cursor = (!rest.is_empty()).then(|| rest.parse().map_err(|error| format!("{error}")));
-        Ok(Self { list: *list, after: cursor.transpose()? })
+        Ok(Self { index: *index, after: cursor.transpose()? })
     }
 }
 
-/// What was found.
+/// The result of a search.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
-    /// The tasks, as they are now.
+pub(crate) struct SearchResult {
+    /// The matching tasks, in their current state.
     pub(crate) tasks: Vec<Task>,
-    /// How many were looked at.
-    pub(crate) looked_at: usize,
-    /// Where to go on, if there may be more.
-    pub(crate) next: Option<Place>,
+    /// How many tasks were examined.
+    pub(crate) examined: usize,
+    /// Where to continue; `None` if there are no more tasks.
+    pub(crate) next: Option<PageCursor>,
 }
 
 impl Filter {
-    /// All in a state.
+    /// The filter for all tasks in a state.
     pub(crate) fn in_state(state: ProcessState) -> Self {
-        Self { state: Some(Stand::In(state)), ..Self::default() }
+        Self { state: Some(StateFilter::In(state)), ..Self::default() }
     }
 
-    /// The filter of a query string.
+    /// The filter in the query string of `uri`.
     pub(crate) fn of(uri: &Uri) -> Result<Self, Failure> {
         let read = Query::try_from_uri(uri);
         let Query(filter) = read.map_err(|error| Failure::BadRequest(error.body_text()))?;
         Ok(filter)
     }
 
-    /// What a form or a query string has of it.
+    /// The names and values of the criteria that are present, as in a form or query string.
     pub(crate) fn pairs(&self) -> Vec<(&'static str, String)> {
         let Self { workflow, state, from, to, step, error } = self;
         let pairs = [
@@ -196,7 +197,7 @@ impl Filter {
         pairs.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
     }
 
-    /// The query string, with more in it; without a question mark.
+    /// The query string with additional parameters; without a question mark.
     pub(crate) fn query(&self, more: &[(&str, String)]) -> String {
         let own = self.pairs();
         let pairs = own.iter().map(|(name, value)| (*name, value));
@@ -207,41 +208,42 @@ impl Filter {
         pairs.collect::<Vec<_>>().join("&")
     }
 
-    /// Up to `limit` tasks that match, from a place on; looks at no more than `look_at`.
+    /// Searches from a position for up to `limit` tasks that match, and examines at most `examined_max` tasks.
     pub(crate) async fn find(
         &self,
         store: &DynamoStore,
-        from: Option<Place>,
+        from: Option<PageCursor>,
         limit: usize,
-        look_at: usize,
-    ) -> Result<Found, PortError> {
-        let mut found = Found::default();
-        let first = || self.lists().first().map(|list| Place { list: *list, after: None });
+        examined_max: usize,
+    ) -> Result<SearchResult, PortError> {
+        let mut found = SearchResult::default();
+        let first =
+            || self.indexes().first().map(|index| PageCursor { index: *index, after: None });
         let mut place = from.or_else(first);
-        while let Some(Place { list, after }) = place {
-            if found.tasks.len() >= limit || found.looked_at >= look_at {
-                return Ok(Found { next: Some(Place { list, after }), ..found });
+        while let Some(PageCursor { index, after }) = place {
+            if found.tasks.len() >= limit || found.examined >= examined_max {
+                return Ok(SearchResult { next: Some(PageCursor { index, after }), ..found });
             }
-            let size = PAGE.min(look_at - found.looked_at);
-            let page = self.page(store, list, after.as_ref(), size).await?;
-            let last = self.look_through(store, &page, limit, &mut found).await?;
+            let size = READ_SIZE.min(examined_max - found.examined);
+            let page = self.read_page(store, index, after.as_ref(), size).await?;
+            let last = self.add_matching(store, &page, limit, &mut found).await?;
             place = match last {
-                Some(after) => Some(Place { list, after: Some(after) }),
-                None => self.list_after(list).map(|list| Place { list, after: None }),
+                Some(after) => Some(PageCursor { index, after: Some(after) }),
+                None => self.index_after(index).map(|index| PageCursor { index, after: None }),
             };
         }
         Ok(found)
     }
 
-    /// Adds what matches; answers where the list goes on, if it does.
-    async fn look_through(
+    /// Adds the matching tasks of a page of index entries to `found`. Returns where the index continues; `None` at its end.
+    async fn add_matching(
         &self,
         store: &DynamoStore,
         page: &Entries,
         limit: usize,
-        found: &mut Found,
+        found: &mut SearchResult,
     ) -> Result<Option<Cursor>, PortError> {
-        // Of an ended task the index knows what it ran.
+        // The index of ended tasks contains the workflow.
         let may_match = page.entries.iter().filter(|entry| {
             let (wanted, workflow) = (self.workflow.as_ref(), entry.workflow.as_ref());
             wanted.is_none_or(|wanted| workflow.is_none_or(|workflow| workflow == wanted))
@@ -250,7 +252,7 @@ impl Filter {
         let mut seen: HashSet<_> = found.tasks.iter().map(|task| task.task_id.clone()).collect();
         let mut tasks = tasks.into_iter().peekable();
         for (at, entry) in page.entries.iter().enumerate() {
-            found.looked_at += 1;
+            found.examined += 1;
             if let Some(task) = tasks.next_if(|task| task.task_id == entry.task_id)
                 && self.matches(&task)
                 && seen.insert(task.task_id.clone())
@@ -265,67 +267,68 @@ impl Filter {
         Ok(page.entries.last().filter(|_| page.more).map(|entry| entry.cursor()))
     }
 
-    async fn page(
+    /// Reads a page of an index.
+    async fn read_page(
         &self,
         store: &DynamoStore,
-        list: List,
+        index: TaskIndex,
         after: Option<&Cursor>,
         size: usize,
     ) -> Result<Entries, PortError> {
-        match list {
-            List::Unfinished => store.list_unfinished(after, size).await,
-            List::Ended => {
-                // None has ended before it was submitted.
+        match index {
+            TaskIndex::Unfinished => store.list_unfinished(after, size).await,
+            TaskIndex::Ended => {
+                // A task ends after its submission.
                 let from = self.from.map_or(Timestamp::MIN, |from| from.0);
-                store.list_ended(&self.ended(), from..Timestamp::MAX, after, size).await
+                store.list_ended(&self.final_states(), from..Timestamp::MAX, after, size).await
             }
         }
     }
 
-    /// In which final states.
-    fn ended(&self) -> Vec<ProcessState> {
-        let wanted = |state: &ProcessState| self.state.is_none_or(|stand| stand.includes(*state));
+    /// The final states that the filter accepts.
+    fn final_states(&self) -> Vec<ProcessState> {
+        let wanted = |state: &ProcessState| self.state.is_none_or(|filter| filter.includes(*state));
         STATES.into_iter().filter(|state| state.is_final()).filter(wanted).collect()
     }
 
-    /// Where to look.
-    fn lists(&self) -> &'static [List] {
+    /// The indexes to search, in this order.
+    fn indexes(&self) -> &'static [TaskIndex] {
         match self.state {
-            None => &[List::Unfinished, List::Ended],
-            Some(Stand::In(state)) if state.is_final() => &[List::Ended],
-            Some(Stand::Unfinished | Stand::In(_)) => &[List::Unfinished],
+            None => &[TaskIndex::Unfinished, TaskIndex::Ended],
+            Some(StateFilter::In(state)) if state.is_final() => &[TaskIndex::Ended],
+            Some(StateFilter::Unfinished | StateFilter::In(_)) => &[TaskIndex::Unfinished],
         }
     }
 
-    fn list_after(&self, list: List) -> Option<List> {
-        self.lists().iter().copied().skip_while(|of| *of != list).nth(1)
+    fn index_after(&self, index: TaskIndex) -> Option<TaskIndex> {
+        self.indexes().iter().copied().skip_while(|other| *other != index).nth(1)
     }
 
-    /// Whether a task is one of them.
+    /// Whether a task matches.
     pub(crate) fn matches(&self, task: &Task) -> bool {
         let Self { workflow, state, from, to, step, error } = self;
         workflow.as_ref().is_none_or(|workflow| *workflow == task.workflow)
             && state.is_none_or(|state| state.includes(task.process_state))
             && from.is_none_or(|from| task.submitted_at >= from.0)
             && to.is_none_or(|to| task.submitted_at <= to.0)
-            && step.as_ref().is_none_or(|step| fails(task, step))
-            && error.as_ref().is_none_or(|error| says(task, &error.to_lowercase()))
+            && step.as_ref().is_none_or(|step| has_failed_at(task, step))
+            && error.as_ref().is_none_or(|error| error_contains(task, &error.to_lowercase()))
     }
 }
 
-/// Whether doing or undoing a step has failed at least once, and is not done with.
-fn fails(task: &Task, step: &StepName) -> bool {
+/// Whether a step or its undo has failed at least once, and has neither completed nor been skipped.
+fn has_failed_at(task: &Task, step: &StepName) -> bool {
     task.actions().any(|(part, _, progress)| {
         let failed = progress.state.is_failed() || progress.failure_count > 0;
         part.step == *step && failed && !progress.state.has_passed()
     })
 }
 
-/// Whether the error of the task, or the reason why it is undone, says so; in small letters. Both name
-/// the step that failed and why. What other steps failed of is in documents, which a list does not read.
-fn says(task: &Task, error: &str) -> bool {
-    let said = task.error.iter().chain(&task.undo_reason);
-    said.into_iter().any(|said| said.to_lowercase().contains(error))
+/// Whether the error or the undo reason of the task contains `error`, which must be in lower case. Both name the failed step
+/// and its reason. Failures of other steps are in documents, which a search does not read.
+fn error_contains(task: &Task, error: &str) -> bool {
+    let texts = task.error.iter().chain(&task.undo_reason);
+    texts.into_iter().any(|text| text.to_lowercase().contains(error))
 }
 
 #[cfg(test)]
@@ -351,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_reads_back_as_it_was_written_and_empty_fields_mean_nothing() {
+    fn a_query_round_trips_and_empty_fields_are_ignored() {
         assert_eq!(
             filter("workflow=&state=&from=&to=&step=&error=&id=x").unwrap(),
             Filter::default()
@@ -365,17 +368,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_filter_is_refused_with_the_reason() {
-        for (query, said) in
-            [("state=Lost", "`Lost` is no state"), ("from=noon", "`noon` is no time")]
+    fn an_invalid_filter_is_rejected_with_the_reason() {
+        for (query, expected) in
+            [("state=Lost", "`Lost` is not the state"), ("from=noon", "`noon` is not a time")]
         {
             let refused = filter(query).unwrap_err().to_string();
-            assert!(refused.contains(said), "{refused}");
+            assert!(refused.contains(expected), "{refused}");
         }
     }
 
     #[test]
-    fn a_task_matches_by_all_that_is_asked_for() {
+    fn a_task_must_match_all_criteria() {
         for (query, matches) in [
             ("", true),
             ("workflow=order", true),
@@ -400,12 +403,12 @@ mod tests {
     }
 
     #[test]
-    fn a_place_reads_back_as_it_was_written() {
-        for place in ["u", "e", "u1780000000000.3.o-1", "e1780000000000.0.a.b:c"] {
-            assert_eq!(place.parse::<Place>().unwrap().to_string(), place);
+    fn a_cursor_round_trips() {
+        for cursor in ["u", "e", "u1780000000000.3.o-1", "e1780000000000.0.a.b:c"] {
+            assert_eq!(cursor.parse::<PageCursor>().unwrap().to_string(), cursor);
         }
         for text in ["", "x1.2.o", "e1.2", "e1.x.o"] {
-            assert!(text.parse::<Place>().is_err(), "{text}");
+            assert!(text.parse::<PageCursor>().is_err(), "{text}");
         }
     }
 }

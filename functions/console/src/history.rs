@@ -1,4 +1,5 @@
-//! What ended when, as the supervisor counted it, and since then as the index of ended tasks has it.
+//! The numbers of ended tasks per minute: as counted by the supervisor, and since its last run from the index of ended
+//! tasks.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -10,16 +11,16 @@ use steward_runtime::{
     ports::{PortError, SharedKind, StateStore},
 };
 
-/// Tasks that are counted here, at most, until the supervisor counts them.
+/// The largest number of tasks that the console counts itself.
 const UNCOUNTED_MAX: usize = 1_000;
 
-/// How far back to count here, at most: a supervisor that is silent for longer is a matter of its own.
+/// How far back the console counts itself. If the supervisor has not run for longer, the overview shows that as a problem.
 const UNCOUNTED_WITHIN: Duration = Duration::from_secs(10 * 60);
 
-/// Minutes in which something ended, by their starts.
+/// The minutes in which tasks ended, by their starts.
 pub(crate) type Minutes = BTreeMap<Timestamp, Minute>;
 
-/// What ended from `from` on.
+/// The tasks that ended since `from`, by minute.
 pub(crate) async fn since(
     store: &DynamoStore,
     from: Timestamp,
@@ -42,7 +43,7 @@ pub(crate) async fn since(
     Ok(minutes)
 }
 
-/// What ended from `from` on, all minutes together.
+/// The tasks that ended since `from`, by workflow.
 pub(crate) async fn by_workflow(
     store: &DynamoStore,
     from: Timestamp,

@@ -1,15 +1,15 @@
-//! The operator's console: is anything wrong, what exactly, what happened to this task, what can be
-//! done about it, did it help.
+//! The operators' console: web pages that show problems, tasks, workflows and dead letters, and that send commands to
+//! tasks.
 //!
 //! ```text
-//! browser ──► access.rs: who is it, may they act? ──► a page's module ──► its template
-//!                                                        │ reads            (templates/*.html)
-//!                                                        ├──► state store, queues' counts
-//!                                                        └──► scheduler's queue: an operator's command
+//! browser ──► access.rs: authentication, permissions ──► a page's module ──► its template
+//!                                                           │ reads            (templates/*.html)
+//!                                                           ├──► state store, message counts of queues
+//!                                                           └──► scheduler's queue: an operator's command
 //! ```
 //!
-//! It decides nothing: what a command would do is told by `crates/core`, and done by the scheduler.
-//! Each page is a module and a template; every page works without JavaScript, which only refreshes it.
+//! The console makes no decisions: `crates/operator` previews the effects of a command, and the scheduler carries it out.
+//! Each page is a module and a template. Every page works without JavaScript, which only refreshes the page.
 
 use std::sync::Arc;
 
@@ -23,9 +23,9 @@ use axum::{
 use steward_aws::AwsPorts;
 
 pub mod access;
-mod act;
 mod assets;
 mod bulk;
+mod command;
 pub mod config;
 mod dead_letters;
 mod filter;
@@ -38,53 +38,55 @@ mod workflows;
 
 use config::Links;
 
-/// Where the console begins.
+/// The path of the console's first page.
 pub const ROOT: &str = "/console";
 
-/// What the pages are made from.
+/// The data sources of the pages.
 #[derive(Debug, Clone)]
 pub struct Console {
     /// The state store, the definitions and the queues.
     pub ports: Arc<AwsPorts>,
-    /// Where a task's logs and trace are found.
+    /// Links to a task's logs and trace, and to the dashboard.
     pub links: Arc<Links>,
 }
 
-/// A function's whole answer to HTTP.
+/// The router of the console's function: the console's routes, and a redirect from `/`.
 pub fn service(console: Console) -> Router {
     routes(console).route("/", get(|| async { Redirect::to(ROOT) }))
 }
 
-/// The routes, for a host that has others beside them; all are below [`ROOT`]. Every request must carry a
-/// [`Caller`] as an extension.
+/// The console's routes, all below [`ROOT`], for a host that adds them to its own. Every request must carry a [`Caller`] as
+/// an extension.
 pub fn routes(console: Console) -> Router {
-    let reading = Router::new()
+    let read_routes = Router::new()
         .route(ROOT, get(overview::show))
         .route("/console/tasks", get(tasks::list))
         .route("/console/tasks/{id}", get(task::show))
         .route("/console/workflows", get(workflows::list))
         .route("/console/workflows/{name}", get(workflows::show))
         .route("/console/dead-letters", get(dead_letters::list))
-        .route("/console/dead-letters/{queue}", get(dead_letters::look))
-        .route("/console/bulk/{id}", get(bulk::progress))
+        .route("/console/dead-letters/{queue}", get(dead_letters::show))
+        .route("/console/bulk/{id}", get(bulk::show_run))
         .route("/console/{*rest}", get(page::no_such_page));
-    let acting = Router::new()
-        .route("/console/tasks/{id}/{action}", get(act::confirm).post(act::act))
-        .route("/console/bulk", get(bulk::confirm).post(bulk::act))
-        .route("/console/bulk/{id}/send", post(bulk::send_again))
+    let command_routes = Router::new()
+        .route("/console/tasks/{id}/{action}", get(command::show_form).post(command::submit))
+        .route("/console/bulk", get(bulk::show_form).post(bulk::create_run))
+        .route("/console/bulk/{id}/send", post(bulk::resend))
         .route("/console/dead-letters/{queue}/redrive", post(dead_letters::redrive))
-        .layer(from_fn(access::may_act));
-    let pages = reading.merge(acting).layer(from_fn(access::guarded)).with_state(console);
+        .layer(from_fn(access::require_operator));
+    let pages = read_routes
+        .merge(command_routes)
+        .layer(from_fn(access::require_caller))
+        .with_state(console);
     pages.merge(assets::routes())
 }
 
-/// The routes on this machine, where whoever reaches them is `caller`.
+/// The console's routes for a server on the local machine. Every request is from `caller`.
 pub fn routes_for(caller: Caller, console: Console) -> Router {
     by_address_only(routes(console).layer(Extension(caller)))
 }
 
-/// What reaches these routes by a name, and not by this machine's address, is another site's page, and is
-/// refused.
+/// Rejects requests whose `Host` is not this machine's address or `localhost`: they come from the page of another site.
 pub fn by_address_only(routes: Router) -> Router {
-    routes.layer(from_fn(access::by_address))
+    routes.layer(from_fn(access::require_local_address))
 }

@@ -12,12 +12,12 @@ use steward_console::{Console, access::Caller, config::ConsoleConfig, service};
 async fn main() -> Result<(), Error> {
     telemetry::init();
     let config: Config = function::configuration()?;
-    let own: ConsoleConfig = function::configuration()?;
+    let console: ConsoleConfig = function::configuration()?;
     let ports = Arc::new(AwsPorts::new(&function::sdk_config(), &config, "console"));
-    let links = Arc::new(own.links());
-    let (own, service) = (&own, &service(Console { ports, links }));
+    let links = Arc::new(console.links());
+    let (console, service) = (&console, &service(Console { ports, links }));
     run(service_fn(|mut request: Request| {
-        if let Some(caller) = caller(&request, own) {
+        if let Some(caller) = caller(&request, console) {
             request.extensions_mut().insert(caller);
         }
         telemetry::observed(service.clone().oneshot(request))
@@ -25,9 +25,9 @@ async fn main() -> Result<(), Error> {
     .await
 }
 
-/// Whom the function URL says is calling.
-fn caller(request: &Request, own: &ConsoleConfig) -> Option<Caller> {
+/// The caller that the function URL authenticated; `None` if there is none.
+fn caller(request: &Request, console: &ConsoleConfig) -> Option<Caller> {
     let RequestContext::ApiGatewayV2(context) = request.request_context_ref()? else { return None };
     let arn = context.authorizer.as_ref()?.iam.as_ref()?.user_arn.as_deref()?;
-    Caller::of(arn, request.headers(), &own.operators, &own.proxies)
+    Caller::of(arn, request.headers(), &console.operators, &console.proxies)
 }

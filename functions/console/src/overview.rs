@@ -1,4 +1,4 @@
-//! The overview: is anything wrong, in words and first; then how much there is of what, and how it went.
+//! The overview: problems first, then the numbers of tasks and messages, and charts of ended tasks.
 
 use std::time::Duration;
 
@@ -28,63 +28,65 @@ use crate::{
     access::Caller,
     filter::Filter,
     history::{self, Minutes},
-    page::{Failure, Frame, Span, page},
+    page::{DurationText, Failure, Frame, render},
 };
 
-mod bars;
-mod wrong;
+mod bar_chart;
+mod health;
 
-use bars::Bars;
-use wrong::{Seen, Wrong};
+use bar_chart::BarChart;
+use health::{HealthData, HealthIssue};
 
-/// Tasks counted of a kind, at most: "10000+".
-const COUNT_MOST: usize = 10_000;
+/// The number at which counting stops; the page then shows `10000+`.
+const COUNT_MAX: usize = 10_000;
 
-/// Newest tasks in Error.
-const NEWEST: usize = 10;
+/// The number of tasks in the table of the latest errors.
+const LATEST_ERRORS_MAX: usize = 10;
 
-/// How far back the pictures go.
+/// The period of the charts.
 const HISTORY: Duration = Duration::from_secs(3 * 3_600);
 
 #[derive(Template)]
 #[template(path = "overview.html")]
-struct Overview {
+struct OverviewPage {
     frame: Frame,
-    wrong: Vec<Wrong>,
+    issues: Vec<HealthIssue>,
     unfinished: Count,
     in_error: Count,
-    /// In the last hour.
+    /// The tasks that ended in the last hour.
     ended: Counts,
-    pictures: [Bars; 2],
-    queues: Option<Vec<Queue>>,
-    breakers: Vec<Turned>,
+    charts: [BarChart; 2],
+    queues: Option<Vec<QueueStatus>>,
+    /// The circuit breakers that are not closed.
+    breakers: Vec<BreakerStatus>,
+    /// The number of closed circuit breakers that have a record.
     closed: usize,
     last_run: Option<LastRun>,
-    newest: Vec<Task>,
+    latest_errors: Vec<Task>,
     dashboard: Option<String>,
 }
 
-/// A queue and what was given up of it.
-struct Queue {
+/// The message counts of a queue and of its dead-letter queue.
+struct QueueStatus {
     depth: Depth,
-    /// The queue of its dead letters, and how many there are.
+    /// The name of its dead-letter queue, and the number of messages there.
     dead_letters: Option<(String, u64)>,
 }
 
-/// A breaker that is not closed.
-struct Turned {
+/// A circuit breaker that is not closed.
+struct BreakerStatus {
     agent: String,
-    says: String,
+    state: &'static str,
     reason: String,
 }
 
-/// What the state store says.
-struct Stored {
+/// The data from the state store.
+struct StoredData {
     unfinished: Count,
     in_error: Count,
-    /// What is due first.
-    next: Option<Entry>,
-    newest: Vec<Task>,
+    /// The task that is due first.
+    next_due: Option<Entry>,
+    latest_errors: Vec<Task>,
     breakers: Vec<Shared>,
     last_run: Option<LastRun>,
     minutes: Minutes,
@@ -97,38 +99,41 @@ pub(crate) async fn show(
 ) -> Result<Response, Failure> {
     let frame = Frame::new("Overview", "overview", &caller).refreshed(&uri);
     let now = frame.now;
-    let stored = Box::pin(stored(&console.ports, now));
-    let (stored, queues) = futures_util::join!(stored, Box::pin(queues(&console.ports)));
-    let Stored { unfinished, in_error, next, newest, breakers, last_run, minutes } = stored?;
-    // The rest is worth seeing without them.
-    let queues = queues.inspect_err(|error| tracing::warn!(error = chain(error), "queues unseen"));
+    let stored = Box::pin(read_store(&console.ports, now));
+    let (stored, queues) = futures_util::join!(stored, Box::pin(read_queues(&console.ports)));
+    let StoredData { unfinished, in_error, next_due, latest_errors, breakers, last_run, minutes } =
+        stored?;
+    // Without the queues, the page still shows the rest.
+    let queues =
+        queues.inspect_err(|error| tracing::warn!(error = chain(error), "message counts not read"));
     let queues = queues.ok();
     let known = breakers.len();
-    let breakers: Vec<_> = breakers.iter().filter_map(|breaker| turned(breaker, now)).collect();
-    let seen = Seen {
+    let breakers: Vec<_> =
+        breakers.iter().filter_map(|record| breaker_status(record, now)).collect();
+    let health = HealthData {
         in_error,
         breakers: breakers.iter().map(|breaker| breaker.agent.clone()).collect(),
         dead_letters: queues.as_deref().map(dead_letters),
         last_run,
-        due: next.map(|next| (next.at, next.task_id)),
+        due: next_due.map(|next| (next.at, next.task_id)),
     };
-    Ok(page(&Overview {
-        wrong: wrong::wrong(&seen, now),
+    Ok(render(&OverviewPage {
+        issues: health::issues(&health, now),
         unfinished,
         in_error,
-        ended: ended(&minutes, earlier(now, Duration::from_secs(3_600))),
-        pictures: [Bars::ended(&minutes, now), Bars::failed(&minutes, now)],
+        ended: ended_since(&minutes, earlier(now, Duration::from_secs(3_600))),
+        charts: [BarChart::ended(&minutes, now), BarChart::failed(&minutes, now)],
         queues,
         closed: known - breakers.len(),
         breakers,
         last_run,
-        newest,
+        latest_errors,
         dashboard: console.links.dashboard.clone(),
         frame,
     }))
 }
 
-async fn stored(ports: &AwsPorts, now: Timestamp) -> Result<Stored, PortError> {
+async fn read_store(ports: &AwsPorts, now: Timestamp) -> Result<StoredData, PortError> {
     let store = ports.store();
     let in_error = Filter::in_state(ProcessState::Error);
     let history = async {
@@ -137,62 +142,65 @@ async fn stored(ports: &AwsPorts, now: Timestamp) -> Result<Stored, PortError> {
         let from = earlier(now, HISTORY);
         Ok((last_run, history::since(store, from, now, last_run.as_ref()).await?))
     };
-    let (unfinished, failed, next, newest, breakers, (last_run, minutes)) = try_join!(
-        store.count_unfinished(COUNT_MOST),
-        store.count_ended(ProcessState::Error, COUNT_MOST),
+    let (unfinished, failed, next_due, latest_errors, breakers, (last_run, minutes)) = try_join!(
+        store.count_unfinished(COUNT_MAX),
+        store.count_ended(ProcessState::Error, COUNT_MAX),
         store.list_unfinished(None, 1),
-        in_error.find(store, None, NEWEST, NEWEST),
+        in_error.find(store, None, LATEST_ERRORS_MAX, LATEST_ERRORS_MAX),
         store.all_shared(SharedKind::Breaker),
         history,
     )?;
-    Ok(Stored {
+    Ok(StoredData {
         unfinished,
         in_error: failed,
-        next: next.entries.into_iter().next(),
-        newest: newest.tasks,
+        next_due: next_due.entries.into_iter().next(),
+        latest_errors: latest_errors.tasks,
         breakers,
         last_run,
         minutes,
     })
 }
 
-async fn queues(ports: &AwsPorts) -> Result<Vec<Queue>, PortError> {
+async fn read_queues(ports: &AwsPorts) -> Result<Vec<QueueStatus>, PortError> {
     let channel = ports.channel();
     let (depths, mut letters) = try_join!(channel.depths(), channel.dead_letters())?;
     let queues = depths.into_iter().map(|depth| {
-        // Agents' queues may have names of their own kind: what both begin with tells which is whose.
+        // A queue and its dead-letter queue have the same name except for their suffixes.
         let stem = depth.name.strip_suffix("-requests").unwrap_or(&depth.name);
         let own = |(name, _): &(String, u64)| name.strip_suffix("-dead-letters") == Some(stem);
         let own = letters.iter().position(own);
-        Queue { dead_letters: own.map(|own| letters.swap_remove(own)), depth }
+        QueueStatus { dead_letters: own.map(|own| letters.swap_remove(own)), depth }
     });
     Ok(queues.collect())
 }
 
-fn dead_letters(queues: &[Queue]) -> Vec<(String, u64)> {
+/// The dead-letter queues with messages.
+fn dead_letters(queues: &[QueueStatus]) -> Vec<(String, u64)> {
     let letters = queues.iter().filter_map(|queue| queue.dead_letters.clone());
     letters.filter(|(_, messages)| *messages > 0).collect()
 }
 
-fn turned(record: &Shared, now: Timestamp) -> Option<Turned> {
+/// The status of a circuit breaker; `None` if it is closed.
+fn breaker_status(record: &Shared, now: Timestamp) -> Option<BreakerStatus> {
     let breaker: Breaker = serde_json::from_value(record.body.clone()).ok()?;
-    let says = if breaker.is_surely_open(now) { "open" } else { "half open" };
+    let state = if breaker.is_surely_open(now) { "open" } else { "half-open" };
     let (agent, reason) = (record.key.name.clone(), breaker.reason()?.to_owned());
-    Some(Turned { agent, says: says.to_owned(), reason })
+    Some(BreakerStatus { agent, state, reason })
 }
 
-fn ended(minutes: &Minutes, from: Timestamp) -> Counts {
+/// The numbers of tasks that ended since `from`.
+fn ended_since(minutes: &Minutes, from: Timestamp) -> Counts {
     let mut all = Counts::default();
     minutes.range(from..).for_each(|(_, minute)| all += minute.all());
     all
 }
 
-/// So many, or more.
-pub(crate) fn said(count: &Count) -> String {
+/// A count, with a `+` if counting stopped early.
+pub(crate) fn count_text(count: &Count) -> String {
     format!("{}{}", count.counted, if count.more { "+" } else { "" })
 }
 
-/// A length of time in milliseconds, as people say it.
-pub(crate) fn took(millis: &u64) -> Span {
-    Span(SignedDuration::from_millis(i64::try_from(*millis).unwrap_or(i64::MAX)))
+/// A duration in milliseconds, as text.
+pub(crate) fn millis_text(millis: &u64) -> DurationText {
+    DurationText(SignedDuration::from_millis(i64::try_from(*millis).unwrap_or(i64::MAX)))
 }

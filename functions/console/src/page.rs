@@ -1,5 +1,4 @@
-//! What all pages have in common: the frame, times, the badge of a state, and the page that says what
-//! went wrong.
+//! The parts that all pages share: the frame, the formats of times, the badge of a state, and the error page.
 
 use std::fmt;
 
@@ -13,11 +12,13 @@ use steward_core::{
     limits::{COMMAND_TEXT_CHARS_MAX, shorten},
     model::task::ProcessState,
 };
+use steward_operator::state::{task_css_class, task_symbol};
 use steward_runtime::ports::{PortError, chain};
 
-pub(crate) use steward_operator::state::{class, glyph};
-
 use crate::access::Caller;
+
+/// The error of a form without a reason.
+pub(crate) const REASON_MISSING: &str = "enter a reason; it is recorded with the command";
 
 /// How often a page refreshes itself, in seconds.
 pub(crate) const REFRESH_S: u32 = 5;
@@ -25,32 +26,32 @@ pub(crate) const REFRESH_S: u32 = 5;
 /// The frame around a page.
 #[derive(Debug)]
 pub(crate) struct Frame {
-    /// What the page is about.
+    /// The title and heading.
     pub(crate) title: String,
-    /// Which part of the console is lit: `overview`, `tasks`, `workflows`, `bulk`, `dead-letters`.
+    /// The highlighted section of the navigation, from [`SECTIONS`]; empty for none.
     pub(crate) section: &'static str,
-    /// Who is looking.
+    /// The caller.
     pub(crate) caller: Option<Caller>,
-    /// When it was made.
+    /// RelativeTime the page was made.
     pub(crate) now: Timestamp,
-    /// Where it refreshes itself from, if it does.
+    /// The URL from which the page refreshes itself; `None` if it does not.
     pub(crate) refresh: Option<String>,
 }
 
 impl Frame {
-    /// A page that stays as it is.
+    /// The frame of a page that does not refresh itself.
     pub(crate) fn new(title: impl Into<String>, section: &'static str, caller: &Caller) -> Self {
         let (title, caller, now) = (title.into(), Some(caller.clone()), Timestamp::now());
         Self { title, section, caller, now, refresh: None }
     }
 
-    /// One that refreshes itself from its own address.
+    /// The frame of a page that refreshes itself from its own URL.
     pub(crate) fn refreshed(self, uri: &Uri) -> Self {
-        let address = uri.path_and_query().map(ToString::to_string);
-        Self { refresh: address, ..self }
+        let url = uri.path_and_query().map(ToString::to_string);
+        Self { refresh: url, ..self }
     }
 
-    /// Whether whoever looks may act.
+    /// Whether the caller may send commands.
     pub(crate) fn may_act(&self) -> bool {
         self.caller.as_ref().is_some_and(|caller| caller.may_act)
     }
@@ -61,8 +62,8 @@ impl Frame {
     }
 }
 
-/// A page of a template.
-pub(crate) fn page(template: &impl Template) -> Response {
+/// Renders a template.
+pub(crate) fn render(template: &impl Template) -> Response {
     match template.render() {
         Ok(html) => Html(html).into_response(),
         Err(error) => {
@@ -72,20 +73,20 @@ pub(crate) fn page(template: &impl Template) -> Response {
     }
 }
 
-/// Why there is no page.
+/// Why a request has no page.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    #[error("nobody says who you are")]
+    #[error("the request does not identify its caller")]
     Unauthorized,
-    #[error("you may read, not act")]
+    #[error("you have read-only access")]
     Forbidden,
-    #[error("another site sent this")]
+    #[error("the request came from another site")]
     CrossSite,
-    #[error("there is no {0}")]
+    #[error("not found: {0}")]
     NotFound(String),
     #[error("{0}")]
     BadRequest(String),
-    #[error("the state store or a queue did not answer; what you read is not lost, try again")]
+    #[error("the state store or a queue did not respond; try again")]
     Unavailable(#[from] PortError),
 }
 
@@ -100,7 +101,7 @@ impl Failure {
         }
     }
 
-    /// The page that says so.
+    /// The error page.
     pub(crate) fn page(&self, caller: Option<&Caller>) -> Response {
         if let Self::Unavailable(error) = self {
             tracing::warn!(error = chain(error), "page not served");
@@ -109,7 +110,7 @@ impl Failure {
         let title = status.canonical_reason().unwrap_or_default().to_owned();
         let (caller, now) = (caller.cloned(), Timestamp::now());
         let frame = Frame { title, section: "", caller, now, refresh: None };
-        (status, page(&FailurePage { frame, said: self.to_string() })).into_response()
+        (status, render(&FailurePage { frame, message: self.to_string() })).into_response()
     }
 }
 
@@ -123,49 +124,49 @@ impl IntoResponse for Failure {
 #[template(path = "failure.html")]
 struct FailurePage {
     frame: Frame,
-    said: String,
+    message: String,
 }
 
-/// Why something is done, from a form.
-pub(crate) fn reason(said: &str) -> Result<String, Failure> {
-    let said = said.trim();
-    if said.is_empty() {
-        return Err(Failure::BadRequest("say why, for the record".to_owned()));
+/// The reason that a form must have, shortened.
+pub(crate) fn required_reason(text: &str) -> Result<String, Failure> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Err(Failure::BadRequest(REASON_MISSING.to_owned()));
     }
-    Ok(shorten(said, COMMAND_TEXT_CHARS_MAX))
+    Ok(shorten(text, COMMAND_TEXT_CHARS_MAX))
 }
 
 pub(crate) async fn no_such_page(uri: Uri) -> Failure {
     Failure::NotFound(format!("page {}", uri.path()))
 }
 
-/// A time as a page says it: near ones by how far they are, with the time itself beside them.
-pub(crate) struct When {
+/// A time relative to now, as `in 40 s` or `3 min ago`.
+pub(crate) struct RelativeTime {
     at: Timestamp,
     now: Timestamp,
 }
 
-impl When {
+impl RelativeTime {
     pub(crate) fn new(at: &Timestamp, now: &Timestamp) -> Self {
         Self { at: *at, now: *now }
     }
 }
 
-impl fmt::Display for When {
+impl fmt::Display for RelativeTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ahead = self.at.duration_since(self.now);
         if ahead.is_positive() {
-            write!(f, "in {}", Span(ahead))
+            write!(f, "in {}", DurationText(ahead))
         } else {
-            write!(f, "{} ago", Span(-ahead))
+            write!(f, "{} ago", DurationText(-ahead))
         }
     }
 }
 
-/// A length of time as people say it: its largest unit, to the nearest below.
-pub(crate) struct Span(pub(crate) SignedDuration);
+/// A duration in its largest unit, rounded down.
+pub(crate) struct DurationText(pub(crate) SignedDuration);
 
-impl fmt::Display for Span {
+impl fmt::Display for DurationText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.0.as_secs();
         match seconds {
@@ -178,13 +179,13 @@ impl fmt::Display for Span {
     }
 }
 
-/// The time of day, or with the day if it is another one than `now`.
-pub(crate) fn clock(at: &Timestamp, now: &Timestamp) -> String {
+/// The time of day; with the date unless it is the date of `now`.
+pub(crate) fn time_text(at: &Timestamp, now: &Timestamp) -> String {
     let same_day = at.strftime("%F").to_string() == now.strftime("%F").to_string();
     at.strftime(if same_day { "%T UTC" } else { "%F %T UTC" }).to_string()
 }
 
-/// The parts of the console: name, address, what people call it.
+/// The sections of the navigation: name, URL, label.
 pub(crate) const SECTIONS: [(&str, &str, &str); 4] = [
     ("overview", "/console", "Overview"),
     ("tasks", "/console/tasks", "Tasks"),
@@ -192,7 +193,17 @@ pub(crate) const SECTIONS: [(&str, &str, &str); 4] = [
     ("dead-letters", "/console/dead-letters", "Dead letters"),
 ];
 
-/// All states that a task can be in.
+/// The symbol of a task's state.
+pub(crate) fn state_symbol(state: &ProcessState) -> &'static str {
+    task_symbol(*state)
+}
+
+/// The CSS class of a task's state.
+pub(crate) fn state_class(state: &ProcessState) -> String {
+    task_css_class(*state)
+}
+
+/// All states of a task.
 pub(crate) const STATES: [ProcessState; 6] = [
     ProcessState::Pending,
     ProcessState::Processing,
@@ -207,9 +218,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_said_as_people_say_them() {
+    fn times_are_shown_in_their_largest_unit() {
         let now: Timestamp = "2026-11-20T21:16:20Z".parse().unwrap();
-        for (at, said) in [
+        for (at, expected) in [
             ("2026-11-20T21:16:20Z", "0 ms ago"),
             ("2026-11-20T21:16:20.25Z", "in 250 ms"),
             ("2026-11-20T21:17:00Z", "in 40 s"),
@@ -217,11 +228,11 @@ mod tests {
             ("2026-11-20T09:16:20Z", "12 h ago"),
             ("2026-11-17T21:16:20Z", "3 days ago"),
         ] {
-            assert_eq!(When::new(&at.parse().unwrap(), &now).to_string(), said);
+            assert_eq!(RelativeTime::new(&at.parse().unwrap(), &now).to_string(), expected);
         }
-        assert_eq!(clock(&now, &now), "21:16:20 UTC");
+        assert_eq!(time_text(&now, &now), "21:16:20 UTC");
         assert_eq!(
-            clock(&"2026-11-19T21:16:20Z".parse().unwrap(), &now),
+            time_text(&"2026-11-19T21:16:20Z".parse().unwrap(), &now),
             "2026-11-19 21:16:20 UTC"
         );
     }

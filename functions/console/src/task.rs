@@ -1,4 +1,4 @@
-//! One task: what happened, why, what comes next and when, what can be done, and did it help.
+//! The page of a task: state, next events, possible commands, graph, timeline, command history, documents.
 
 use std::sync::Arc;
 use steward_core::definition::plan::Plan;
@@ -26,11 +26,9 @@ use steward_core::{
 };
 use steward_operator::{
     chart, graph,
-    next::{Next, next},
-    timeline::{Line, timeline},
-};
-use steward_operator::{
+    next::{NextEvent, next_events},
     preview::{Preview, preview},
+    timeline::{Line, timeline},
     view::{TaskView, child_of},
 };
 use steward_runtime::ports::{Clock, Definitions, Ports, StateStore};
@@ -38,26 +36,26 @@ use steward_runtime::ports::{Clock, Definitions, Ports, StateStore};
 use crate::{
     Console,
     access::Caller,
-    act::{Verb, new_id},
-    page::{Failure, Frame, Span, page},
+    command::{ConsoleCommand, new_command_id},
+    page::{DurationText, Failure, Frame, render},
 };
 
-/// Bytes of documents on a page; what is over has a page of its own.
+/// The largest size of documents on a page, in bytes. Further documents are linked, and have pages of their own.
 const SHOWN_BYTES_MAX: usize = 128 * 1024;
 
-/// Steps whose own buttons are shown; the others are in the forms.
+/// The largest number of steps with buttons of their own. The forms offer the other steps.
 const PARTS_MAX: usize = 10;
 
-/// A task with all that is known of it.
-pub(crate) struct Seen {
+/// A task with its definition and all its documents.
+pub(crate) struct TaskData {
     pub(crate) task: Task,
     pub(crate) workflow: Arc<Plan>,
     documents: Vec<Document>,
     pub(crate) now: Timestamp,
 }
 
-impl Seen {
-    /// Reads everything about a task.
+impl TaskData {
+    /// Reads a task, its definition and its documents.
     pub(crate) async fn read(console: &Console, id: &str) -> Result<Self, Failure> {
         let no_task = || Failure::NotFound(format!("task {id}"));
         let id: TaskId = id.parse().map_err(|_| no_task())?;
@@ -65,15 +63,15 @@ impl Seen {
         let task = ports.store().load(&id).await?.ok_or_else(no_task)?;
         let (name, version) = (&task.workflow, task.version);
         let workflow = ports.definitions().workflow(name, Some(version)).await?;
-        // Without it nobody knows what of the task may be shown.
+        // Without the definition, the console does not know which values are masked.
         let workflow = workflow.ok_or_else(|| {
-            Failure::NotFound(format!("definition of workflow {name}, version {version}"))
+            Failure::NotFound(format!("definition of workflow {name} version {version}"))
         })?;
         let documents = ports.store().all_documents(&task.owner()).await?;
         Ok(Self { task, workflow, documents, now: ports.clock().now() })
     }
 
-    /// What steps that start from now on read as the input; not as people may see it.
+    /// The input that steps read if they start now. It is not masked.
     pub(crate) fn input(&self) -> &Value {
         let key = match &self.task.input {
             Some(edit) => DocumentKey::Input(edit.clone()),
@@ -83,20 +81,21 @@ impl Seen {
         body.and_then(|document| document.body.get("input")).unwrap_or(&Value::Null)
     }
 
-    /// What an order would do.
-    pub(crate) fn dry_run(&self, order: Order, caller: &Caller, why: &str) -> Preview {
-        let Some(command_id) = new_id() else {
-            return Preview::Refused("it can have no id".to_owned());
+    /// Makes a dry run of an order.
+    pub(crate) fn dry_run(&self, order: Order, caller: &Caller, reason: &str) -> Preview {
+        let Some(command_id) = new_command_id() else {
+            return Preview::Refused("no command id could be generated".to_owned());
         };
-        let (task_id, by, why) = (self.task.task_id.clone(), caller.name.clone(), why.to_owned());
+        let (task_id, by, why) =
+            (self.task.task_id.clone(), caller.name.clone(), reason.to_owned());
         let command = Command { command_id, task_id, by, why, order, issued_at: Some(self.now) };
         let documents = self.documents.iter().map(|d| (d.key.clone(), d.body.clone()));
         let mut documents: Documents = documents.collect();
         preview(&self.workflow, &self.task, &mut documents, &command, self.now)
     }
 
-    /// The steps, and items, that failed or wait in the direction in which the task goes.
-    fn stuck(&self) -> Vec<Part> {
+    /// The failed and waiting steps and items. While the task is being undone: those whose undo failed or waits.
+    fn stuck_parts(&self) -> Vec<Part> {
         let direction = self.task.direction();
         let stuck = self.task.actions().filter(|(_, action, progress)| {
             let state = &progress.state;
@@ -106,12 +105,12 @@ impl Seen {
     }
 }
 
-/// What a page is asked to show beside the task.
+/// The query parameters of the page.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Asked {
+pub(crate) struct TaskQuery {
     /// The command that was just sent.
     sent: Option<CommandId>,
-    /// The one document to show, whole.
+    /// The key of the only document to show, in full.
     document: Option<String>,
 }
 
@@ -119,14 +118,14 @@ pub(crate) async fn show(
     State(console): State<Console>,
     Extension(caller): Extension<Caller>,
     Path(id): Path<String>,
-    Query(asked): Query<Asked>,
+    Query(query): Query<TaskQuery>,
     uri: Uri,
 ) -> Result<Response, Failure> {
-    let seen = Seen::read(&console, &id).await?;
+    let data = TaskData::read(&console, &id).await?;
     let frame = Frame::new(id, "tasks", &caller);
-    // One document, whole, is for reading; all else may change.
-    let frame = if asked.document.is_none() { frame.refreshed(&uri) } else { frame };
-    Ok(page(&TaskPage::of(&seen, &console, frame, &asked)))
+    // A page with one document does not change, so it is not refreshed.
+    let frame = if query.document.is_none() { frame.refreshed(&uri) } else { frame };
+    Ok(render(&TaskPage::of(&data, &console, frame, &query)))
 }
 
 #[derive(Template)]
@@ -134,15 +133,14 @@ pub(crate) async fn show(
 struct TaskPage<'s> {
     frame: Frame,
     task: &'s Task,
-    state: String,
-    sent: Option<Sent>,
-    next: Vec<Next>,
-    actions: Actions,
+    sent: Option<SentCommand>,
+    next_events: Vec<NextEvent>,
+    commands: AvailableCommands,
     graph: String,
     chart: String,
     lines: Vec<Line>,
-    commands: Vec<Asking<'s>>,
-    documents: Vec<Shown>,
+    history: Vec<CommandEntry<'s>>,
+    documents: Vec<ShownDocument>,
     children: Vec<(Part, TaskId)>,
     trace_id: Option<String>,
     logs: Option<String>,
@@ -150,27 +148,28 @@ struct TaskPage<'s> {
 }
 
 impl<'s> TaskPage<'s> {
-    fn of(seen: &'s Seen, console: &Console, frame: Frame, asked: &Asked) -> Self {
-        let Seen { task, workflow, documents, now } = seen;
+    fn of(data: &'s TaskData, console: &Console, frame: Frame, query: &TaskQuery) -> Self {
+        let TaskData { task, workflow, documents, now } = data;
         let lines = timeline(task, documents);
-        let commands: Vec<_> = Asking::all(task, &lines);
+        let history = CommandEntry::all(task, &lines);
         let trace_id = task.traceparent.as_deref().and_then(trace_id).map(str::to_owned);
-        let link = |pattern: &Option<String>| address(pattern.as_ref()?, task, trace_id.as_deref());
+        let link =
+            |pattern: &Option<String>| link_url(pattern.as_ref()?, task, trace_id.as_deref());
         let operator = frame.caller.as_ref().filter(|caller| caller.may_act);
-        let actions = operator.map(|caller| Actions::of(seen, caller)).unwrap_or_default();
+        let commands =
+            operator.map(|caller| AvailableCommands::of(data, caller)).unwrap_or_default();
         Self {
             task,
-            state: task.process_state.to_string(),
-            sent: asked.sent.as_ref().map(|id| Sent::of(id, &commands)),
-            next: next(workflow, task, documents),
-            actions,
+            sent: query.sent.as_ref().map(|id| SentCommand::of(id, &history)),
+            next_events: next_events(task, Some(workflow), documents),
+            commands,
             graph: graph::element(workflow, Some(&TaskView::of(task))),
             chart: chart::element(task, workflow, documents, *now),
-            documents: shown(seen, asked.document.as_deref()),
+            documents: shown_documents(data, query.document.as_deref()),
             children: children(task, workflow),
             logs: link(&console.links.logs),
             trace: link(&console.links.trace),
-            commands,
+            history,
             lines,
             trace_id,
             frame,
@@ -178,70 +177,71 @@ impl<'s> TaskPage<'s> {
     }
 }
 
-/// What can be done now, and what cannot.
+/// The commands that would be accepted now, and those that would be refused.
 #[derive(Default)]
-struct Actions {
-    /// Of the whole task: verb, label.
-    whole: Vec<Verb>,
-    /// Of steps that failed or wait.
-    of_parts: Vec<(Part, Vec<Verb>)>,
-    /// Why what is left cannot be done.
-    refused: Vec<(Verb, String)>,
+struct AvailableCommands {
+    /// The accepted commands for the task.
+    of_task: Vec<ConsoleCommand>,
+    /// The accepted commands for each failed or waiting step, if there are several.
+    of_parts: Vec<(Part, Vec<ConsoleCommand>)>,
+    /// The refused commands, with the reasons.
+    refused: Vec<(ConsoleCommand, String)>,
 }
 
-impl Actions {
-    /// Each order is tried, and what of it would be refused is told.
-    fn of(seen: &Seen, caller: &Caller) -> Self {
-        let mut actions = Self::default();
-        let tried = |verb: Verb, step: Option<&Part>| {
-            // That an attempt did not take effect is asked in the form.
-            let order = verb.order(step.cloned(), None, Value::Null, true);
-            seen.dry_run(order, caller, "")
+impl AvailableCommands {
+    /// Makes a dry run of each command.
+    fn of(data: &TaskData, caller: &Caller) -> Self {
+        let mut commands = Self::default();
+        let dry_run = |command: ConsoleCommand, step: Option<&Part>| {
+            // The form asks the operator to confirm that no attempt took effect.
+            let order = command.order(step.cloned(), None, Value::Null, true);
+            data.dry_run(order, caller, "")
         };
-        for verb in Verb::ALL {
-            match tried(verb, None) {
-                Preview::Does(_) => actions.whole.push(verb),
-                // A step can be named in the form.
-                Preview::Refused(_) if verb.is_by_hand() && !seen.stuck().is_empty() => {}
-                Preview::Refused(reason) => actions.refused.push((verb, reason)),
+        for command in ConsoleCommand::ALL {
+            match dry_run(command, None) {
+                Preview::Does(_) => commands.of_task.push(command),
+                // The operator can choose a step in the form.
+                Preview::Refused(_) if command.is_by_hand() && !data.stuck_parts().is_empty() => {}
+                Preview::Refused(reason) => commands.refused.push((command, reason)),
             }
         }
-        let stuck = seen.stuck();
+        let stuck = data.stuck_parts();
         let several = stuck.len() > 1;
         for part in stuck.into_iter().take(PARTS_MAX).filter(|_| several) {
-            let of_part = [Verb::Resubmit, Verb::Skip, Verb::Complete];
+            let of_part =
+                [ConsoleCommand::Resubmit, ConsoleCommand::Skip, ConsoleCommand::Complete];
             let accepted = of_part
                 .into_iter()
-                .filter(|verb| matches!(tried(*verb, Some(&part)), Preview::Does(_)));
+                .filter(|command| matches!(dry_run(*command, Some(&part)), Preview::Does(_)));
             let accepted: Vec<_> = accepted.collect();
-            actions.of_parts.push((part, accepted));
+            commands.of_parts.push((part, accepted));
         }
-        actions
+        commands
     }
 }
 
-/// A command on record, and what has happened since.
-struct Asking<'s> {
+/// A command in the history of the task, and the events since then.
+struct CommandEntry<'s> {
     record: &'s CommandRecord,
     since: String,
 }
 
-impl<'s> Asking<'s> {
-    /// All of them, the newest first.
+impl<'s> CommandEntry<'s> {
+    /// All entries, newest first.
     fn all(task: &'s Task, lines: &[Line]) -> Vec<Self> {
         let mut until = None;
-        let asking = task.commands.iter().rev().map(|record| {
-            let since = since(lines, record, until);
-            // One that was refused changed nothing.
+        let entries = task.commands.iter().rev().map(|record| {
+            let since = events_since(lines, record, until);
+            // A refused command changed nothing, so the next events belong to an earlier command.
             until = if record.refused.is_none() { Some(record.at) } else { until };
             Self { record, since }
         });
-        asking.collect()
+        entries.collect()
     }
 }
 
-/// What has happened since a command, until the next one: did it help?
-fn since(lines: &[Line], record: &CommandRecord, until: Option<Timestamp>) -> String {
+/// The newest event of each step since a command, until the next command.
+fn events_since(lines: &[Line], record: &CommandRecord, until: Option<Timestamp>) -> String {
     if record.refused.is_some() {
         return String::new();
     }
@@ -250,70 +250,70 @@ fn since(lines: &[Line], record: &CommandRecord, until: Option<Timestamp>) -> St
     });
     let mut newest: Vec<(String, &str)> = Vec::new();
     for line in after.filter(|line| line.by.is_none()) {
-        let of = line.step.as_ref().map_or_else(|| "the task".to_owned(), ToString::to_string);
-        // The input, and what was returned, are no news of how it goes.
+        let subject = line.step.as_ref().map_or_else(|| "the task".to_owned(), ToString::to_string);
+        // Events of the task that are not states, such as an edit of the input, do not show progress.
         if line.step.is_none() && !line.what.starts_with(char::is_uppercase) {
             continue;
         }
-        newest.retain(|(known, _)| *known != of);
-        newest.push((of, &line.what));
+        newest.retain(|(other, _)| *other != subject);
+        newest.push((subject, &line.what));
     }
-    let said: Vec<_> = newest.into_iter().map(|(of, what)| format!("{of}: {what}")).collect();
-    said.join("; ")
+    let texts = newest.into_iter().map(|(subject, what)| format!("{subject}: {what}"));
+    texts.collect::<Vec<_>>().join("; ")
 }
 
-/// What became of the command that was just sent.
-enum Sent {
-    Waiting,
-    Done { command: String, since: String },
+/// The status of the command that was just sent.
+enum SentCommand {
+    Pending,
+    CarriedOut { command: String, since: String },
     Refused { command: String, reason: String },
 }
 
-impl Sent {
-    fn of(id: &CommandId, commands: &[Asking<'_>]) -> Self {
-        let Some(asking) = commands.iter().find(|asking| asking.record.id == *id) else {
-            return Self::Waiting;
+impl SentCommand {
+    fn of(id: &CommandId, history: &[CommandEntry<'_>]) -> Self {
+        let Some(entry) = history.iter().find(|entry| entry.record.id == *id) else {
+            return Self::Pending;
         };
-        let command = asking.record.command.clone();
-        match &asking.record.refused {
+        let command = entry.record.command.clone();
+        match &entry.record.refused {
             Some(reason) => Self::Refused { command, reason: reason.clone() },
-            None => Self::Done { command, since: asking.since.clone() },
+            None => Self::CarriedOut { command, since: entry.since.clone() },
         }
     }
 }
 
-/// A document as people may see it.
-struct Shown {
+/// A document as the page shows it, with masked values.
+struct ShownDocument {
     key: String,
     at: Timestamp,
-    /// Nothing if the page is full.
+    /// The content; `None` if the page is full.
     text: Option<String>,
     is_open: bool,
 }
 
-/// All documents, or the one that is asked for.
-fn shown(seen: &Seen, asked: Option<&str>) -> Vec<Shown> {
-    let mut room = SHOWN_BYTES_MAX;
-    let mut documents: Vec<_> = seen.documents.iter().collect();
+/// All documents of the task. With `only`, the content of that document only.
+fn shown_documents(data: &TaskData, only: Option<&str>) -> Vec<ShownDocument> {
+    let mut remaining_bytes = SHOWN_BYTES_MAX;
+    let mut documents: Vec<_> = data.documents.iter().collect();
     documents.sort_by_key(|document| document.at);
     let shown = documents.into_iter().map(|document| {
         let key = document.key.to_string();
-        let is_open = asked == Some(key.as_str());
+        let is_open = only == Some(key.as_str());
         let text =
-            (asked.is_none() || is_open).then(|| pretty(&seen.workflow.mask.shown(document)));
-        let text = text.filter(|text| is_open || text.len() <= room);
-        room = room.saturating_sub(text.as_ref().map_or(0, String::len));
-        Shown { key, at: document.at, text, is_open }
+            (only.is_none() || is_open).then(|| pretty_json(&data.workflow.mask.shown(document)));
+        let text = text.filter(|text| is_open || text.len() <= remaining_bytes);
+        remaining_bytes = remaining_bytes.saturating_sub(text.as_ref().map_or(0, String::len));
+        ShownDocument { key, at: document.at, text, is_open }
     });
     shown.collect()
 }
 
-/// JSON as people read it.
-pub(crate) fn pretty(value: &Value) -> String {
+/// JSON with line breaks and indentation.
+pub(crate) fn pretty_json(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
-/// The tasks that run, or ran, for its steps.
+/// The child tasks of the steps that have started.
 fn children(task: &Task, workflow: &Workflow) -> Vec<(Part, TaskId)> {
     let runs_task = |part: &Part| {
         let step = workflow.steps.get(&part.step);
@@ -323,33 +323,35 @@ fn children(task: &Task, workflow: &Workflow) -> Vec<(Part, TaskId)> {
     parts.filter_map(|part| Some((part.clone(), child_of(task, &part)?))).collect()
 }
 
-/// The trace that a W3C `traceparent` names.
+/// The trace id of a W3C `traceparent`.
 fn trace_id(traceparent: &str) -> Option<&str> {
     let id = traceparent.split('-').nth(1)?;
     (id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(id)
 }
 
-/// An address elsewhere; none if it wants a trace that the task does not have.
-fn address(pattern: &str, task: &Task, trace_id: Option<&str>) -> Option<String> {
-    let address = pattern.replace("{task_id}", task.task_id.as_str());
-    if !address.contains("trace_id}") {
-        return Some(address);
+/// The URL of a link; `None` if the pattern contains a trace id and the task has none.
+fn link_url(pattern: &str, task: &Task, trace_id: Option<&str>) -> Option<String> {
+    let url = pattern.replace("{task_id}", task.task_id.as_str());
+    if !url.contains("trace_id}") {
+        return Some(url);
     }
     let id = trace_id?;
-    let (begun, rest) = id.split_at_checked(8)?;
-    let xray = format!("1-{begun}-{rest}");
-    Some(address.replace("{trace_id}", id).replace("{xray_trace_id}", &xray))
+    let (start, rest) = id.split_at_checked(8)?;
+    let xray = format!("1-{start}-{rest}");
+    Some(url.replace("{trace_id}", id).replace("{xray_trace_id}", &xray))
 }
 
-/// How long an attempt was in its queue, and how long with the service.
-pub(crate) fn lengths(times: &AttemptTimes) -> (String, String) {
+/// How long an attempt was in its queue, and how long its call took; empty if unknown.
+pub(crate) fn duration_texts(times: &AttemptTimes) -> (String, String) {
     let AttemptTimes { queued_at, called_at, answered_at } = times;
-    let length = |from: &Option<Timestamp>, to: &Option<Timestamp>| {
-        let length = from.zip(*to).map(|(from, to)| to.duration_since(from));
-        // Clocks may disagree.
-        length.map_or_else(String::new, |length| Span(length.max(SignedDuration::ZERO)).to_string())
+    let duration = |from: &Option<Timestamp>, to: &Option<Timestamp>| {
+        let duration = from.zip(*to).map(|(from, to)| to.duration_since(from));
+        // A difference of clocks may make a duration negative.
+        duration.map_or_else(String::new, |duration| {
+            DurationText(duration.max(SignedDuration::ZERO)).to_string()
+        })
     };
-    (length(queued_at, called_at), length(called_at, answered_at))
+    (duration(queued_at, called_at), duration(called_at, answered_at))
 }
 
 #[cfg(test)]
@@ -357,7 +359,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trace_is_named_by_what_is_a_traceparent() {
+    fn the_trace_id_is_read_from_a_valid_traceparent() {
         let id = "0af7651916cd43dd8448eb211c80319c";
         assert_eq!(trace_id(&format!("00-{id}-b7ad6b7169203331-01")), Some(id));
         for text in ["", "00", "00-1-2-01", "00-\"><script>-b7ad6b7169203331-01"] {

@@ -1,4 +1,4 @@
-//! The list of tasks: which there are, by a filter, page by page.
+//! The list of tasks, with a filter and pagination.
 
 use askama::Template;
 use axum::{
@@ -15,48 +15,49 @@ use steward_runtime::ports::{Ports, StateStore};
 use crate::{
     Console,
     access::Caller,
-    filter::{Filter, Found, Place, Stand},
-    page::{Failure, Frame, page},
+    filter::{Filter, PageCursor, SearchResult, StateFilter},
+    page::{Failure, Frame, render},
 };
 
-/// Tasks on a page.
-pub(crate) const LIMIT: usize = 50;
+/// The number of tasks on a page.
+pub(crate) const PAGE_SIZE: usize = 50;
 
-/// Tasks looked at for a page.
-const LOOK_AT: usize = 1_000;
+/// The largest number of tasks that are examined for a page.
+const EXAMINED_MAX: usize = 1_000;
 
-/// What is asked for beside the filter.
+/// The query parameters beside the filter.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Asked {
+struct TaskListQuery {
     id: String,
     before: String,
 }
 
 #[derive(Template)]
 #[template(path = "tasks.html")]
-struct Tasks {
+struct TaskListPage {
     frame: Frame,
     filter: Filter,
-    /// An id that no task has.
+    /// The searched id, if there is no task with it.
     missing: Option<String>,
     tasks: Vec<Task>,
-    looked_at: usize,
-    /// Whether this is the list's beginning.
+    examined: usize,
+    /// Whether this is the first page.
     is_first: bool,
-    /// The address of what follows.
+    /// The query string of the next page.
     next: Option<String>,
-    /// The address of an order to all that the filter finds.
+    /// The query string of the page that sends a command to all tasks that match the filter.
     bulk: Option<String>,
 }
 
-impl Tasks {
-    fn stands(&self) -> impl Iterator<Item = (Stand, &'static str)> {
-        let chosen = |stand| if self.filter.state == Some(stand) { " selected" } else { "" };
-        Stand::all().map(move |stand| (stand, chosen(stand)))
+impl TaskListPage {
+    /// The options of the state filter, with the attribute `selected` for the chosen one.
+    fn states(&self) -> impl Iterator<Item = (StateFilter, &'static str)> {
+        let selected = |state| if self.filter.state == Some(state) { " selected" } else { "" };
+        StateFilter::all().map(move |state| (state, selected(state)))
     }
 
-    /// What a field of the form says.
+    /// The value of a field of the filter form.
     fn field(&self, name: &str) -> String {
         let pairs = self.filter.pairs();
         pairs.into_iter().find(|(of, _)| *of == name).map(|(_, value)| value).unwrap_or_default()
@@ -68,28 +69,31 @@ pub(crate) async fn list(
     Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Response, Failure> {
-    let asked = Query::<Asked>::try_from_uri(&uri);
-    let Query(Asked { id, before }) = asked.map_err(|e| Failure::BadRequest(e.body_text()))?;
+    let query = Query::<TaskListQuery>::try_from_uri(&uri);
+    let Query(TaskListQuery { id, before }) =
+        query.map_err(|e| Failure::BadRequest(e.body_text()))?;
     let filter = Filter::of(&uri)?;
     let store = console.ports.store();
     let id = id.trim();
     if let Ok(id) = id.parse::<TaskId>()
         && store.load(&id).await?.is_some()
     {
-        return Ok(Redirect::to(&address(&id)).into_response());
+        return Ok(Redirect::to(&task_url(&id)).into_response());
     }
-    let from = (!before.is_empty()).then(|| before.parse::<Place>().map_err(Failure::BadRequest));
+    let from =
+        (!before.is_empty()).then(|| before.parse::<PageCursor>().map_err(Failure::BadRequest));
     let from = from.transpose()?;
     let is_first = from.is_none();
-    let Found { tasks, looked_at, next } = filter.find(store, from, LIMIT, LOOK_AT).await?;
+    let SearchResult { tasks, examined, next } =
+        filter.find(store, from, PAGE_SIZE, EXAMINED_MAX).await?;
     let next = next.map(|next| filter.query(&[("before", next.to_string())]));
     let frame = Frame::new("Tasks", "tasks", &caller).refreshed(&uri);
     let bulk = (frame.may_act() && !tasks.is_empty()).then(|| filter.query(&[]));
     let missing = (!id.is_empty()).then(|| id.to_owned());
-    Ok(page(&Tasks { frame, filter, missing, tasks, looked_at, is_first, next, bulk }))
+    Ok(render(&TaskListPage { frame, filter, missing, tasks, examined, is_first, next, bulk }))
 }
 
-/// A task's page. Its id may have any of the characters that addresses give a meaning.
-pub(crate) fn address(id: &TaskId) -> String {
+/// The URL of a task's page. The id is percent-encoded.
+pub(crate) fn task_url(id: &TaskId) -> String {
     format!("/console/tasks/{}", utf8_percent_encode(id.as_str(), NON_ALPHANUMERIC))
 }

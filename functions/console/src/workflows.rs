@@ -1,5 +1,5 @@
-//! Workflows: which there are; and one, with its graph, how its tasks fare, its versions and what changed
-//! between them.
+//! The list of workflows, and the page of a workflow: graph, ended tasks, statistics of its steps, versions and their
+//! differences.
 
 use std::{sync::Arc, time::Duration};
 use steward_core::definition::plan::Plan;
@@ -13,7 +13,7 @@ use axum::{
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Deserialize;
 use steward_aws::definitions::{DynamoDefinitions, Listed};
-use steward_core::model::{names::WorkflowName, time::earlier};
+use steward_core::model::{names::WorkflowName, task::ProcessState, time::earlier};
 use steward_operator::{
     changes::{Change, changes},
     graph,
@@ -27,89 +27,95 @@ use crate::{
     Console,
     access::Caller,
     history,
-    page::{Failure, Frame, page},
+    page::{Failure, Frame, render},
 };
-use measured::{Measured, measure};
+use statistics::{StepStatistics, read_statistics};
 
-mod measured;
+mod statistics;
 
-/// Workflows on a page.
-const ROWS_MAX: usize = 100;
+/// The number of workflows on a page.
+const PAGE_SIZE: usize = 100;
 
-/// Definitions read at once.
+/// The largest number of concurrent reads of definitions.
 const READS_AT_ONCE: usize = 16;
 
-/// Versions in the table of a workflow; all can be chosen.
+/// The largest number of versions in the table. The form offers all versions.
 const VERSIONS_MAX: usize = 20;
 
-/// How far back ended tasks are counted.
-const COUNTED: Duration = Duration::from_secs(24 * 3_600);
+/// The period for which ended tasks are counted.
+const COUNTED_PERIOD: Duration = Duration::from_secs(24 * 3_600);
 
-/// Where a list goes on.
+/// The query parameters of the list.
 #[derive(Debug, Deserialize)]
-pub(crate) struct After {
+pub(crate) struct WorkflowListQuery {
+    /// The last workflow of the previous page.
     #[serde(default)]
     after: String,
 }
 
 #[derive(Template)]
 #[template(path = "workflows.html")]
-struct ListPage {
+struct WorkflowListPage {
     frame: Frame,
-    rows: Vec<Row>,
-    /// The last one, if there are more.
+    rows: Vec<WorkflowRow>,
+    /// The last workflow of this page, if there are more.
     next: Option<WorkflowName>,
 }
 
-/// One workflow of the list: its newest version that is published, or that was.
-struct Row {
+/// A workflow in the list: its newest published version, or its newest version if none is published.
+struct WorkflowRow {
     workflow: Arc<Plan>,
     is_published: bool,
     versions: usize,
     ended: Counts,
 }
 
-/// How many ended in each final state.
-fn by_state(ended: Counts) -> [(&'static str, u64); 3] {
-    [("Processed", ended.processed), ("Error", ended.error), ("Undone", ended.undone)]
+/// The number of ended tasks in each final state.
+fn by_state(ended: Counts) -> [(ProcessState, u64); 3] {
+    [
+        (ProcessState::Processed, ended.processed),
+        (ProcessState::Error, ended.error),
+        (ProcessState::Undone, ended.undone),
+    ]
 }
 
 /// The list of workflows.
 pub(crate) async fn list(
     State(console): State<Console>,
     Extension(caller): Extension<Caller>,
-    Query(After { after }): Query<After>,
+    Query(WorkflowListQuery { after }): Query<WorkflowListQuery>,
 ) -> Result<Response, Failure> {
     let frame = Frame::new("Workflows", "workflows", &caller);
     let (definitions, store) = (console.ports.definitions(), console.ports.store());
-    let ended = history::by_workflow(store, earlier(frame.now, COUNTED), frame.now);
+    let ended = history::by_workflow(store, earlier(frame.now, COUNTED_PERIOD), frame.now);
     let (ended, mut all) = tokio::try_join!(ended, definitions.list())?;
     all.retain(|listed| listed.name.as_str() > after.as_str());
-    let mut found: Vec<_> = all.chunk_by(|a, b| a.name == b.name).filter_map(newest).collect();
-    let more = found.len() > ROWS_MAX;
-    found.truncate(ROWS_MAX);
+    let mut found: Vec<_> =
+        all.chunk_by(|a, b| a.name == b.name).filter_map(newest_published).collect();
+    let more = found.len() > PAGE_SIZE;
+    found.truncate(PAGE_SIZE);
     let rows = stream::iter(found).map(|(listed, versions)| {
         let ended = ended.get(&listed.name).copied().unwrap_or_default();
         async move {
             let workflow = definition(definitions, &listed).await?;
             let is_published = listed.is_published;
-            Ok::<_, Failure>(Row { workflow, is_published, versions, ended })
+            Ok::<_, Failure>(WorkflowRow { workflow, is_published, versions, ended })
         }
     });
     let rows: Vec<_> = rows.buffered(READS_AT_ONCE).try_collect().await?;
     let next = rows.last().filter(|_| more).map(|row| row.workflow.name.clone());
-    Ok(page(&ListPage { frame, rows, next }))
+    Ok(render(&WorkflowListPage { frame, rows, next }))
 }
 
-/// Of one workflow's versions, the newest that is published, or that was; and how many there are.
-fn newest(versions: &[Listed]) -> Option<(Listed, usize)> {
+/// The newest published version, or the newest version if none is published; and the number of versions.
+fn newest_published(versions: &[Listed]) -> Option<(Listed, usize)> {
     let newest = versions.iter().rfind(|listed| listed.is_published).or(versions.last())?;
     Some((newest.clone(), versions.len()))
 }
 
-/// Which version to show, and which to compare it with. A form leaves empty what was not chosen.
+/// The version to show and the version to compare it with; empty if the form has none.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Chosen {
+pub(crate) struct VersionQuery {
     #[serde(default)]
     version: String,
     #[serde(default)]
@@ -118,79 +124,80 @@ pub(crate) struct Chosen {
 
 #[derive(Template)]
 #[template(path = "workflow.html")]
-struct ShowPage {
+struct WorkflowPage {
     frame: Frame,
     workflow: Arc<Plan>,
     is_published: bool,
     /// Newest first.
     versions: Vec<Listed>,
-    compared: Option<Compared>,
+    compared: Option<VersionComparison>,
     graph: String,
     ended: Counts,
-    measured: Measured,
+    statistics: StepStatistics,
     yaml: String,
     json: String,
 }
 
-impl ShowPage {
+impl WorkflowPage {
+    /// The versions in the table.
     fn in_table(&self) -> impl Iterator<Item = &Listed> {
         self.versions.iter().take(VERSIONS_MAX)
     }
 
-    /// Of all that ended, how many were processed: not all unless it is all.
+    /// The percentage of processed tasks among the ended tasks, rounded down: 100% only if all were processed.
     fn processed_percent(&self) -> String {
         let per_mille = (self.ended.processed * 1_000).checked_div(self.ended.all());
         let per_mille = per_mille.unwrap_or_default();
         format!("{}.{}%", per_mille / 10, per_mille % 10)
     }
 
-    /// The version before one.
+    /// The version before `version`, if there is one.
     fn before(&self, version: &u32) -> Option<u32> {
         self.versions.iter().map(|listed| listed.version).find(|older| older < version)
     }
 }
 
-/// What changed since a version.
-struct Compared {
+/// The changes since another version.
+struct VersionComparison {
     with: u32,
     changes: Vec<Change>,
 }
 
-/// One workflow.
+/// The page of a workflow.
 pub(crate) async fn show(
     State(console): State<Console>,
     Extension(caller): Extension<Caller>,
     Path(name): Path<String>,
-    Query(chosen): Query<Chosen>,
+    Query(query): Query<VersionQuery>,
 ) -> Result<Response, Failure> {
     let missing = || Failure::NotFound(format!("workflow {name}"));
     let name: WorkflowName = name.parse().map_err(|_| missing())?;
     let definitions = console.ports.definitions();
     let mut versions = definitions.list_versions(&name).await?;
-    let of = |wanted: u32| versions.iter().find(|listed| listed.version == wanted).cloned();
-    let newest = || newest(&versions).map(|(newest, _)| newest);
-    let shown = number(&chosen.version)?.map_or_else(newest, of).ok_or_else(missing)?;
+    let find = |wanted: u32| versions.iter().find(|listed| listed.version == wanted).cloned();
+    let newest = || newest_published(&versions).map(|(newest, _)| newest);
+    let shown = parse_version(&query.version)?.map_or_else(newest, find).ok_or_else(missing)?;
     let workflow = definition(definitions, &shown).await?;
-    let compared = match number(&chosen.against)? {
+    let compared = match parse_version(&query.against)? {
         Some(with) => {
-            let old = definition(definitions, &of(with).ok_or_else(missing)?).await?;
-            Some(Compared { with, changes: changes(&old, &workflow) })
+            let old = definition(definitions, &find(with).ok_or_else(missing)?).await?;
+            Some(VersionComparison { with, changes: changes(&old, &workflow) })
         }
         None => None,
     };
     versions.reverse();
     let frame = Frame::new(format!("{name} version {}", shown.version), "workflows", &caller);
     let store = console.ports.store();
-    let ended = history::by_workflow(store, earlier(frame.now, COUNTED), frame.now);
-    let (ended, measured) = tokio::try_join!(ended, measure(store, &workflow))?;
-    Ok(page(&ShowPage {
+    let ended = history::by_workflow(store, earlier(frame.now, COUNTED_PERIOD), frame.now);
+    let (ended, statistics) = tokio::try_join!(ended, read_statistics(store, &workflow))?;
+    Ok(render(&WorkflowPage {
         frame,
         is_published: shown.is_published,
         compared,
         graph: graph::element(&workflow, None),
         ended: ended.get(&name).copied().unwrap_or_default(),
-        measured,
-        // What was read as JSON can be written as it, and as YAML.
+        statistics,
+        // A definition that was parsed from JSON can be serialised.
         yaml: serde_saphyr::to_string(&**workflow).unwrap_or_default(),
         json: serde_json::to_string_pretty(&**workflow).unwrap_or_default(),
         versions,
@@ -198,7 +205,7 @@ pub(crate) async fn show(
     }))
 }
 
-/// A definition that is listed.
+/// The definition of a listed version.
 async fn definition(
     definitions: &DynamoDefinitions,
     listed: &Listed,
@@ -208,8 +215,8 @@ async fn definition(
     found.ok_or_else(|| Failure::NotFound(format!("workflow {name} version {version}")))
 }
 
-/// A version as an address says it.
-fn number(text: &str) -> Result<Option<u32>, Failure> {
+/// Parses a version in a query string; `None` if it is empty.
+fn parse_version(text: &str) -> Result<Option<u32>, Failure> {
     let read = Some(text).filter(|text| !text.is_empty()).map(str::parse).transpose();
-    read.map_err(|_| Failure::BadRequest(format!("`{text}` is no version")))
+    read.map_err(|_| Failure::BadRequest(format!("`{text}` is not a version")))
 }

@@ -1,5 +1,5 @@
-//! The scheduler: hears wakes, answers, operators' commands and what the tasks of steps say, and drives
-//! each task one decision further.
+//! The scheduler: receives wakes, replies of agents, callbacks, operators' commands and reports of child tasks, and makes the
+//! next decision for each task.
 
 use std::sync::Arc;
 
@@ -18,16 +18,16 @@ use steward_runtime::{
     ports::Ports,
 };
 
-/// Who alerts.
+/// The role in alerts.
 const ROLE: &str = "scheduler";
 
-/// Handles a batch of messages from the scheduler's queue.
+/// Handles a batch of messages from the scheduler's queue. Returns the messages that SQS has to deliver again.
 pub async fn handle<P: Ports>(ports: &P, event: SqsEvent) -> SqsBatchResponse {
     let (mut messages, mut deliveries, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
-    let mut kept = Vec::new();
+    let mut keep_requests = Vec::new();
     for message in received(event) {
         match message.parse() {
-            Ok(SchedulerMessage::Keep(longer)) => kept.push((message, longer)),
+            Ok(SchedulerMessage::Keep(request)) => keep_requests.push((message, request)),
             Ok(content) => {
                 if let Some(delivery) = delivery(content, &message) {
                     deliveries.push(delivery);
@@ -40,8 +40,8 @@ pub async fn handle<P: Ports>(ports: &P, event: SqsEvent) -> SqsBatchResponse {
     let alerted = alert_corrupt(ports, ROLE, &unreadable);
     let (mut driven, ()) = join(drive(ports, deliveries), alerted).await;
     let (mut failed, mut illegal) = (Vec::new(), Vec::new());
-    for (message, longer) in kept {
-        driven.push(Box::pin(keep(ports, &longer)).await.map_err(Arc::new));
+    for (message, request) in keep_requests {
+        driven.push(Box::pin(keep(ports, &request)).await.map_err(Arc::new));
         messages.push(message);
     }
     for (message, result) in messages.iter().zip(driven) {
@@ -56,7 +56,7 @@ pub async fn handle<P: Ports>(ports: &P, event: SqsEvent) -> SqsBatchResponse {
     response(failed.into_iter().chain(corrupt))
 }
 
-/// What a message delivers to its task; nothing if it is not about the task's steps.
+/// The event that a message delivers to its task; `None` for a request to keep the task longer, which is no event.
 fn delivery(content: SchedulerMessage, message: &Received) -> Option<Delivery> {
     let (task_id, incarnation, event) = match content {
         SchedulerMessage::Keep(_) => return None,

@@ -1,9 +1,9 @@
-//! Single submissions over HTTP, and a task's status: what `steward local` serves, and the function
-//! behind a function URL. `docs/http.md` is the contract.
+//! The HTTP API: single submissions, and the status of a task. `steward local` and the function behind a function URL serve
+//! it. `docs/http.md` specifies it.
 //!
-//! `POST /tasks` answers 202 with the task's address, `GET /tasks/{id}` the task; what went wrong is
-//! a problem document (RFC 9457), with 503 if the same request again may succeed. A caller who is
-//! refused hears it at once, so nothing is kept or alerted.
+//! `POST /tasks` responds with 202 and the task's URL, `GET /tasks/{id}` with the task. Errors are problem documents (RFC
+//! 9457); the status is 503 if a retry may succeed. The caller gets a refusal in the response, so it is neither kept in the
+//! rejected queue nor alerted.
 
 use std::sync::Arc;
 
@@ -33,18 +33,18 @@ use steward_runtime::{
 
 use crate::{SPAN, receive};
 
-/// Where submissions are posted.
+/// The path for submissions.
 const TASKS: &str = "/tasks";
 
-/// When to come again if a port failed: most outages of a port are over within seconds.
+/// The `Retry-After` after a failure of a port, in seconds. Most outages end within seconds.
 const RETRY_AFTER_S: &str = "5";
 
-/// A function's whole answer to HTTP: the routes, and a problem document for every other one.
+/// The router of the function: the routes of the API, and a problem document for every other path.
 pub fn service<P: Ports + 'static>(ports: Arc<P>, reply_queues: Arc<ReplyQueues>) -> Router {
     routes(ports, reply_queues).fallback(no_such_route)
 }
 
-/// The routes, over these ports, for a host that has others beside them.
+/// The routes of the API, for a host that adds them to its own.
 pub fn routes<P: Ports + 'static>(ports: Arc<P>, reply_queues: Arc<ReplyQueues>) -> Router {
     Router::new()
         .route(TASKS, post(submit::<P>))
@@ -54,27 +54,28 @@ pub fn routes<P: Ports + 'static>(ports: Arc<P>, reply_queues: Arc<ReplyQueues>)
         .with_state((ports, reply_queues))
 }
 
-type Deps<P> = State<(Arc<P>, Arc<ReplyQueues>)>;
+/// The state of the routes.
+type ApiState<P> = State<(Arc<P>, Arc<ReplyQueues>)>;
 
 async fn submit<P: Ports>(
-    State((ports, reply_queues)): Deps<P>,
+    State((ports, reply_queues)): ApiState<P>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
     let body = match body {
         Ok(body) => body,
-        Err(rejection) => return unread(&rejection),
+        Err(rejection) => return unreadable_body(&rejection),
     };
     let Ok(text) = std::str::from_utf8(&body) else {
         return MALFORMED.response("not a submission: not UTF-8");
     };
-    // Only the scheduler submits for a step, and it uses the queue.
-    let is_of_step = |submission: Submission| {
+    // Only the scheduler submits child tasks, and it uses the queue.
+    let is_child = |submission: Submission| {
         let Submission { parent, undo, has_begun, keep, .. } = submission;
         parent.is_some() || undo || has_begun || keep.is_some()
     };
-    if parse(text).is_ok_and(is_of_step) {
-        let reason = "`parent`, `undo`, `has_begun` and `keep` are not for clients";
+    if parse(text).is_ok_and(is_child) {
+        let reason = "clients must not set `parent`, `undo`, `has_begun` or `keep`";
         return MALFORMED.response(&format!("not a submission: {reason}"));
     }
     let traceparent = headers.get("traceparent").and_then(|value| value.to_str().ok());
@@ -88,21 +89,21 @@ async fn submit<P: Ports>(
     };
     match receipt.result {
         Ok(task_id) => {
-            // The task is recorded: if a wake or notice is lost here, the supervisor finds the task.
+            // The task is recorded. If a wake is lost here, the supervisor finds the task.
             for error in carry_out(&*ports, receipt.sends).await.into_iter().filter_map(Result::err)
             {
-                tracing::warn!(%task_id, error = chain(&error), "submitted, but not told");
+                tracing::warn!(%task_id, error = chain(&error), "task recorded, but a wake or notification was not sent");
             }
-            let address = format!("/tasks/{task_id}");
-            let answer = Json(json!({ "task_id": task_id, "href": address }));
-            (StatusCode::ACCEPTED, [(header::LOCATION, address)], answer).into_response()
+            let url = format!("/tasks/{task_id}");
+            let body = Json(json!({ "task_id": task_id, "href": url }));
+            (StatusCode::ACCEPTED, [(header::LOCATION, url)], body).into_response()
         }
-        Err(refusal) => problem_of(&refusal).response(&refusal.to_string()),
+        Err(refusal) => problem_type(&refusal).response(&refusal.to_string()),
     }
 }
 
 async fn status<P: Ports>(
-    State((ports, _)): Deps<P>,
+    State((ports, _)): ApiState<P>,
     id: Result<Path<String>, PathRejection>,
 ) -> Response {
     let id: TaskId = match id.map(|Path(id)| id.parse()) {
@@ -110,15 +111,15 @@ async fn status<P: Ports>(
         Ok(Err(error)) => return MALFORMED_ID.response(&error.to_string()),
         Err(rejection) => return MALFORMED_ID.response(&rejection.body_text()),
     };
-    match view(&*ports, &id).await {
+    match task_view(&*ports, &id).await {
         Ok(Some(view)) => Json(view).into_response(),
         Ok(None) => NO_SUCH_TASK.response(&format!("there is no task `{id}`")),
         Err(error) => unavailable(&error),
     }
 }
 
-/// The task, with what it returned, and why its steps failed or wait.
-async fn view<P: Ports>(ports: &P, id: &TaskId) -> Result<Option<TaskView>, PortError> {
+/// The task with its output, and the reasons why its steps failed or wait.
+async fn task_view<P: Ports>(ports: &P, id: &TaskId) -> Result<Option<TaskView>, PortError> {
     let Some(task) = ports.store().load(id).await? else { return Ok(None) };
     let result = result_of(&task);
     let keys: Vec<_> = result.iter().cloned().chain(reason_keys(&task)).collect();
@@ -133,66 +134,73 @@ async fn view<P: Ports>(ports: &P, id: &TaskId) -> Result<Option<TaskView>, Port
 }
 
 async fn no_such_route(uri: Uri) -> Response {
-    let detail = format!("there is no `{}`; there are `/tasks` and `/tasks/{{id}}`", uri.path());
-    plain(StatusCode::NOT_FOUND, &detail)
+    let detail =
+        format!("there is no route `{}`; the routes are `/tasks` and `/tasks/{{id}}`", uri.path());
+    untyped_problem(StatusCode::NOT_FOUND, &detail)
 }
 
-/// The router adds which methods there are, in `Allow`.
+/// The router adds the supported methods in `Allow`.
 async fn wrong_method(method: Method) -> Response {
-    plain(StatusCode::METHOD_NOT_ALLOWED, &format!("{method} is not for this address"))
+    untyped_problem(
+        StatusCode::METHOD_NOT_ALLOWED,
+        &format!("this route does not support {method}"),
+    )
 }
 
 fn unavailable(error: &PortError) -> Response {
-    tracing::warn!(error = chain(error), "request not served");
-    let detail = "the state store did not answer; the same request again is safe";
-    let problem = plain(StatusCode::SERVICE_UNAVAILABLE, detail);
+    tracing::warn!(error = chain(error), "HTTP request failed");
+    let detail = "the state store did not respond; the same request can be safely repeated";
+    let problem = untyped_problem(StatusCode::SERVICE_UNAVAILABLE, detail);
     ([(header::RETRY_AFTER, RETRY_AFTER_S)], problem).into_response()
 }
 
-fn unread(rejection: &BytesRejection) -> Response {
+/// The problem of a body that could not be read.
+fn unreadable_body(rejection: &BytesRejection) -> Response {
     if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
         let (most, limit) = (limits::MESSAGE_BYTES_MAX, limits::DOCUMENT_BYTES_MAX);
         let detail = format!("a submission of more than {most} bytes; the limit is {limit}");
         return TOO_LARGE.response(&detail);
     }
-    plain(rejection.status(), &rejection.body_text())
+    untyped_problem(rejection.status(), &rejection.body_text())
 }
 
-/// A kind of problem: a program knows it by its name, a person by its title.
-struct Problem {
+/// A type of problem document: `name` is for programs, `title` for people.
+struct ProblemType {
     status: StatusCode,
     name: &'static str,
     title: &'static str,
 }
 
-impl Problem {
+impl ProblemType {
     const fn new(status: StatusCode, name: &'static str, title: &'static str) -> Self {
         Self { status, name, title }
     }
 
     fn response(&self, detail: &str) -> Response {
-        document(self.status, &format!("urn:steward:{}", self.name), self.title, detail)
+        problem_response(self.status, &format!("urn:steward:{}", self.name), self.title, detail)
     }
 }
 
-const MALFORMED: Problem =
-    Problem::new(StatusCode::BAD_REQUEST, "malformed-submission", "Malformed submission");
-const MALFORMED_ID: Problem =
-    Problem::new(StatusCode::BAD_REQUEST, "malformed-task-id", "Malformed task id");
-const UNKNOWN_WORKFLOW: Problem =
-    Problem::new(StatusCode::BAD_REQUEST, "unknown-workflow", "Unknown workflow");
-const INVALID_INPUT: Problem =
-    Problem::new(StatusCode::BAD_REQUEST, "invalid-input", "Invalid input");
-const REPLY_QUEUE: Problem =
-    Problem::new(StatusCode::BAD_REQUEST, "reply-queue-not-allowed", "Reply queue not allowed");
-const EVENT: Problem =
-    Problem::new(StatusCode::BAD_REQUEST, "event-not-wanted", "Event not wanted");
-const NO_SUCH_TASK: Problem = Problem::new(StatusCode::NOT_FOUND, "no-such-task", "No such task");
-const ID_TAKEN: Problem = Problem::new(StatusCode::CONFLICT, "task-id-taken", "Task id taken");
-const TOO_LARGE: Problem =
-    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "submission-too-large", "Submission too large");
+const MALFORMED: ProblemType =
+    ProblemType::new(StatusCode::BAD_REQUEST, "malformed-submission", "Malformed submission");
+const MALFORMED_ID: ProblemType =
+    ProblemType::new(StatusCode::BAD_REQUEST, "malformed-task-id", "Malformed task id");
+const UNKNOWN_WORKFLOW: ProblemType =
+    ProblemType::new(StatusCode::BAD_REQUEST, "unknown-workflow", "Unknown workflow");
+const INVALID_INPUT: ProblemType =
+    ProblemType::new(StatusCode::BAD_REQUEST, "invalid-input", "Invalid input");
+const REPLY_QUEUE: ProblemType =
+    ProblemType::new(StatusCode::BAD_REQUEST, "reply-queue-not-allowed", "Reply queue not allowed");
+const EVENT: ProblemType =
+    ProblemType::new(StatusCode::BAD_REQUEST, "event-not-wanted", "Event not wanted");
+const NO_SUCH_TASK: ProblemType =
+    ProblemType::new(StatusCode::NOT_FOUND, "no-such-task", "No such task");
+const ID_TAKEN: ProblemType =
+    ProblemType::new(StatusCode::CONFLICT, "task-id-taken", "Task id taken");
+const TOO_LARGE: ProblemType =
+    ProblemType::new(StatusCode::PAYLOAD_TOO_LARGE, "submission-too-large", "Submission too large");
 
-fn problem_of(refusal: &Refusal) -> Problem {
+fn problem_type(refusal: &Refusal) -> ProblemType {
     match refusal {
         Refusal::Malformed(_) => MALFORMED,
         Refusal::TooLarge(_) => TOO_LARGE,
@@ -200,17 +208,18 @@ fn problem_of(refusal: &Refusal) -> Problem {
         Refusal::InvalidInput(_) => INVALID_INPUT,
         Refusal::ReplyQueueNotAllowed => REPLY_QUEUE,
         Refusal::IdTaken(_) | Refusal::TooLate => ID_TAKEN,
-        // Events come through the queue; none is read here.
+        // Events arrive on the queue only.
         Refusal::NoTrigger { .. } | Refusal::Trigger { .. } => EVENT,
     }
 }
 
-/// A problem that its status says all about; its title is then the status's own (RFC 9457, 4.2.1).
-fn plain(status: StatusCode, detail: &str) -> Response {
-    document(status, "about:blank", status.canonical_reason().unwrap_or_default(), detail)
+/// A problem without a type of its own; its title is the reason phrase of the status (RFC 9457, 4.2.1).
+fn untyped_problem(status: StatusCode, detail: &str) -> Response {
+    problem_response(status, "about:blank", status.canonical_reason().unwrap_or_default(), detail)
 }
 
-fn document(status: StatusCode, kind: &str, title: &str, detail: &str) -> Response {
+/// A response with a problem document.
+fn problem_response(status: StatusCode, kind: &str, title: &str, detail: &str) -> Response {
     let body = json!({ "type": kind, "title": title, "status": status.as_u16(), "detail": detail });
     (status, [(header::CONTENT_TYPE, "application/problem+json")], body.to_string()).into_response()
 }

@@ -1,11 +1,12 @@
-//! Submission: takes requests in, writes the document and the task in one transaction, and wakes the
-//! scheduler. The same submission again is accepted again, quietly; the same id with other content is
-//! refused. What can never succeed is refused at once with a reason and kept, not retried until it
-//! dies.
+//! Submission: validates requests, writes the document and the task in one transaction, and wakes the scheduler.
+//!
+//! Submission is idempotent: the same submission is accepted again; the same id with different content is refused. A
+//! submission that can never succeed is refused at once and kept with the reason, instead of being retried until it is a
+//! dead letter.
 //!
 //! ```text
-//! queue or HTTP ──► parse ──► workflow? input? reply queue? ──► transaction ──► wake, notice "received"
-//!   event ──► triggers ─┴────────┴── refused ──► rejected queue, notice "refused", alert
+//! queue or HTTP ──► parse ──► workflow? input? reply queue? ──► transaction ──► wake, notification "received"
+//!   event ──► triggers ─┴────────┴── refused ──► rejected queue, notification "refused", alert
 //! ```
 
 use std::panic::AssertUnwindSafe;
@@ -42,31 +43,31 @@ use steward_runtime::{
 pub mod http;
 mod triggers;
 
-/// Submissions of one batch in hand at once.
+/// The largest number of concurrent submissions of a batch.
 const SUBMISSIONS_AT_ONCE: usize = 64;
 
 /// The name of a submission's span.
 const SPAN: &str = "submit";
 
-/// What became of a submission, and what must be told; the telling is the caller's, so that many
-/// share a request.
+/// The result of a submission, and the messages that the caller must send. The caller sends them, so that the messages of
+/// several submissions share a request.
 #[derive(Debug)]
 pub struct Receipt {
-    /// The recorded task, or why there is none.
+    /// The id of the recorded task, or why the submission was refused.
     pub result: Result<TaskId, Refusal>,
-    /// What to tell whom.
+    /// The messages to send.
     pub sends: Vec<Send>,
 }
 
 impl Receipt {
     /// Ends the span of the submission.
-    fn seen(self, span: Span) -> Self {
+    fn end_span(self, span: Span) -> Self {
         span.end(if self.result.is_ok() { "received" } else { "refused" });
         self
     }
 }
 
-/// Handles a batch of messages from the submissions queue.
+/// Handles a batch of messages from the submissions queue. Returns the messages that SQS has to deliver again.
 pub async fn handle<P: Ports>(
     ports: &P,
     reply_queues: &ReplyQueues,
@@ -75,8 +76,8 @@ pub async fn handle<P: Ports>(
     let receipts: Vec<_> = stream::iter(received(event))
         .map(|message| async move {
             let traceparent = message.traceparent;
-            let received = receive_any(ports, reply_queues, &message.body, traceparent);
-            (message.message_id, AssertUnwindSafe(received).catch_unwind().await)
+            let receipts = receive_any(ports, reply_queues, &message.body, traceparent);
+            (message.message_id, AssertUnwindSafe(receipts).catch_unwind().await)
         })
         .buffer_unordered(SUBMISSIONS_AT_ONCE)
         .collect()
@@ -85,9 +86,9 @@ pub async fn handle<P: Ports>(
     for (message_id, receipts) in receipts {
         match receipts {
             Ok(Ok(receipts)) => {
-                let told: Vec<_> = receipts.into_iter().flat_map(|receipt| receipt.sends).collect();
-                owners.extend(told.iter().map(|_| message_id.clone()));
-                sends.extend(told);
+                let own: Vec<_> = receipts.into_iter().flat_map(|receipt| receipt.sends).collect();
+                owners.extend(own.iter().map(|_| message_id.clone()));
+                sends.extend(own);
             }
             Ok(Err(error)) => {
                 log_failure(&message_id, &error);
@@ -111,11 +112,11 @@ fn log_failure(message_id: &str, error: &PortError) {
     tracing::warn!(
         message_id,
         error = chain(error),
-        "submission not done; it will be delivered again"
+        "submission not processed; it will be redelivered"
     );
 }
 
-/// Takes in a message of the queue: a submission, or an event, which may be one for several workflows.
+/// Processes a message of the queue: a submission, or an event, which may start tasks of several workflows.
 async fn receive_any<P: Ports>(
     ports: &P,
     reply_queues: &ReplyQueues,
@@ -135,11 +136,11 @@ async fn receive_any<P: Ports>(
     }
 }
 
-/// Records one submission, whose trace is that of `span` if there is one. Submitting again is harmless,
-/// so a failure of the port at any point is made good by the next delivery.
+/// Processes one submission. Its task continues the trace of `span`, if there is one. Submission is idempotent, so the next
+/// delivery makes up for a failure of a port at any point.
 ///
 /// # Errors
-/// A port failed; nothing, or nothing but the task, has been recorded.
+/// A port failed. Either nothing was recorded, or only the task.
 pub async fn receive<P: Ports>(
     ports: &P,
     reply_queues: &ReplyQueues,
@@ -147,48 +148,49 @@ pub async fn receive<P: Ports>(
     traceparent: Option<String>,
     mut span: Span,
 ) -> Result<Receipt, PortError> {
-    let traceparent = traced(&span, traceparent);
-    let allowed = |url: &String| reply_queues.allow(url);
+    let traceparent = task_traceparent(&span, traceparent);
+    let is_allowed = |url: &String| reply_queues.allow(url);
     let submission = match parse(text) {
         Ok(submission) => submission,
         Err(refusal) => {
             let Readable { task_id, reply_to } = Readable::of(text);
-            let reply_to = reply_to.filter(allowed);
-            return Ok(refused(ports, refusal, text, task_id, reply_to, traceparent).seen(span));
+            let reply_to = reply_to.filter(is_allowed);
+            return Ok(refused(ports, refusal, text, task_id, reply_to, traceparent).end_span(span));
         }
     };
-    say_whose(&mut span, &submission);
+    set_task(&mut span, &submission);
     if let Some(parent) = submission.parent.as_ref().filter(|_| submission.undo) {
-        return Ok(to_be_undone(ports, &submission, parent, traceparent).await?.seen(span));
+        return Ok(undo_child(ports, &submission, parent, traceparent).await?.end_span(span));
     }
-    let reply_to = submission.reply_to.clone().filter(allowed);
+    let reply_to = submission.reply_to.clone().filter(is_allowed);
     match record(ports, &submission, reply_to.as_ref(), traceparent.clone()).await? {
         Ok(task) => {
             keep_for_parent(ports, &submission, &task).await?;
-            Ok(accepted(ports, &submission, &task, reply_to, traceparent).seen(span))
+            Ok(accepted(ports, &submission, &task, reply_to, traceparent).end_span(span))
         }
         Err(refusal) => {
             if let Some(parent) = submission.parent {
                 let attempt = submission.attempt;
-                return Ok(refused_to_parent(refusal, parent, attempt, traceparent).seen(span));
+                return Ok(refused_child(refusal, parent, attempt, traceparent).end_span(span));
             }
             let id = Some(submission.task_id.to_string());
-            Ok(refused(ports, refusal, text, id, reply_to, traceparent).seen(span))
+            Ok(refused(ports, refusal, text, id, reply_to, traceparent).end_span(span))
         }
     }
 }
 
-/// What a new task and its messages carry: the span that they follow from, or what came, if it can be
-/// handed on.
-fn traced(span: &Span, came: Option<String>) -> Option<String> {
-    span.traceparent().or_else(|| came.filter(|text| is_traceparent(text)))
+/// The `traceparent` for a new task and its messages: that of the span, or else the received one if it is valid.
+fn task_traceparent(span: &Span, received: Option<String>) -> Option<String> {
+    span.traceparent().or_else(|| received.filter(|text| is_traceparent(text)))
 }
 
-fn say_whose(span: &mut Span, submission: &Submission) {
+/// Adds the task and the workflow to a span.
+fn set_task(span: &mut Span, submission: &Submission) {
     span.set("task_id", &submission.task_id);
     span.set("workflow", &submission.workflow);
 }
 
+/// Records a submission as a task of its workflow, unless it was recorded before.
 async fn record<P: Ports>(
     ports: &P,
     submission: &Submission,
@@ -198,7 +200,7 @@ async fn record<P: Ports>(
     if submission.reply_to.is_some() && reply_to.is_none() {
         return Ok(Err(Refusal::ReplyQueueNotAllowed));
     }
-    // The step that it is for has been given up since, or asks again.
+    // The parent has abandoned the step since, or has requested it again.
     if submission.keep.is_some_and(|keep| keep.from < ports.clock().now()) {
         return unless_recorded(ports, submission, Refusal::TooLate).await;
     }
@@ -236,16 +238,16 @@ async fn record_as<P: Ports>(
             Ok(Ok(Box::new(task)))
         }
         Created::Exists(Some(there)) => {
-            let same = is_of(ports, submission, &there).await?;
-            tracing::debug!(task_id = %submission.task_id, same, "submitted before");
+            let same = is_task_of(ports, submission, &there).await?;
+            tracing::debug!(task_id = %submission.task_id, same, "task exists already");
             Ok(if same { Ok(there) } else { Err(Refusal::IdTaken(submission.task_id.to_string())) })
         }
         Created::Exists(None) => Err(just_deleted(&submission.task_id)),
     }
 }
 
-/// Has a task that was recorded before kept for as long as the task that it runs for says now: a message
-/// that said so may have come before the task was recorded.
+/// Extends the retention of an existing child task as far as its parent needs it. An earlier message of the parent about
+/// that may have arrived before the child was recorded.
 async fn keep_for_parent<P: Ports>(
     ports: &P,
     submission: &Submission,
@@ -264,8 +266,8 @@ async fn keep_for_parent<P: Ports>(
     ports.channel().send(vec![kept(keep)]).await.into_iter().collect()
 }
 
-/// The refusal, unless this very submission was recorded before: the definition may have changed
-/// since, or be published no more, and a client who repeats itself is told the same as before.
+/// The refusal, unless the same submission was recorded before. The definition may have changed or been unpublished since;
+/// a repeated submission gets the same result as the first.
 async fn unless_recorded<P: Ports>(
     ports: &P,
     submission: &Submission,
@@ -274,12 +276,12 @@ async fn unless_recorded<P: Ports>(
     let Some(task) = ports.store().load(&submission.task_id).await? else {
         return Ok(Err(refusal));
     };
-    let recorded = is_of(ports, submission, &task).await?;
+    let recorded = is_task_of(ports, submission, &task).await?;
     Ok(if recorded { Ok(Box::new(task)) } else { Err(refusal) })
 }
 
-/// Whether `task` is what was recorded of this very submission.
-async fn is_of<P: Ports>(
+/// Whether `task` was recorded for this submission.
+async fn is_task_of<P: Ports>(
     ports: &P,
     submission: &Submission,
     task: &Task,
@@ -288,10 +290,10 @@ async fn is_of<P: Ports>(
     Ok(stored.iter().any(|document| is_same(&document.body, submission)))
 }
 
-/// A task that runs for a step is to be undone. If it is there, it is asked. If it is not, it is recorded as
-/// undone, so that it cannot begin any more: also if no workflow is found for it, or its input is not
-/// what the workflow takes. If it had begun and is gone, nobody can undo it.
-async fn to_be_undone<P: Ports>(
+/// Undoes a child task. If it exists, it gets a request for its undo. If it does not exist and has not started, it is
+/// recorded as Undone, so that it cannot start any more; this needs neither a definition nor a valid input. If it had
+/// started and no longer exists, it cannot be undone.
+async fn undo_child<P: Ports>(
     ports: &P,
     submission: &Submission,
     parent: &Parent,
@@ -302,7 +304,7 @@ async fn to_be_undone<P: Ports>(
         Some(there) => there,
         None if submission.has_begun || may_have_expired(ports, submission) => {
             let reason =
-                format!("task `{task_id}` has expired or was deleted: it cannot be undone");
+                format!("task `{task_id}` has expired or was deleted, so it cannot be undone");
             return Ok(undo_refused(parent, &task_id, reason, traceparent));
         }
         None => {
@@ -324,45 +326,47 @@ async fn to_be_undone<P: Ports>(
             }
         }
     };
-    if !is_of(ports, submission, &there).await? {
+    if !is_task_of(ports, submission, &there).await? {
         let reason = Refusal::IdTaken(task_id.to_string()).to_string();
         return Ok(undo_refused(parent, &task_id, reason, traceparent));
     }
     Ok(accepted(ports, submission, &there, None, traceparent))
 }
 
-/// Whether the task that is asked for may have begun, ended and expired since the message was sent.
+/// Whether the child task may have started, ended and expired since the message was sent.
 fn may_have_expired<P: Ports>(ports: &P, submission: &Submission) -> bool {
     let (now, retention) = (ports.clock().now(), ports.timing().retention);
     submission.keep.is_some_and(|keep| keep.expires_at(retention) <= now)
 }
 
-/// The undo of a step fails: its task cannot be undone.
+/// The report to the parent that a child task cannot be undone; the undo of the parent's step fails.
 fn undo_refused(
     parent: &Parent,
     task_id: &TaskId,
     reason: String,
     traceparent: Option<String>,
 ) -> Receipt {
-    tracing::warn!(%task_id, reason, "the task of a step cannot be undone");
+    tracing::warn!(%task_id, reason, "child task cannot be undone");
     let outcome = ChildOutcome::Error { reason, not_undone: true };
-    let effect = Effect::ChildEnded(to_parent(parent, outcome));
+    let effect = Effect::ChildEnded(report_to_parent(parent, outcome));
     let refusal = Refusal::IdTaken(task_id.to_string());
     Receipt { result: Err(refusal), sends: vec![Send { effect, traceparent }] }
 }
 
-fn to_parent(parent: &Parent, outcome: ChildOutcome) -> ChildEnded {
+/// The report of a child task to its parent.
+fn report_to_parent(parent: &Parent, outcome: ChildOutcome) -> ChildEnded {
     let Parent { task_id, step, incarnation, .. } = parent.clone();
     let (attempt, child, revision) = (None, None, None);
     ChildEnded { task_id, step, outcome, attempt, child, revision, incarnation }
 }
 
 fn just_deleted(task_id: &TaskId) -> PortError {
-    let source = "the task that was in its place has just been deleted".into();
+    let source = "another task with this id was deleted at the same time".into();
     PortError { operation: format!("create task {task_id}"), retryable: true, source }
 }
 
-/// Told also for a repeated submission: the first telling may have been lost with its process.
+/// The result of an accepted submission. A repeated submission sends the messages again, because the first ones may have been
+/// lost.
 fn accepted<P: Ports>(
     ports: &P,
     submission: &Submission,
@@ -371,12 +375,12 @@ fn accepted<P: Ports>(
     traceparent: Option<String>,
 ) -> Receipt {
     let task_id = submission.task_id.clone();
-    // What was recorded before may have ended since: then whoever it runs for is told again.
+    // An existing child task may have ended since: then it reports to its parent again.
     let wake = match &submission.parent {
-        // It never began, and its workflow may not be there to ask it by.
+        // A tombstone never started, and its workflow may not exist.
         Some(parent) if is_tombstone(task) => {
             let reason = task.undo_reason.clone().unwrap_or_default();
-            Effect::ChildEnded(to_parent(parent, ChildOutcome::Undone { reason }))
+            Effect::ChildEnded(report_to_parent(parent, ChildOutcome::Undone { reason }))
         }
         Some(_) => {
             let action = if submission.undo { Action::Undo } else { Action::Do };
@@ -402,8 +406,8 @@ fn accepted<P: Ports>(
     Receipt { result: Ok(task_id), sends }
 }
 
-/// The step that the task was to run for fails, and that is told to whom it concerns.
-fn refused_to_parent(
+/// The result of a refused child task: a report to the parent, whose step fails.
+fn refused_child(
     refusal: Refusal,
     parent: Parent,
     attempt: Option<u32>,
@@ -411,13 +415,14 @@ fn refused_to_parent(
 ) -> Receipt {
     let reason = refusal.to_string();
     metrics::submission_refused();
-    tracing::warn!(task_id = %parent.task_id, step = %parent.step, reason, "the task of a step refused");
+    tracing::warn!(task_id = %parent.task_id, step = %parent.step, reason, "submission of a child task refused");
     let id_taken = matches!(refusal, Refusal::IdTaken(_));
-    let ended = to_parent(&parent, ChildOutcome::Refused { reason, id_taken });
+    let ended = report_to_parent(&parent, ChildOutcome::Refused { reason, id_taken });
     let effect = Effect::ChildEnded(ChildEnded { attempt, ..ended });
     Receipt { result: Err(refusal), sends: vec![Send { effect, traceparent }] }
 }
 
+/// The result of a refused submission: it goes to the rejected queue, with a notification and an alert.
 fn refused<P: Ports>(
     ports: &P,
     refusal: Refusal,
@@ -441,8 +446,8 @@ fn refused<P: Ports>(
             output: None,
         },
     });
-    let kept = Effect::Reject { submission: text.to_owned(), reason };
-    let effects = [kept, Effect::Publish(alert)].into_iter().chain(notice);
+    let reject = Effect::Reject { submission: text.to_owned(), reason };
+    let effects = [reject, Effect::Publish(alert)].into_iter().chain(notice);
     let sends = effects.map(|effect| Send { effect, traceparent: traceparent.clone() }).collect();
     Receipt { result: Err(refusal), sends }
 }

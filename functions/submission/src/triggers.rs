@@ -1,9 +1,8 @@
-//! Events that submit tasks: a raw EventBridge event on the submissions queue becomes a submission for
-//! each workflow whose trigger it matches.
+//! Triggers: an EventBridge event on the submissions queue becomes a submission for each workflow whose trigger matches it.
 //!
-//! Every such workflow has a rule of its own, so an event for two of them arrives twice; and each of
-//! the two messages is taken as one for both. That is harmless, for the same event gives the same ids
-//! and inputs, and it means that no message depends on another.
+//! Each of these workflows has its own EventBridge rule, so an event for two workflows arrives twice, and each message
+//! submits both tasks. That is harmless, because an event always produces the same task ids and inputs. It makes each
+//! message independent of the others.
 
 use std::sync::Arc;
 use steward_core::definition::plan::Plan;
@@ -15,15 +14,15 @@ use steward_runtime::{
     trace::{Span, SpanKind},
 };
 
-use crate::{Receipt, SPAN, accepted, record_as, refused, say_whose, traced};
+use crate::{Receipt, SPAN, accepted, record_as, refused, set_task, task_traceparent};
 
-/// Tasks of one event in hand at once.
+/// The largest number of concurrent submissions of an event.
 const TASKS_AT_ONCE: usize = 16;
 
-/// Records the tasks that an event submits, side by side. One workflow's refusal does not disturb another's task.
+/// Records the tasks that an event submits, concurrently. The refusal of one workflow does not affect the other tasks.
 ///
 /// # Errors
-/// A port failed; the next delivery makes it good.
+/// A port failed; the next delivery repeats the event.
 pub(crate) async fn receive<P: Ports>(
     ports: &P,
     event: &Event,
@@ -52,10 +51,10 @@ async fn record<P: Ports>(
     let refused =
         |refusal, task_id, traceparent| refused(ports, refusal, text, task_id, None, traceparent);
     let mut span = Span::begin(SPAN, SpanKind::Consumer, traceparent);
-    let traceparent = traced(&span, traceparent.map(str::to_owned));
+    let traceparent = task_traceparent(&span, traceparent.map(str::to_owned));
     let receipt = match event.submission(&workflow) {
         Ok(submission) => {
-            say_whose(&mut span, &submission);
+            set_task(&mut span, &submission);
             let task_id = Some(submission.task_id.to_string());
             match record_as(ports, &submission, &workflow, traceparent.clone()).await? {
                 Ok(task) => accepted(ports, &submission, &task, None, traceparent),
@@ -64,5 +63,5 @@ async fn record<P: Ports>(
         }
         Err(refusal) => refused(refusal, None, traceparent),
     };
-    Ok(receipt.seen(span))
+    Ok(receipt.end_span(span))
 }

@@ -1,5 +1,4 @@
-//! Events as a function URL hands them over (payload format 2.0), through the same adapter as in
-//! Lambda, onto embedded AWS.
+//! The HTTP API with events of a function URL (payload format 2.0), through the same adapter as in Lambda, on embedded AWS.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,13 +20,13 @@ use steward_emulator::{embedded::EmbeddedAws, resources};
 use steward_runtime::ports::{Ports, StateStore};
 use steward_submission::http::service;
 
-/// A deployment with one workflow, `strict`, and nothing running.
-struct Deployment {
+/// A deployment with one workflow, `strict`, and no running functions.
+struct ApiDeployment {
     aws: EmbeddedAws,
     config: Config,
 }
 
-impl Deployment {
+impl ApiDeployment {
     async fn new() -> Self {
         let aws = EmbeddedAws::in_memory().unwrap();
         let config = resources::create(&aws, &[]).await.unwrap();
@@ -46,13 +45,13 @@ impl Deployment {
         AwsPorts::new(&self.aws.sdk_config(), &self.config, "submission-http")
     }
 
-    /// What the function answers, as Lambda gets it.
+    /// Invokes the function, and returns its response to Lambda.
     async fn invoke(&self, event: Value) -> Value {
         let reply_queues = Arc::new(self.config.reply_queues.clone());
         let mut function = Adapter::from(service(Arc::new(self.ports()), reply_queues));
         let request: LambdaRequest = serde_json::from_str(&event.to_string()).unwrap();
-        let answer = function.call(LambdaEvent::new(request, Context::default())).await.unwrap();
-        serde_json::to_value(answer).unwrap()
+        let response = function.call(LambdaEvent::new(request, Context::default())).await.unwrap();
+        serde_json::to_value(response).unwrap()
     }
 
     async fn post(&self, submission: &Value) -> Value {
@@ -60,8 +59,7 @@ impl Deployment {
     }
 }
 
-/// An event of a function URL that asks for IAM's signature. Which bodies are encoded depends on
-/// their content type.
+/// An event of a function URL with IAM authentication. Lambda encodes bodies of some content types in base64.
 fn event(method: &str, path: &str, body: Option<&[u8]>, encoded: bool) -> Value {
     let host = "abcdefghij.lambda-url.eu-west-1.on.aws";
     let body = body.map(|body| match encoded {
@@ -105,34 +103,34 @@ fn submission(id: &str) -> Value {
     json!({ "task_id": id, "workflow": "strict", "input": { "name": "Zoë" } })
 }
 
-/// Status, content type and body of an answer.
-fn read(answer: &Value) -> (u64, &str, Value) {
-    assert_eq!(answer["isBase64Encoded"], false, "{answer}");
-    let content_type = answer["headers"]["content-type"].as_str().unwrap_or_default();
-    let body = serde_json::from_str(answer["body"].as_str().unwrap()).unwrap();
-    (answer["statusCode"].as_u64().unwrap(), content_type, body)
+/// Status, content type and body of a response.
+fn read(response: &Value) -> (u64, &str, Value) {
+    assert_eq!(response["isBase64Encoded"], false, "{response}");
+    let content_type = response["headers"]["content-type"].as_str().unwrap_or_default();
+    let body = serde_json::from_str(response["body"].as_str().unwrap()).unwrap();
+    (response["statusCode"].as_u64().unwrap(), content_type, body)
 }
 
-fn assert_problem(answer: &Value, status: u64, kind: &str, title: &str, detail: &str) {
+fn assert_problem(response: &Value, status: u64, kind: &str, title: &str, detail: &str) {
     let expected = json!({ "type": kind, "title": title, "status": status, "detail": detail });
-    assert_eq!(read(answer), (status, "application/problem+json", expected));
+    assert_eq!(read(response), (status, "application/problem+json", expected));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_submission_is_recorded_whichever_way_its_body_is_encoded() {
-    let deployment = Deployment::new().await;
+async fn a_submission_is_recorded_with_a_plain_or_encoded_body() {
+    let deployment = ApiDeployment::new().await;
     for (id, encoded) in [("plain:1", false), ("encoded:1", true)] {
         let text = submission(id).to_string();
         for _ in 0..2 {
             let event = event("POST", "/tasks", Some(text.as_bytes()), encoded);
-            let answer = deployment.invoke(event).await;
-            let address = format!("/tasks/{id}");
-            let accepted = json!({ "task_id": id, "href": address });
-            assert_eq!(read(&answer), (202, "application/json", accepted));
-            assert_eq!(answer["headers"]["location"], address);
+            let response = deployment.invoke(event).await;
+            let url = format!("/tasks/{id}");
+            let accepted = json!({ "task_id": id, "href": url });
+            assert_eq!(read(&response), (202, "application/json", accepted));
+            assert_eq!(response["headers"]["location"], url);
         }
-        let answer = deployment.invoke(event("GET", &format!("/tasks/{id}"), None, false)).await;
-        let (status, content_type, task) = read(&answer);
+        let response = deployment.invoke(event("GET", &format!("/tasks/{id}"), None, false)).await;
+        let (status, content_type, task) = read(&response);
         assert_eq!((status, content_type), (200, "application/json"));
         assert_eq!((&task["task_id"], &task["workflow"]), (&json!(id), &json!("strict")));
         assert_eq!((&task["process_state"], &task["revision"]), (&json!("Pending"), &json!(1)));
@@ -143,12 +141,12 @@ async fn a_submission_is_recorded_whichever_way_its_body_is_encoded() {
     let sqs = aws_sdk_sqs::Client::new(&deployment.aws.sdk_config());
     let wakes = sqs.receive_message().queue_url(&deployment.config.scheduler_queue_url);
     let wakes = wakes.max_number_of_messages(10).send().await.unwrap();
-    assert_eq!(wakes.messages().len(), 4, "one for each time that it was submitted");
+    assert_eq!(wakes.messages().len(), 4, "each submission sends a wake");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_refused_says_which_kind_of_problem_it_is() {
-    let deployment = Deployment::new().await;
+async fn a_refusal_has_the_type_of_its_problem() {
+    let deployment = ApiDeployment::new().await;
     assert_eq!(read(&deployment.post(&submission("taken")).await).0, 202);
     let with = |key: &str, value: Value| {
         let mut submission = submission("x");
@@ -171,14 +169,14 @@ async fn what_is_refused_says_which_kind_of_problem_it_is() {
             400,
             "malformed-submission",
             "Malformed submission",
-            "not a submission: `parent`, `undo`, `has_begun` and `keep` are not for clients",
+            "not a submission: clients must not set `parent`, `undo`, `has_begun` or `keep`",
         ),
         (
             with("undo", json!(true)),
             400,
             "malformed-submission",
             "Malformed submission",
-            "not a submission: `parent`, `undo`, `has_begun` and `keep` are not for clients",
+            "not a submission: clients must not set `parent`, `undo`, `has_begun` or `keep`",
         ),
         (
             with("workflow", json!("nope")),
@@ -210,52 +208,53 @@ async fn what_is_refused_says_which_kind_of_problem_it_is() {
         ),
         (other, 409, "task-id-taken", "Task id taken", exists),
     ] {
-        let answer = deployment.post(&submission).await;
-        assert_problem(&answer, status, &format!("urn:steward:{kind}"), title, detail);
+        let response = deployment.post(&submission).await;
+        assert_problem(&response, status, &format!("urn:steward:{kind}"), title, detail);
     }
     let (malformed, title) = ("urn:steward:malformed-submission", "Malformed submission");
-    let answer = deployment.invoke(event("POST", "/tasks", Some(b"{\"\xff\"}"), true)).await;
-    assert_problem(&answer, 400, malformed, title, "not a submission: not UTF-8");
-    let answer = deployment.invoke(event("POST", "/tasks", None, false)).await;
-    assert_problem(&answer, 400, malformed, title, "not a submission: not a JSON object");
+    let response = deployment.invoke(event("POST", "/tasks", Some(b"{\"\xff\"}"), true)).await;
+    assert_problem(&response, 400, malformed, title, "not a submission: not UTF-8");
+    let response = deployment.invoke(event("POST", "/tasks", None, false)).await;
+    assert_problem(&response, 400, malformed, title, "not a submission: not a JSON object");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_too_large_is_said_to_be_whether_it_was_read_or_not() {
-    let deployment = Deployment::new().await;
+async fn a_submission_that_is_too_large_is_refused_before_or_after_it_is_read() {
+    let deployment = ApiDeployment::new().await;
     let max = limits::MESSAGE_BYTES_MAX;
-    for (bytes, said) in [(max, "of 256000"), (max + 1, "of more than 256000")] {
+    for (bytes, size) in [(max, "of 256000"), (max + 1, "of more than 256000")] {
         let blank = vec![b' '; bytes];
         for encoded in [false, true] {
-            let answer = deployment.invoke(event("POST", "/tasks", Some(&blank), encoded)).await;
-            let detail = format!("a submission {said} bytes; the limit is 131072");
+            let response = deployment.invoke(event("POST", "/tasks", Some(&blank), encoded)).await;
+            let detail = format!("a submission {size} bytes; the limit is 131072");
             let title = "Submission too large";
-            assert_problem(&answer, 413, "urn:steward:submission-too-large", title, &detail);
+            assert_problem(&response, 413, "urn:steward:submission-too-large", title, &detail);
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_address_or_a_method_that_there_is_not_is_a_problem_too() {
-    let deployment = Deployment::new().await;
-    let ask = |method, path| deployment.invoke(event(method, path, None, false));
+async fn an_unknown_route_or_method_is_a_problem() {
+    let deployment = ApiDeployment::new().await;
+    let request = |method, path| deployment.invoke(event(method, path, None, false));
     let detail = "there is no task `none`";
-    let none = ask("GET", "/tasks/none").await;
+    let none = request("GET", "/tasks/none").await;
     assert_problem(&none, 404, "urn:steward:no-such-task", "No such task", detail);
     let detail = "task id `a b` is not valid: a letter or digit, then letters, digits, `-`, `_`, `.` and `:`, \
                   at most 128 characters";
     for path in ["/tasks/a%20b", "/tasks/a b"] {
-        let odd = ask("GET", path).await;
-        assert_problem(&odd, 400, "urn:steward:malformed-task-id", "Malformed task id", detail);
+        let invalid = request("GET", path).await;
+        assert_problem(&invalid, 400, "urn:steward:malformed-task-id", "Malformed task id", detail);
     }
-    let answer = ask("GET", "/tasks/%FF").await;
-    let (status, content_type, problem) = read(&answer);
+    let response = request("GET", "/tasks/%FF").await;
+    let (status, content_type, problem) = read(&response);
     assert_eq!((status, content_type), (400, "application/problem+json"));
     assert_eq!(problem["type"], "urn:steward:malformed-task-id");
     for path in ["/", "/tasks/", "/tasks/a/b", "/Tasks", "/t%C3%A4sks"] {
-        let detail = format!("there is no `{path}`; there are `/tasks` and `/tasks/{{id}}`");
+        let detail =
+            format!("there is no route `{path}`; the routes are `/tasks` and `/tasks/{{id}}`");
         for method in ["GET", "POST"] {
-            assert_problem(&ask(method, path).await, 404, "about:blank", "Not Found", &detail);
+            assert_problem(&request(method, path).await, 404, "about:blank", "Not Found", &detail);
         }
     }
     for (method, path, allowed) in [
@@ -265,24 +264,24 @@ async fn an_address_or_a_method_that_there_is_not_is_a_problem_too() {
         ("POST", "/tasks/none", "GET,HEAD"),
         ("PUT", "/tasks/none", "GET,HEAD"),
     ] {
-        let answer = ask(method, path).await;
-        let detail = format!("{method} is not for this address");
-        assert_problem(&answer, 405, "about:blank", "Method Not Allowed", &detail);
-        assert_eq!(answer["headers"]["allow"], allowed, "{method} {path}");
+        let response = request(method, path).await;
+        let detail = format!("this route does not support {method}");
+        assert_problem(&response, 405, "about:blank", "Method Not Allowed", &detail);
+        assert_eq!(response["headers"]["allow"], allowed, "{method} {path}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_port_cannot_do_may_be_asked_again_later() {
-    let deployment = Deployment::new().await;
+async fn a_failure_of_a_port_can_be_retried_later() {
+    let deployment = ApiDeployment::new().await;
     let tables = aws_sdk_dynamodb::Client::new(&deployment.aws.sdk_config());
     tables.delete_table().table_name(resources::TASKS_TABLE).send().await.unwrap();
-    let detail = "the state store did not answer; the same request again is safe";
-    for answer in [
+    let detail = "the state store did not respond; the same request can be safely repeated";
+    for response in [
         deployment.post(&submission("x")).await,
         deployment.invoke(event("GET", "/tasks/x", None, false)).await,
     ] {
-        assert_problem(&answer, 503, "about:blank", "Service Unavailable", detail);
-        assert_eq!(answer["headers"]["retry-after"], "5");
+        assert_problem(&response, 503, "about:blank", "Service Unavailable", detail);
+        assert_eq!(response["headers"]["retry-after"], "5");
     }
 }

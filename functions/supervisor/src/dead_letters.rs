@@ -1,7 +1,7 @@
-//! Dead letters: when a queue of them holds more than it did, the operator is told.
+//! Alerts about dead letters: published when the number of messages in a dead-letter queue has grown.
 //!
-//! Told first, and then recorded as told: a supervisor that dies in between has the next one tell
-//! again.
+//! The supervisor publishes the alert first, and then records the number. If it dies in between, the next run publishes the
+//! alert again.
 
 use std::collections::BTreeSet;
 
@@ -21,61 +21,66 @@ use steward_runtime::{
 
 const KIND: SharedKind = SharedKind::DeadLetters;
 
-/// Tells of each queue that holds more dead letters than were told of.
-pub(crate) async fn tell_new<P: Ports>(ports: &P) -> Result<(), PortError> {
-    let held = ports.channel().dead_letters().await?;
-    if held.is_empty() {
+/// Publishes an alert for each dead-letter queue with more messages than recorded.
+pub(crate) async fn publish_new<P: Ports>(ports: &P) -> Result<(), PortError> {
+    let counts = ports.channel().dead_letters().await?;
+    if counts.is_empty() {
         return Ok(());
     }
     let known = ports.store().all_shared(KIND).await?;
-    let changed: Vec<_> = held.into_iter().filter_map(|held| Seen::of(held, &known)).collect();
-    let more: Vec<_> = changed.iter().filter(|seen| seen.messages > seen.told).collect();
-    let alerts = more.iter().map(|seen| seen.alert(ports.clock().now()));
-    let mut untold = BTreeSet::new();
+    let changed: Vec<_> =
+        counts.into_iter().filter_map(|count| ChangedQueue::of(count, &known)).collect();
+    let grown: Vec<_> = changed.iter().filter(|queue| queue.messages > queue.published).collect();
+    let alerts = grown.iter().map(|queue| queue.alert(ports.clock().now()));
+    let mut unpublished = BTreeSet::new();
     let mut failed = Ok(());
-    for (seen, sent) in more.iter().zip(carry_out(ports, alerts.collect()).await) {
+    for (queue, sent) in grown.iter().zip(carry_out(ports, alerts.collect()).await) {
         if sent.is_err() {
-            untold.insert(seen.queue.clone());
+            unpublished.insert(queue.name.clone());
             failed = failed.and(sent);
         }
     }
-    let told = changed.into_iter().filter(|seen| !untold.contains(&seen.queue));
-    let recorded = join_all(told.map(|seen| async move { seen.record(ports).await })).await;
+    let published = changed.into_iter().filter(|queue| !unpublished.contains(&queue.name));
+    let recorded = join_all(published.map(|queue| async move { queue.record(ports).await })).await;
     recorded.into_iter().fold(failed, Result::and)
 }
 
-/// A queue of dead letters that holds another number of them than was told.
-struct Seen {
-    queue: String,
+/// A dead-letter queue whose number of messages differs from the recorded number.
+struct ChangedQueue {
+    name: String,
     messages: u64,
-    told: u64,
+    /// The recorded number: that of the last alert, or lower if messages were removed since.
+    published: u64,
+    /// The revision of the record; 0 if there is none.
     revision: u64,
 }
 
-impl Seen {
-    fn of((queue, messages): (String, u64), known: &[Shared]) -> Option<Self> {
-        let record = known.iter().find(|record| record.key.name == queue);
-        let told = record.and_then(|record| record.body.get("told")?.as_u64()).unwrap_or_default();
+impl ChangedQueue {
+    /// `None` if the number has not changed.
+    fn of((name, messages): (String, u64), known: &[Shared]) -> Option<Self> {
+        let record = known.iter().find(|record| record.key.name == name);
+        let published =
+            record.and_then(|record| record.body.get("told")?.as_u64()).unwrap_or_default();
         let revision = record.map_or(0, |record| record.revision);
-        (messages != told).then_some(Self { queue, messages, told, revision })
+        (messages != published).then_some(Self { name, messages, published, revision })
     }
 
     fn alert(&self, now: Timestamp) -> Send {
-        let Self { queue, messages, .. } = self;
-        let data = Happened::DeadLetterSeen { queue: queue.clone(), messages: *messages };
-        tracing::error!(queue, messages, "dead letters");
-        let effect = Effect::Publish(BusEvent::new(queue, now, data));
+        let Self { name, messages, .. } = self;
+        let data = Happened::DeadLetterSeen { queue: name.clone(), messages: *messages };
+        tracing::error!(queue = name, messages, "messages in a dead-letter queue");
+        let effect = Effect::Publish(BusEvent::new(name, now, data));
         Send { effect, traceparent: None }
     }
 
     async fn record<P: Ports>(&self, ports: &P) -> Result<(), PortError> {
-        let key = SharedKey { kind: KIND, name: self.queue.clone() };
+        let key = SharedKey { kind: KIND, name: self.name.clone() };
         let revision = self.revision + 1;
         let body = json!({ "told": self.messages });
-        let told = Shared { key, revision, body, expires_at: None };
-        // Another supervisor was quicker: what it saw is as good.
+        let record = Shared { key, revision, body, expires_at: None };
+        // A conflict means that another supervisor recorded a number, which is as recent.
         let (SharedSaved::Saved | SharedSaved::Conflict(_)) =
-            ports.store().save_shared(&told).await?;
+            ports.store().save_shared(&record).await?;
         Ok(())
     }
 }

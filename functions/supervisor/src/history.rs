@@ -1,7 +1,8 @@
-//! History for people: what ended in which minute, and this run. Nothing depends on it.
+//! The history for the console: the number of tasks that ended in each minute, and the last run of the supervisor. Decisions
+//! do not depend on it.
 //!
-//! A minute's record is made once, so that a second supervisor counts nothing twice; the run is recorded
-//! last, so that one who dies before has the next one count the same minutes again.
+//! The record of a minute is created once, so that a second supervisor does not count tasks twice. The run is recorded last:
+//! if the supervisor dies before, the next run counts the same minutes again.
 
 use std::{num::NonZeroU32, ops::Range, time::Duration};
 
@@ -15,13 +16,13 @@ use steward_runtime::{
 
 use crate::Swept;
 
-/// Parts of the index of ended tasks that are read at once.
+/// The largest number of concurrent reads of the index of ended tasks.
 const PARTS_AT_ONCE: usize = 8;
 
-const FINAL: [ProcessState; 3] =
+const FINAL_STATES: [ProcessState; 3] =
     [ProcessState::Processed, ProcessState::Error, ProcessState::Undone];
 
-/// Counts what has ended since the last run, until `deadline`, and records this run, which began at `at`.
+/// Counts the tasks that ended since the last run, until `deadline`, and records this run, which started at `at`.
 pub(crate) async fn record<P: Ports>(
     ports: &P,
     at: Timestamp,
@@ -32,19 +33,19 @@ pub(crate) async fn record<P: Ports>(
     let took = Duration::try_from(now.duration_since(at)).unwrap_or_default();
     let last = ports.store().shared(&LastRun::key()).await?;
     let counted_until = last.as_ref().and_then(LastRun::read).and_then(|last| last.counted_until);
-    let (counted_until, counted) = count(ports, counted_until, now, deadline).await;
+    let (counted_until, counted) = count_minutes(ports, counted_until, now, deadline).await;
     let Swept { due, failed, shards_left } = swept;
     let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
     let run = LastRun { at, took_ms, due, failed, shards_left, counted_until };
     let record = run.record(last.map_or(0, |last| last.revision));
-    // Another supervisor was quicker: what it says is as good.
+    // A conflict means that another supervisor recorded its run, which is as recent.
     let (SharedSaved::Saved | SharedSaved::Conflict(_)) =
         ports.store().save_shared(&record).await?;
     counted
 }
 
-/// Counts minute by minute; answers how far it came.
-async fn count<P: Ports>(
+/// Counts minute by minute. Returns the end of the last counted minute, and the error that stopped the count.
+async fn count_minutes<P: Ports>(
     ports: &P,
     mut counted_until: Option<Timestamp>,
     now: Timestamp,
@@ -60,7 +61,7 @@ async fn count<P: Ports>(
     (counted_until, Ok(()))
 }
 
-/// Counts one minute and records it, unless nothing ended in it; answers whether there was time to.
+/// Counts one minute and records it, unless no task ended in it. Returns `false` if the deadline passed before.
 async fn count_minute<P: Ports>(
     ports: &P,
     within: &Range<Timestamp>,
@@ -68,7 +69,8 @@ async fn count_minute<P: Ports>(
 ) -> Result<bool, PortError> {
     let shards = NonZeroU32::new(ports.store().shards()).unwrap_or(NonZeroU32::MIN);
     let parts = ended_parts(shards).get();
-    let lanes = FINAL.into_iter().flat_map(|state| (0..parts).map(move |part| (state, part)));
+    let lanes =
+        FINAL_STATES.into_iter().flat_map(|state| (0..parts).map(move |part| (state, part)));
     let counts = lanes.map(|(state, part)| {
         Box::pin(async move { count_part(ports, state, part, within, deadline).await })
     });
@@ -79,14 +81,14 @@ async fn count_minute<P: Ports>(
     let mut minute = Minute::default();
     counts.iter().for_each(|part| minute.merge(part));
     if minute.all().all() > 0 {
-        // One that is there already was counted by another supervisor.
+        // A conflict means that another supervisor counted this minute.
         let (SharedSaved::Saved | SharedSaved::Conflict(_)) =
             ports.store().save_shared(&minute.record(within.start)).await?;
     }
     Ok(true)
 }
 
-/// What ended in one way, of one part of the index; nothing if the time is up before all is counted.
+/// Counts the tasks with one final state in one partition of the index. `None` if the deadline passed before.
 async fn count_part<P: Ports>(
     ports: &P,
     state: ProcessState,

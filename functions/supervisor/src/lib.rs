@@ -1,8 +1,8 @@
-//! The supervisor: sweeps the due index, some shards side by side, each page by page, until its time is
-//! up. It knows no business: each task found is driven by the event "swept", and the core decides.
+//! The supervisor: reads the due index, several shards concurrently and each page by page, until its deadline. It contains no
+//! recovery rules: it delivers the event "swept" to each due task, and `crates/core` decides.
 //!
-//! Several may run at once: a task's save is conditional, so one expiry is counted once. Nothing
-//! depends on one run: what it leaves is due still, and the next run finds it.
+//! Several supervisors may run concurrently: the save of a task is conditional, so a passed deadline is counted once. A run
+//! need not complete: tasks that it leaves stay due, and the next run finds them.
 
 use futures_util::{StreamExt, future::join3, stream};
 use jiff::Timestamp;
@@ -18,14 +18,13 @@ use steward_runtime::{
 mod dead_letters;
 mod history;
 
-/// Shards swept at once: while the tasks of one are saved, the next is read. Each has up to a page in hand.
+/// The largest number of shards that are swept concurrently. Each holds up to one page of tasks in memory.
 const SHARDS_AT_ONCE: usize = 4;
 
-/// One run: sweeps the due index, makes good what else was left untold, and then keeps history.
+/// Makes one run: sweeps the due index, publishes alerts that were not published, and updates the history.
 ///
 /// # Errors
-/// The due index could not be read. What is left untold is told by the next run, and what is left
-/// uncounted is counted by it.
+/// The due index could not be read. Failures of alerts and of the history are logged; the next run makes up for them.
 pub async fn supervise<P: Ports>(
     ports: &P,
     first_shard: u32,
@@ -33,32 +32,35 @@ pub async fn supervise<P: Ports>(
 ) -> Result<Swept, PortError> {
     let at = ports.clock().now();
     let sweeping = Box::pin(sweep(ports, first_shard, deadline));
-    let letters = Box::pin(dead_letters::tell_new(ports));
+    let letters = Box::pin(dead_letters::publish_new(ports));
     let (swept, letters, breakers) = join3(sweeping, letters, Box::pin(tell_untold(ports))).await;
     for error in letters.err().into_iter().chain(breakers.err()) {
-        tracing::warn!(error = chain(&error), "something was left untold; the next run tells it");
+        tracing::warn!(error = chain(&error), "alerts not published; the next run publishes them");
     }
     let swept = swept?;
     metrics::swept();
     if let Err(error) = Box::pin(history::record(ports, at, swept, deadline)).await {
-        tracing::warn!(error = chain(&error), "history not kept; the next run goes on from here");
+        tracing::warn!(
+            error = chain(&error),
+            "history not updated; the next run continues from here"
+        );
     }
     Ok(swept)
 }
 
-/// What one sweep saw.
+/// The result of a sweep.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Swept {
-    /// Tasks found due.
+    /// The number of due tasks.
     pub due: u64,
-    /// Of these, the ones that could not be driven; they are due still.
+    /// How many of these could not be processed; they stay due.
     pub failed: u64,
-    /// Shards that were not read to their end: the time was up.
+    /// The number of shards that were not read to their end before the deadline.
     pub shards_left: u32,
 }
 
-/// Sweeps all shards, some side by side, until `deadline`, the time at which the function itself is
-/// stopped. It starts at a shard of its own, so that several supervisors begin in different places.
+/// Sweeps all shards, several concurrently, until `deadline`, the time at which Lambda stops the function. It starts at
+/// `first_shard`, so that concurrent supervisors start at different shards.
 ///
 /// # Errors
 /// The due index could not be read.
@@ -107,7 +109,7 @@ async fn sweep_shard<P: Ports>(
             swept.due += 1;
             if let Err(error) = result {
                 swept.failed += 1;
-                tracing::warn!(error = chain(&*error), "due task not driven");
+                tracing::warn!(error = chain(&*error), "due task not processed");
             }
         }
         after = page.next;

@@ -18,7 +18,7 @@ async fn main() -> Result<(), Error> {
             due = swept.due,
             failed = swept.failed,
             shards_left = swept.shards_left,
-            "swept"
+            "due index swept"
         );
         Ok::<_, Error>(swept)
     }))

@@ -17,7 +17,10 @@ async fn the_holder_of_the_token_completes_the_step_once() {
     let task = harness.until("a-1", is_awaiting_callback).await;
     let token = harness.shop.calls("a-1")[0].body["token"].as_str().unwrap().to_owned();
     assert_eq!(token, format!("a-1/ask/i{}", task.incarnation.unwrap()));
-    harness.steward(&["show", "a-1"]).await.has(&["handed out", "ask: an answer by"]);
+    harness
+        .steward(&["show", "a-1"])
+        .await
+        .has(&["awaiting callback", "Step ask awaits a callback until"]);
 
     let output = harness.steward(&["callback", "heartbeat", &token]).await;
     output.has(&[&format!("{token}: sent")]);

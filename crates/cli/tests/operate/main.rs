@@ -23,7 +23,7 @@ async fn a_failed_step_is_resubmitted_with_edited_input_and_show_has_the_timelin
     harness.submit("order", "order-1", "/charge").await;
     harness.until_state("order-1", "Error").await;
     let shown = harness.steward(&["show", "order-1"]).await;
-    shown.has(&["order-1: Error", "402", "Not today", "alert", "next: an operator: resubmit"]);
+    shown.has(&["order-1: Error", "402", "Not today", "alert", "next: An operator must resubmit"]);
 
     let patch = r#"{ "refuse": "nothing" }"#;
     let why = "the card was replaced";
@@ -41,7 +41,7 @@ async fn a_failed_step_is_resubmitted_with_edited_input_and_show_has_the_timelin
         "resubmit charge with edited input by",
         "the card was replaced",
         "carried out",
-        "next: nothing: it has ended",
+        "next: The task has ended",
     ]);
     let shown = harness.steward(&["show", "order-1", "--json"]).await;
     let shown: Value = serde_json::from_str(&shown.out).unwrap();
@@ -107,7 +107,7 @@ async fn a_processed_task_is_undone_and_a_failed_undo_is_resubmitted() {
         "undone",
         "failed",
         "steps: charge undone, reserve undo failed, ship completed",
-        "next: an operator: resubmit, skip or complete the undo that failed",
+        "next: An operator must resubmit, skip or complete the failed undo",
     ]);
 
     harness.shop.refuse_all(None);
@@ -130,7 +130,10 @@ async fn a_paused_task_starts_nothing_until_it_is_resumed() {
     harness.submit("order", "order-1", "nothing").await;
     harness.until_called("order-1", "/reserve").await;
     let output = harness.steward(&["pause", "order-1", "--why", "stock count"]).await;
-    output.has(&["order-1: pause: done; Processing, next: an operator: resume"]);
+    output.has(&[
+        "order-1: pause: done; Processing, next: Step reserve is running (attempt 1)",
+        "Nothing starts until an operator resumes the task",
+    ]);
     harness.shop.hold(false);
     let reserved =
         |task: &steward_core::model::task::Task| task.has_passed(&"reserve".parse().unwrap());

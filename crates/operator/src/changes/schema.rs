@@ -1,5 +1,5 @@
-//! Whether a schema takes all that it took before: keyword by keyword, as far as that can be said
-//! without trying every input. What cannot be said needs a look.
+//! Whether an input schema accepts every input that the old one accepted. Schemas are compared keyword by keyword; if a
+//! comparison is not conclusive, the change counts as risky.
 
 use std::collections::BTreeSet;
 
@@ -8,55 +8,59 @@ use steward_core::definition::schema::InputSchema;
 
 use super::Changes;
 
-/// Keywords that refuse nothing.
-const FOR_PEOPLE: [&str; 7] =
+/// Annotations: keywords that reject no input.
+const ANNOTATIONS: [&str; 7] =
     ["title", "description", "examples", "default", "$comment", "$schema", "$id"];
 
-/// Limits that take less as they grow...
-const LOWER: [&str; 5] = ["minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"];
+/// Limits that reject more inputs if they grow.
+const LOWER_LIMITS: [&str; 5] =
+    ["minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"];
 
-/// ...and as they shrink.
-const UPPER: [&str; 5] = ["maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"];
+/// Limits that reject more inputs if they shrink.
+const UPPER_LIMITS: [&str; 5] =
+    ["maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"];
 
-const NARROWER: &str = "clients whose inputs were taken before may be refused";
+const NARROWER: &str = "inputs that were accepted before may be rejected";
 
-const WIDER: &str = "what was taken before still is; can the steps bear what is new?";
+const WIDER: &str = "accepts more inputs than before; check that the steps can handle them";
 
-/// Finds what changed in the input's schema.
+/// Compares the input schemas of two definitions.
 pub(super) fn compare(found: &mut Changes, old: Option<&InputSchema>, new: Option<&InputSchema>) {
     match (old, new) {
-        (None, Some(_)) => found.look("input", "a schema, where anything was taken", NARROWER),
-        (Some(_), None) => found.safe("input", "no schema any more", WIDER),
+        (None, Some(_)) => {
+            found.risky("input", "schema added; any input was accepted before", NARROWER)
+        }
+        (Some(_), None) => found.safe("input", "schema removed", WIDER),
         (Some(old), Some(new)) => {
-            Node { found, at: "input".to_owned() }.compare(old.source(), new.source())
+            SchemaComparison { found, at: "input".to_owned() }.compare(old.source(), new.source())
         }
         (None, None) => {}
     }
 }
 
-/// One schema within the schema.
-struct Node<'a> {
+/// A comparison of two subschemas at the same path.
+struct SchemaComparison<'a> {
     found: &'a mut Changes,
     at: String,
 }
 
-impl Node<'_> {
+impl SchemaComparison<'_> {
     fn narrower(&mut self, key: &str, what: impl Into<String>) {
-        self.found.look(format!("{}.{key}", self.at), what, NARROWER);
+        self.found.risky(format!("{}.{key}", self.at), what, NARROWER);
     }
 
     fn wider(&mut self, key: &str, what: impl Into<String>) {
         self.found.safe(format!("{}.{key}", self.at), what, WIDER);
     }
 
-    fn within(&mut self, key: &str) -> Node<'_> {
-        Node { found: self.found, at: format!("{}.{key}", self.at) }
+    fn nested(&mut self, key: &str) -> SchemaComparison<'_> {
+        SchemaComparison { found: self.found, at: format!("{}.{key}", self.at) }
     }
 
     fn compare(&mut self, old: &Value, new: &Value) {
         let (Value::Object(old), Value::Object(new)) = (old, new) else {
             if old != new {
-                self.found.look(self.at.clone(), "changed", NARROWER);
+                self.found.risky(self.at.clone(), "changed", NARROWER);
             }
             return;
         };
@@ -69,7 +73,7 @@ impl Node<'_> {
         }
     }
 
-    /// One keyword that is different; `new` is the schema that it stands in.
+    /// Compares one keyword that differs. `new` is the schema that contains it.
     fn keyword(
         &mut self,
         key: &str,
@@ -78,16 +82,20 @@ impl Node<'_> {
         new: &Map<String, Value>,
     ) {
         match (key, was, is) {
-            (key, _, _) if FOR_PEOPLE.contains(&key) => {
-                self.found.safe(format!("{}.{key}", self.at), "changed", "it is for people");
+            (key, _, _) if ANNOTATIONS.contains(&key) => {
+                self.found.safe(format!("{}.{key}", self.at), "changed", "has no effect on tasks");
             }
             ("required", _, _) => self.required(was, is),
             ("properties", _, _) => self.properties(was, is, new),
-            ("items", Some(was), Some(is)) => self.within("items").compare(was, is),
+            ("items", Some(was), Some(is)) => self.nested("items").compare(was, is),
             ("type", Some(was), Some(is)) => {
                 let (was, is) = (types(was), types(is));
                 let what = format!("{} became {}", listed(&was), listed(&is));
-                if takes_all(&was, &is) { self.wider(key, what) } else { self.narrower(key, what) }
+                if accepts_all(&was, &is) {
+                    self.wider(key, what)
+                } else {
+                    self.narrower(key, what)
+                }
             }
             ("enum", Some(Value::Array(was)), Some(Value::Array(is))) => {
                 if was.iter().all(|value| is.contains(value)) {
@@ -102,15 +110,17 @@ impl Node<'_> {
                 Some(Value::Bool(true)) | None,
             ) => {}
             ("additionalProperties", Some(Value::Bool(false)), _) => {
-                self.wider(key, "unknown keys are taken");
+                self.wider(key, "unknown keys are accepted");
             }
             ("additionalProperties", _, Some(Value::Bool(false))) => {
-                self.narrower(key, "unknown keys are refused");
+                self.narrower(key, "unknown keys are rejected");
             }
-            (key, Some(was), Some(is)) if LOWER.contains(&key) || UPPER.contains(&key) => {
+            (key, Some(was), Some(is))
+                if LOWER_LIMITS.contains(&key) || UPPER_LIMITS.contains(&key) =>
+            {
                 let what = format!("{was} became {is}");
                 let grew = is.as_f64() >= was.as_f64();
-                if grew == UPPER.contains(&key) {
+                if grew == UPPER_LIMITS.contains(&key) {
                     self.wider(key, what);
                 } else {
                     self.narrower(key, what);
@@ -125,7 +135,7 @@ impl Node<'_> {
     fn required(&mut self, was: Option<&Value>, is: Option<&Value>) {
         let (was, is) = (texts(was), texts(is));
         for key in is.difference(&was) {
-            self.narrower("required", format!("`{key}` is required now"));
+            self.narrower("required", format!("`{key}` is now required"));
         }
         for key in was.difference(&is) {
             self.wider("required", format!("`{key}` is no longer required"));
@@ -141,13 +151,15 @@ impl Node<'_> {
         let closed = new.get("additionalProperties") == Some(&Value::Bool(false));
         for key in keys {
             match (was.get(key), is.get(key)) {
-                (Some(was), Some(is)) => self.within(key).compare(was, is),
+                (Some(was), Some(is)) => self.nested(key).compare(was, is),
                 (None, Some(_)) => {
-                    let why = "clients who do not send it are not concerned";
-                    self.found.safe(format!("{}.{key}", self.at), "described now", why);
+                    let why = "no effect on inputs without this key";
+                    self.found.safe(format!("{}.{key}", self.at), "property added", why);
                 }
-                (Some(_), None) if closed => self.narrower(key, "removed, so it is refused"),
-                (Some(_), None) => self.wider(key, "no longer described"),
+                (Some(_), None) if closed => {
+                    self.narrower(key, "removed; inputs with this key are rejected")
+                }
+                (Some(_), None) => self.wider(key, "property removed"),
                 (None, None) => {}
             }
         }
@@ -158,13 +170,13 @@ fn texts(list: Option<&Value>) -> BTreeSet<&str> {
     list.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// A type is a text or a list of them.
+/// The types in the value of `type`, which is a string or a list of strings.
 fn types(value: &Value) -> BTreeSet<&str> {
     value.as_str().map_or_else(|| texts(Some(value)), |one| BTreeSet::from([one]))
 }
 
-/// Whether each of `was` is among `is`; an integer is a number.
-fn takes_all(was: &BTreeSet<&str>, is: &BTreeSet<&str>) -> bool {
+/// Whether each type of `was` is accepted by `is`. A number includes an integer.
+fn accepts_all(was: &BTreeSet<&str>, is: &BTreeSet<&str>) -> bool {
     was.iter().all(|was| is.contains(was) || (*was == "integer" && is.contains("number")))
 }
 

@@ -1,4 +1,4 @@
-//! What changed step by step.
+//! Compares the steps of two definitions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,9 +12,9 @@ use steward_core::{
     model::{attempt::Action, names::StepName},
 };
 
-use super::{Changes, agents, differing, human};
+use super::{Changes, agents, differing, duration_text};
 
-/// Finds what changed in the steps.
+/// Compares all steps, and their order.
 pub(super) fn compare(found: &mut Changes, old: &Workflow, new: &Workflow) {
     let renamed = renamed(old, new);
     let agents = agents(old);
@@ -24,33 +24,37 @@ pub(super) fn compare(found: &mut Changes, old: &Workflow, new: &Workflow) {
             continue;
         }
         if let Some(to) = renamed.get(name) {
-            let why = "operators' commands, documents and idempotency keys go by the name";
-            found.look(at, format!("renamed to `{to}`"), why);
+            let why = "operators' commands, documents and idempotency keys contain the name";
+            found.risky(at, format!("renamed to `{to}`"), why);
         } else {
             let why = if step.undo.is_some() {
-                "new tasks do it no more, nor undo it: does anything rely on it?"
+                "new tasks neither run it nor undo it; check what depends on it"
             } else {
-                "new tasks do it no more: does anything rely on it?"
+                "new tasks do not run it; check what depends on it"
             };
-            found.look(at, "removed", why);
+            found.risky(at, "removed", why);
         }
     }
     for (name, step) in &new.steps {
         let was_named = renamed.iter().find(|(_, to)| **to == name).map(|(from, _)| *from);
         let before = old.steps.get(name).or_else(|| old.steps.get(was_named?));
         if let Some(agent) = step.agent.as_ref().filter(|agent| !agents.contains(agent)) {
-            let why = "it needs a queue and a deployment before this is published";
-            found.look(format!("steps.{name}.agent"), format!("new agent `{agent}`"), why);
+            let why = "deploy the agent and its queue before you publish";
+            found.risky(format!("steps.{name}.agent"), format!("new agent `{agent}`"), why);
         }
         match before {
-            None => found.safe(format!("steps.{name}"), "added", "new tasks do one thing more"),
-            Some(before) => Step { found, at: format!("steps.{name}") }.compare(before, step),
+            None => {
+                found.safe(format!("steps.{name}"), "added", "new tasks run an additional step")
+            }
+            Some(before) => {
+                StepComparison { found, at: format!("steps.{name}") }.compare(before, step)
+            }
         }
     }
-    order(found, old, new, &renamed);
+    compare_order(found, old, new, &renamed);
 }
 
-/// Steps that are gone, by the new ones that do the same.
+/// The old names of renamed steps with their new names. A step was renamed if a new step is equal except for `after`.
 fn renamed<'a>(old: &'a Workflow, new: &'a Workflow) -> BTreeMap<&'a StepName, &'a StepName> {
     let only = |of: &'a IndexMap<StepName, StepDefinition>, not: &Workflow| {
         let others = of.iter().filter(|(name, _)| !not.steps.contains_key(*name));
@@ -68,8 +72,8 @@ fn renamed<'a>(old: &'a Workflow, new: &'a Workflow) -> BTreeMap<&'a StepName, &
     renamed
 }
 
-/// Whether each step still comes after all that it came after.
-fn order(
+/// Compares the order: whether each step still runs after all steps that it ran after.
+fn compare_order(
     found: &mut Changes,
     old: &Workflow,
     new: &Workflow,
@@ -92,31 +96,31 @@ fn order(
         let at = format!("steps.{}.after", now(name));
         if !lost.is_empty() {
             let what = format!("no longer after {}", lost.join(", "));
-            found.look(at, what, "it may run before it, or beside it");
+            found.risky(at, what, "the steps may now run in a different order or in parallel");
         } else if after.first() != after.last() {
-            found.safe(at, "changed", "it still comes after all that it came after");
+            found.safe(at, "changed", "the order of existing steps is unchanged");
         }
     }
 }
 
-/// One step that is in both.
-struct Step<'a> {
+/// A comparison of a step that is in both definitions.
+struct StepComparison<'a> {
     found: &'a mut Changes,
     at: String,
 }
 
-impl Step<'_> {
+impl StepComparison<'_> {
     fn safe(&mut self, key: &str, what: impl Into<String>, why: &str) {
         self.found.safe(format!("{}.{key}", self.at), what, why);
     }
 
-    fn look(&mut self, key: &str, what: impl Into<String>, why: &str) {
-        self.found.look(format!("{}.{key}", self.at), what, why);
+    fn risky(&mut self, key: &str, what: impl Into<String>, why: &str) {
+        self.found.risky(format!("{}.{key}", self.at), what, why);
     }
 
     fn compare(&mut self, old: &StepDefinition, new: &StepDefinition) {
         if old.description != new.description {
-            self.safe("description", "changed", "it is for people");
+            self.safe("description", "changed", "has no effect on tasks");
         }
         self.when(old, new);
         self.for_each(old.for_each.as_ref(), new.for_each.as_ref());
@@ -125,7 +129,7 @@ impl Step<'_> {
         let times =
             |step: &StepDefinition, action| step.action(action).map(|of| of.complete_within);
         if let Some((old, new)) = times(old, Action::Do).zip(times(new, Action::Do)) {
-            self.found.within(format!("{}.complete_within", self.at), old, new);
+            self.found.time_limit(format!("{}.complete_within", self.at), old, new);
         }
         for action in [Action::Do, Action::Undo] {
             if let Some((old, new)) = old.action(action).zip(new.action(action)) {
@@ -135,58 +139,62 @@ impl Step<'_> {
         self.found.recovery(&self.at, &old.recovery, &new.recovery);
         match (old.idempotent, new.idempotent) {
             (true, false) => {
-                let why = "attempts are no longer repeated: an unknown outcome goes to `then`";
-                self.look("idempotent", "turned off", why);
+                let why = "unknown outcomes are no longer retried; they lead to `then`";
+                self.risky("idempotent", "turned off", why);
             }
             (false, true) => {
                 let why =
-                    "attempts are repeated now: the service must recognise the idempotency key";
-                self.look("idempotent", "turned on", why);
+                    "unknown outcomes are now retried; the service must honour the idempotency key";
+                self.risky("idempotent", "turned on", why);
             }
             (true, true) | (false, false) => {}
         }
         match (old.point_of_no_return, new.point_of_no_return) {
             (false, true) => {
-                let why = "once it has completed, nothing is undone any more";
-                self.look("point_of_no_return", "moved here", why);
+                let why = "after it completes, the task can no longer be undone";
+                self.risky("point_of_no_return", "added", why);
             }
             (true, false) => {
-                let why = "a task may be undone after it: can what comes before it, and it, be?";
-                self.look("point_of_no_return", "taken from here", why);
+                let why = "a task may now be undone after it; check that it and the steps before it can be undone";
+                self.risky("point_of_no_return", "removed", why);
             }
             (true, true) | (false, false) => {}
         }
         self.undo(old, new);
     }
 
-    /// How long one call may take, and what the service's responses mean.
+    /// Compares the time limit of a call, and the meaning of the service's responses.
     fn calls(&mut self, action: Action, old: &ActionDefinition<'_>, new: &ActionDefinition<'_>) {
         let key = |key: &str| match action {
             Action::Do => key.to_owned(),
             Action::Undo => format!("undo.{key}"),
         };
-        // By default it goes with `complete_within`.
+        // The default follows `complete_within`, whose change is reported separately.
         let own = |of: &ActionDefinition<'_>| {
             let default = of.complete_within.min(limits::CALL_WITHIN_MAX);
             (of.call_within != default).then_some(of.call_within)
         };
         if own(old) != own(new) {
-            let what = format!("{} became {}", human(old.call_within), human(new.call_within));
-            let why = "no call may take longer at the service, also after its agent gave it up";
-            self.look(&key("call_within"), what, why);
+            let what = format!(
+                "{} became {}",
+                duration_text(old.call_within),
+                duration_text(new.call_within)
+            );
+            let why = "the service must end every call within this time, even after the agent has timed out";
+            self.risky(&key("call_within"), what, why);
         }
         if old.responses != new.responses {
-            let why = "does the service mean that by these statuses?";
-            self.look(&key("responses"), "changed", why);
+            let why = "check that the service uses these statuses with this meaning";
+            self.risky(&key("responses"), "changed", why);
         }
     }
 
     fn when(&mut self, old: &StepDefinition, new: &StepDefinition) {
-        let why = "it may be skipped where it was done: can those that read its output bear null?";
+        let why = "the step may now be skipped; check that readers of its output accept null";
         match (&old.when, &new.when) {
-            (None, Some(_)) => self.look("when", "added", why),
-            (Some(old), Some(new)) if old != new => self.look("when", "changed", why),
-            (Some(_), None) => self.look("when", "removed", "it is done where it was skipped"),
+            (None, Some(_)) => self.risky("when", "added", why),
+            (Some(old), Some(new)) if old != new => self.risky("when", "changed", why),
+            (Some(_), None) => self.risky("when", "removed", "the step now always runs"),
             (Some(_), Some(_)) | (None, None) => {}
         }
     }
@@ -194,57 +202,57 @@ impl Step<'_> {
     fn for_each(&mut self, old: Option<&ForEach>, new: Option<&ForEach>) {
         match (old, new) {
             (None, Some(_)) => {
-                let why = "its output is a list now, for all that read it";
-                self.look("for_each", "added", why);
+                let why = "its output becomes a list; check its readers";
+                self.risky("for_each", "added", why);
             }
             (Some(_), None) => {
-                let why = "its output is no longer a list, for all that read it";
-                self.look("for_each", "removed", why);
+                let why = "its output is no longer a list; check its readers";
+                self.risky("for_each", "removed", why);
             }
             (Some(old), Some(new)) => {
                 if old.items != new.items {
-                    self.look("for_each.items", "changed", "it is done for other items");
+                    self.risky("for_each.items", "changed", "the step runs for different items");
                 }
                 let what = format!("{} became {}", old.at_once, new.at_once);
                 if new.at_once > old.at_once {
-                    let why = "more calls at once: can the service bear them?";
-                    self.look("for_each.at_once", what, why);
+                    let why = "more concurrent calls; check the capacity of the service";
+                    self.risky("for_each.at_once", what, why);
                 } else if new.at_once < old.at_once {
-                    self.safe("for_each.at_once", what, "fewer calls at once");
+                    self.safe("for_each.at_once", what, "fewer concurrent calls");
                 }
             }
             (None, None) => {}
         }
     }
 
-    /// What is done: by an agent, by a wait, by a workflow.
+    /// Compares what the step does: a call, a wait, or a child task.
     fn work(&mut self, old: &StepDefinition, new: &StepDefinition) {
         match (&old.agent, &new.agent) {
             (Some(old), Some(new)) if old != new => {
                 let what = format!("`{old}` became `{new}`");
-                self.look("agent", what, "another service gets its calls");
+                self.risky("agent", what, "a different service gets the calls");
             }
             (Some(_), Some(_)) | (None, None) => {}
-            (Some(_), None) => self.look("agent", "removed", "it does something else now"),
-            (None, Some(_)) => self.look("agent", "added", "it does something else now"),
+            (Some(_), None) => self.risky("agent", "removed", "the step does something different"),
+            (None, Some(_)) => self.risky("agent", "added", "the step does something different"),
         }
         if let (Some(old), Some(new)) = (&old.request, &new.request) {
-            let why = "the service gets both calls while tasks of both versions run";
+            let why = "the service gets both kinds of calls while tasks of both versions run";
             let parts = [
                 ("request.method", old.method != new.method),
                 ("request.path", old.path != new.path),
                 ("request.body", old.body != new.body),
             ];
             for (key, _) in parts.iter().filter(|(_, differs)| *differs) {
-                self.look(key, "changed", why);
+                self.risky(key, "changed", why);
             }
         }
         match (&old.wait, &new.wait) {
             (Some(old), Some(new)) if old != new => {
-                self.safe("wait", "changed", "new tasks wait as it says now");
+                self.safe("wait", "changed", "only new tasks wait for the new time");
             }
-            (Some(_), None) => self.look("wait", "removed", "it does something else now"),
-            (None, Some(_)) => self.look("wait", "added", "it does something else now"),
+            (Some(_), None) => self.risky("wait", "removed", "the step does something different"),
+            (None, Some(_)) => self.risky("wait", "added", "the step does something different"),
             (Some(_), Some(_)) | (None, None) => {}
         }
         self.child(old.workflow.as_ref(), new.workflow.as_ref());
@@ -255,19 +263,21 @@ impl Step<'_> {
             (Some(old), Some(new)) => {
                 if old.name != new.name {
                     let what = format!("`{}` became `{}`", old.name, new.name);
-                    self.look("workflow.name", what, "it must be published before this is");
+                    self.risky("workflow.name", what, "publish that workflow first");
                 }
                 if old.version != new.version {
-                    let why = "is it published, and does it return what is read of it?";
-                    self.look("workflow.version", "changed", why);
+                    let why = "check that it is published and that its output is compatible";
+                    self.risky("workflow.version", "changed", why);
                 }
                 if old.input != new.input {
-                    let why = "does it fit the schema of that workflow?";
-                    self.look("workflow.input", "changed", why);
+                    let why = "check that it matches the input schema of that workflow";
+                    self.risky("workflow.input", "changed", why);
                 }
             }
-            (Some(_), None) => self.look("workflow", "removed", "it does something else now"),
-            (None, Some(_)) => self.look("workflow", "added", "it does something else now"),
+            (Some(_), None) => {
+                self.risky("workflow", "removed", "the step does something different")
+            }
+            (None, Some(_)) => self.risky("workflow", "added", "the step does something different"),
             (None, None) => {}
         }
     }
@@ -275,27 +285,39 @@ impl Step<'_> {
     fn callback(&mut self, old: &StepDefinition, new: &StepDefinition) {
         match (&old.callback, &new.callback) {
             (None, Some(_)) => {
-                let why = "its call no longer completes it: somebody must answer with the token";
-                self.look("callback", "added", why);
+                let why = "the call no longer completes the step; a callback must";
+                self.risky("callback", "added", why);
             }
             (Some(_), None) => {
-                let why = "its call completes it: later answers are ignored";
-                self.look("callback", "removed", why);
+                let why = "the call completes the step; later callbacks are ignored";
+                self.risky("callback", "removed", why);
             }
             (Some(old), Some(new)) => {
-                self.found.within(format!("{}.callback.within", self.at), old.within, new.within);
+                self.found.time_limit(
+                    format!("{}.callback.within", self.at),
+                    old.within,
+                    new.within,
+                );
                 let Some((old, new)) = differing(&old.heartbeat, &new.heartbeat) else { return };
                 match (old, new) {
                     (Some(old), Some(new)) => {
-                        self.found.within(format!("{}.callback.heartbeat", self.at), *old, *new);
+                        self.found.time_limit(
+                            format!("{}.callback.heartbeat", self.at),
+                            *old,
+                            *new,
+                        );
                     }
                     (None, Some(new)) => {
-                        let what = format!("added: {}", human(*new));
-                        let why = "whoever is silent longer counts as gone";
-                        self.look("callback.heartbeat", what, why);
+                        let what = format!("added: {}", duration_text(*new));
+                        let why = "a longer silence counts as a failure";
+                        self.risky("callback.heartbeat", what, why);
                     }
                     (Some(_), None) => {
-                        self.safe("callback.heartbeat", "removed", "nobody has to send them");
+                        self.safe(
+                            "callback.heartbeat",
+                            "removed",
+                            "heartbeats are no longer required",
+                        );
                     }
                     (None, None) => {}
                 }
@@ -307,17 +329,17 @@ impl Step<'_> {
     fn undo(&mut self, old: &StepDefinition, new: &StepDefinition) {
         match (&old.undo, &new.undo) {
             (Some(_), None) if new.workflow.is_none() => {
-                let why = "what it did stays done when a task is undone";
-                self.look("undo", "removed", why);
+                let why = "its effect stays when a task is undone";
+                self.risky("undo", "removed", why);
             }
             (None, Some(_)) if old.workflow.is_none() => {
-                self.safe("undo", "added", "what it did is undone with the task");
+                self.safe("undo", "added", "its effect is undone with the task");
             }
             (Some(_) | None, Some(_) | None) => {}
         }
         if let Some((old, new)) = old.action(Action::Undo).zip(new.action(Action::Undo)) {
             let at = format!("{}.undo", self.at);
-            self.found.within(
+            self.found.time_limit(
                 format!("{at}.complete_within"),
                 old.complete_within,
                 new.complete_within,
@@ -329,8 +351,8 @@ impl Step<'_> {
         if let (Some(old), Some(new)) = (request(&old.undo), request(&new.undo))
             && old != new
         {
-            let why = "does it still undo what the step does?";
-            self.look("undo.request", "changed", why);
+            let why = "check that it still undoes the step";
+            self.risky("undo.request", "changed", why);
         }
     }
 }

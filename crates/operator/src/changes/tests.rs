@@ -1,4 +1,4 @@
-//! One test for each kind of change; what is expected reads as it is printed.
+//! One test for each kind of change. Expectations are the printed lines.
 
 use serde_json::{Value, json};
 
@@ -30,25 +30,24 @@ fn base() -> Value {
                 "callback": { "within": "1h", "heartbeat": "5m" },
                 "request": { "path": "/parcels", "body": "${ callback.token }" },
             },
-            "tell": { "after": ["pause"], "workflow": { "name": "tell", "version": 1 } },
+            "notify": { "after": ["pause"], "workflow": { "name": "notify", "version": 1 } },
         },
     })
 }
 
-/// What a merge patch (RFC 7396) of the definition changes, in the version after it; without the
-/// version's own line.
-fn said(patch: Value) -> Vec<String> {
+/// The printed changes after a merge patch (RFC 7396) of the definition, without the change of its version.
+fn changes_by(patch: Value) -> Vec<String> {
     let read = |value: &Value| -> Workflow { serde_json::from_value(value.clone()).unwrap() };
     let mut new = base();
     merge(&mut new, &json!({ "version": 2 }));
     merge(&mut new, &patch);
     let lines = changes(&read(&base()), &read(&new)).into_iter().map(|change| {
         let Change { at, what, safe, why } = change;
-        format!("{} {at}: {what} ({why})", if safe { "safe" } else { "look" })
+        format!("{} {at}: {what} ({why})", if safe { "safe" } else { "risky" })
     });
     lines
         .filter(|line| {
-            line != "safe version: 1 became 2 (new tasks take it unless they name another)"
+            line != "safe version: 1 became 2 (new tasks use it unless they name another version)"
         })
         .collect()
 }
@@ -71,23 +70,24 @@ fn merge(value: &mut Value, patch: &Value) {
 }
 
 fn step(name: &str, patch: Value) -> Vec<String> {
-    said(json!({ "steps": { name: patch } }))
+    changes_by(json!({ "steps": { name: patch } }))
 }
 
-const NARROWER: &str = "clients whose inputs were taken before may be refused";
-const WIDER: &str = "what was taken before still is; can the steps bear what is new?";
+const NARROWER: &str = "inputs that were accepted before may be rejected";
+const WIDER: &str = "accepts more inputs than before; check that the steps can handle them";
 
 #[test]
-fn what_did_not_change_is_not_said() {
-    assert_eq!(said(json!({})), [""; 0]);
+fn equal_definitions_have_no_changes() {
+    assert_eq!(changes_by(json!({})), [""; 0]);
     let same: Workflow = serde_json::from_value(base()).unwrap();
     assert_eq!(changes(&same, &same), []);
 }
 
 #[test]
-fn what_a_call_may_take_and_what_responses_mean_needs_a_look() {
-    let bound = "no call may take longer at the service, also after its agent gave it up";
-    let meaning = "does the service mean that by these statuses?";
+fn changes_of_call_within_and_responses_are_risky() {
+    let bound =
+        "the service must end every call within this time, even after the agent has timed out";
+    let meaning = "check that the service uses these statuses with this meaning";
     let patch = json!({ "call_within": "40s", "responses": { "409": "failed" } });
     assert_eq!(
         step(
@@ -95,23 +95,23 @@ fn what_a_call_may_take_and_what_responses_mean_needs_a_look() {
             json!({ "call_within": "40s", "responses": { "409": "failed" }, "undo": patch })
         ),
         [
-            format!("look steps.reserve.call_within: 10s became 40s ({bound})"),
-            format!("look steps.reserve.responses: changed ({meaning})"),
-            format!("look steps.reserve.undo.call_within: 20s became 40s ({bound})"),
-            format!("look steps.reserve.undo.responses: changed ({meaning})"),
+            format!("risky steps.reserve.call_within: 10s became 40s ({bound})"),
+            format!("risky steps.reserve.responses: changed ({meaning})"),
+            format!("risky steps.reserve.undo.call_within: 20s became 40s ({bound})"),
+            format!("risky steps.reserve.undo.responses: changed ({meaning})"),
         ]
     );
     assert_eq!(step("reserve", json!({ "complete_within": "12s" })).len(), 1);
 }
 
 #[test]
-fn a_version_is_raised_or_it_needs_a_look() {
-    let again = said(json!({ "version": 1, "description": "new" }));
+fn a_version_that_is_not_raised_is_risky() {
+    let again = changes_by(json!({ "version": 1, "description": "new" }));
     assert_eq!(
         again,
         [
-            "look version: still 1 (a published version never changes: raise it)",
-            "safe description: changed (it is for people)",
+            "risky version: still 1 (a published version cannot change; raise the version)",
+            "safe description: changed (has no effect on tasks)",
         ]
     );
     let mut newer = base();
@@ -124,19 +124,19 @@ fn a_version_is_raised_or_it_needs_a_look() {
         (1, false, "3 became 1")
     );
     assert_eq!(
-        said(json!({ "name": "orders" })),
+        changes_by(json!({ "name": "orders" })),
         [
-            "look name: `order` became `orders` (another workflow: the old one stays published beside it)"
+            "risky name: `order` became `orders` (this is a different workflow; the old one stays published)"
         ]
     );
 }
 
 #[test]
-fn a_schema_that_takes_less_needs_a_look() {
+fn a_schema_that_accepts_less_is_risky() {
     for (input, expected) in [
         (
             json!({ "required": ["amount", "note"] }),
-            format!("look input.required: `note` is required now ({NARROWER})"),
+            format!("risky input.required: `note` is now required ({NARROWER})"),
         ),
         (
             json!({ "required": [] }),
@@ -144,7 +144,7 @@ fn a_schema_that_takes_less_needs_a_look() {
         ),
         (
             json!({ "properties": { "amount": { "type": "string" } } }),
-            format!("look input.amount.type: integer became string ({NARROWER})"),
+            format!("risky input.amount.type: integer became string ({NARROWER})"),
         ),
         (
             json!({ "properties": { "amount": { "type": "number" } } }),
@@ -156,7 +156,7 @@ fn a_schema_that_takes_less_needs_a_look() {
         ),
         (
             json!({ "properties": { "amount": { "maximum": 99 } } }),
-            format!("look input.amount.maximum: 100 became 99 ({NARROWER})"),
+            format!("risky input.amount.maximum: 100 became 99 ({NARROWER})"),
         ),
         (
             json!({ "properties": { "amount": { "maximum": 101 } } }),
@@ -164,7 +164,7 @@ fn a_schema_that_takes_less_needs_a_look() {
         ),
         (
             json!({ "properties": { "amount": { "minimum": 1 } } }),
-            format!("look input.amount.minimum: added ({NARROWER})"),
+            format!("risky input.amount.minimum: added ({NARROWER})"),
         ),
         (
             json!({ "properties": { "amount": { "maximum": null } } }),
@@ -172,31 +172,33 @@ fn a_schema_that_takes_less_needs_a_look() {
         ),
         (
             json!({ "properties": { "note": { "enum": ["a"] } } }),
-            format!("look input.note.enum: added ({NARROWER})"),
+            format!("risky input.note.enum: added ({NARROWER})"),
         ),
         (
             json!({ "additionalProperties": false }),
-            format!("look input.additionalProperties: unknown keys are refused ({NARROWER})"),
+            format!("risky input.additionalProperties: unknown keys are rejected ({NARROWER})"),
         ),
         (json!({ "additionalProperties": true }), String::new()),
         (
             json!({ "properties": { "to": { "type": "string" } } }),
-            "safe input.to: described now (clients who do not send it are not concerned)"
-                .to_owned(),
+            "safe input.to: property added (no effect on inputs without this key)".to_owned(),
         ),
         (
             json!({ "properties": { "note": null } }),
-            format!("safe input.note: no longer described ({WIDER})"),
+            format!("safe input.note: property removed ({WIDER})"),
         ),
-        (json!({ "title": "An order" }), "safe input.title: changed (it is for people)".to_owned()),
-        (json!({ "oneOf": [{}] }), format!("look input.oneOf: added ({NARROWER})")),
+        (
+            json!({ "title": "An order" }),
+            "safe input.title: changed (has no effect on tasks)".to_owned(),
+        ),
+        (json!({ "oneOf": [{}] }), format!("risky input.oneOf: added ({NARROWER})")),
     ] {
         let expected: Vec<_> = Some(expected).into_iter().filter(|line| !line.is_empty()).collect();
-        assert_eq!(said(json!({ "input": input.clone() })), expected, "{input}");
+        assert_eq!(changes_by(json!({ "input": input.clone() })), expected, "{input}");
     }
     assert_eq!(
-        said(json!({ "input": null })),
-        [format!("safe input: no schema any more ({WIDER})")]
+        changes_by(json!({ "input": null })),
+        [format!("safe input: schema removed ({WIDER})")]
     );
 }
 
@@ -228,37 +230,37 @@ fn enums_lists_and_closed_objects_are_compared_too() {
     let closed = |fields: Value| json!({ "additionalProperties": false, "properties": fields });
     assert_eq!(
         compare(closed(json!({ "a": {}, "b": {} })), closed(json!({ "a": {} }))),
-        line(false, "input.b", "removed, so it is refused")
+        line(false, "input.b", "removed; inputs with this key are rejected")
     );
     assert_eq!(compare(json!(true), json!(false)), line(false, "input", "changed"));
     let mut found = Changes::default();
     let schema = steward_core::definition::schema::InputSchema::new(json!({}));
     schema::compare(&mut found, None, Some(&schema));
-    assert_eq!(found.0[0].what, "a schema, where anything was taken");
+    assert_eq!(found.0[0].what, "schema added; any input was accepted before");
 }
 
 #[test]
-fn a_trigger_that_changes_needs_a_look() {
+fn a_changed_trigger_is_risky() {
     for (trigger, expected) in [
         (
             json!(null),
-            "look trigger: removed: events `Order Placed` of `shop` (they submit no tasks any more)",
+            "risky trigger: removed: events `Order Placed` of `shop` (these events will no longer submit tasks)",
         ),
         (
             json!({ "detail_type": "Order Paid" }),
-            "look trigger: `Order Placed` of `shop` became `Order Paid` of `shop` (the former submit no tasks \
-             any more, the latter do)",
+            "risky trigger: `Order Placed` of `shop` became `Order Paid` of `shop` (the old events will \
+             no longer submit tasks; the new ones will)",
         ),
         (
             json!({ "task_id": "order-${ event.id }" }),
-            "look trigger.task_id: changed (an event that is delivered again after publication makes a second task)",
+            "risky trigger.task_id: changed (an event that is redelivered after publication submits a second task)",
         ),
         (
             json!({ "input": { "order": "${ event.detail }" } }),
-            "look trigger.input: changed (events give new tasks another input: does it fit the schema and the steps?)",
+            "risky trigger.input: changed (new tasks get a different input; check that it matches the schema and the steps)",
         ),
     ] {
-        assert_eq!(said(json!({ "trigger": trigger })), [expected]);
+        assert_eq!(changes_by(json!({ "trigger": trigger })), [expected]);
     }
     let mut without = base();
     without.as_object_mut().unwrap().shift_remove("trigger");
@@ -272,24 +274,24 @@ fn a_trigger_that_changes_needs_a_look() {
 }
 
 #[test]
-fn less_time_and_shorter_retention_need_a_look() {
-    let late = "what took longer was in time before, and is too late now";
-    let early = "tasks and their documents may go earlier: can whoever looks them up bear it?";
+fn less_time_and_shorter_retention_are_risky() {
+    let late = "durations that were in time before may now exceed the limit";
+    let early = "tasks and their documents may be deleted earlier; check who still reads them";
     for (patch, expected) in [
-        (json!({ "complete_within": "5m" }), format!("look complete_within: shortened: 10m became 5m ({late})")),
-        (json!({ "complete_within": "20m" }), "safe complete_within: lengthened: 10m became 20m (what was in time still is)".to_owned()),
-        (json!({ "retention": "1d" }), format!("look retention: 30d became 1d ({early})")),
-        (json!({ "retention": null }), format!("look retention: 30d became the deployment's ({early})")),
-        (json!({ "retention": "60d" }), "safe retention: lengthened: 30d became 60d (costs storage, nothing else)".to_owned()),
-        (json!({ "overdue": "undo" }), "look overdue: alert became undo (a task past its time is undone by itself, where it waited for an operator)".to_owned()),
-        (json!({ "lifecycle_events": true }), "safe lifecycle_events: turned on (each task's end is an event, and costs one)".to_owned()),
+        (json!({ "complete_within": "5m" }), format!("risky complete_within: shortened: 10m became 5m ({late})")),
+        (json!({ "complete_within": "20m" }), "safe complete_within: lengthened: 10m became 20m (no effect on durations that were in time before)".to_owned()),
+        (json!({ "retention": "1d" }), format!("risky retention: 30d became 1d ({early})")),
+        (json!({ "retention": null }), format!("risky retention: 30d became the deployment's default ({early})")),
+        (json!({ "retention": "60d" }), "safe retention: lengthened: 30d became 60d (only increases storage costs)".to_owned()),
+        (json!({ "overdue": "undo" }), "risky overdue: alert became undo (an overdue task is now undone automatically instead of waiting for an operator)".to_owned()),
+        (json!({ "lifecycle_events": true }), "safe lifecycle_events: turned on (publishes one billed event per task)".to_owned()),
     ] {
-        assert_eq!(said(patch), [expected]);
+        assert_eq!(changes_by(patch), [expected]);
     }
 }
 
 #[test]
-fn what_people_see_more_of_needs_a_look() {
+fn a_removed_mask_is_risky() {
     let new: Workflow = serde_json::from_value(base()).unwrap();
     let mut old = base();
     old["mask"] = json!(["/card", "/items/*/secret"]);
@@ -309,10 +311,13 @@ fn what_people_see_more_of_needs_a_look() {
 }
 
 #[test]
-fn an_output_that_changes_needs_a_look() {
-    let why = "clients and the workflows that run this one read it";
-    assert_eq!(said(json!({ "output": null })), [format!("look output: removed ({why})")]);
-    assert_eq!(said(json!({ "output": { "id": 1 } })), [format!("look output: changed ({why})")]);
+fn a_changed_output_is_risky() {
+    let why = "clients and parent workflows read it";
+    assert_eq!(changes_by(json!({ "output": null })), [format!("risky output: removed ({why})")]);
+    assert_eq!(
+        changes_by(json!({ "output": { "id": 1 } })),
+        [format!("risky output: changed ({why})")]
+    );
 }
 
 #[test]
@@ -320,7 +325,7 @@ fn steps_are_added_removed_and_renamed() {
     let mut renamed = base();
     let pause = renamed["steps"].as_object_mut().unwrap().shift_remove("pause").unwrap();
     renamed["steps"]["rest"] = pause;
-    for step in ["ship", "tell"] {
+    for step in ["ship", "notify"] {
         renamed["steps"][step]["after"] = json!(["rest"]);
     }
     renamed["version"] = json!(2);
@@ -334,15 +339,15 @@ fn steps_are_added_removed_and_renamed() {
     assert!(!found[1].safe);
 
     assert_eq!(
-        step("tell", json!(null)),
-        ["look steps.tell: removed (new tasks do it no more: does anything rely on it?)"]
+        step("notify", json!(null)),
+        ["risky steps.notify: removed (new tasks do not run it; check what depends on it)"]
     );
     let bill = json!({ "agent": "billing", "after": ["pack"], "request": { "path": "/bills" } });
     assert_eq!(
         step("bill", bill),
         [
-            "look steps.bill.agent: new agent `billing` (it needs a queue and a deployment before this is published)",
-            "safe steps.bill: added (new tasks do one thing more)",
+            "risky steps.bill.agent: new agent `billing` (deploy the agent and its queue before you publish)",
+            "safe steps.bill: added (new tasks run an additional step)",
         ]
     );
 }
@@ -351,81 +356,81 @@ fn steps_are_added_removed_and_renamed() {
 fn the_order_of_steps_may_be_tightened_and_not_loosened() {
     assert_eq!(
         step("ship", json!({ "after": ["pause", "pack"] })),
-        ["safe steps.ship.after: changed (it still comes after all that it came after)"]
+        ["safe steps.ship.after: changed (the order of existing steps is unchanged)"]
     );
     assert_eq!(
-        step("tell", json!({ "after": ["reserve"] })),
+        step("notify", json!({ "after": ["reserve"] })),
         [
-            "look steps.tell.after: no longer after `pack`, `pause` (it may run before it, or beside it)"
+            "risky steps.notify.after: no longer after `pack`, `pause` (the steps may now run in a different order or in parallel)"
         ]
     );
 }
 
 #[test]
 fn what_a_step_does_is_compared_key_by_key() {
-    let both = "the service gets both calls while tasks of both versions run";
-    let other = "it does something else now";
+    let both = "the service gets both kinds of calls while tasks of both versions run";
+    let other = "the step does something different";
     for (name, patch, expected) in [
-        ("reserve", json!({ "description": "x" }), "safe steps.reserve.description: changed (it is for people)".to_owned()),
-        ("reserve", json!({ "agent": "carrier" }), "look steps.reserve.agent: `stock` became `carrier` (another service gets its calls)".to_owned()),
-        ("reserve", json!({ "request": { "method": "PUT" } }), format!("look steps.reserve.request.method: changed ({both})")),
-        ("reserve", json!({ "request": { "path": "/r" } }), format!("look steps.reserve.request.path: changed ({both})")),
-        ("reserve", json!({ "request": { "body": 1 } }), format!("look steps.reserve.request.body: changed ({both})")),
-        ("reserve", json!({ "when": "${ input.amount > 0 }" }), "look steps.reserve.when: added (it may be skipped where it was done: can those that read its output bear null?)".to_owned()),
-        ("pause", json!({ "wait": "6m" }), "safe steps.pause.wait: changed (new tasks wait as it says now)".to_owned()),
-        ("pack", json!({ "for_each": { "at_once": 6 } }), "look steps.pack.for_each.at_once: 5 became 6 (more calls at once: can the service bear them?)".to_owned()),
-        ("pack", json!({ "for_each": { "at_once": 4 } }), "safe steps.pack.for_each.at_once: 5 became 4 (fewer calls at once)".to_owned()),
-        ("pack", json!({ "for_each": { "items": "${ input.all }" } }), "look steps.pack.for_each.items: changed (it is done for other items)".to_owned()),
-        ("pack", json!({ "for_each": null }), "look steps.pack.for_each: removed (its output is no longer a list, for all that read it)".to_owned()),
-        ("reserve", json!({ "for_each": { "items": "${ input.all }" } }), "look steps.reserve.for_each: added (its output is a list now, for all that read it)".to_owned()),
-        ("ship", json!({ "callback": null }), "look steps.ship.callback: removed (its call completes it: later answers are ignored)".to_owned()),
-        ("pack", json!({ "callback": { "within": "1h" } }), "look steps.pack.callback: added (its call no longer completes it: somebody must answer with the token)".to_owned()),
-        ("ship", json!({ "callback": { "within": "30m" } }), "look steps.ship.callback.within: shortened: 1h became 30m (what took longer was in time before, and is too late now)".to_owned()),
-        ("ship", json!({ "callback": { "heartbeat": null } }), "safe steps.ship.callback.heartbeat: removed (nobody has to send them)".to_owned()),
-        ("tell", json!({ "workflow": { "name": "shout" } }), "look steps.tell.workflow.name: `tell` became `shout` (it must be published before this is)".to_owned()),
-        ("tell", json!({ "workflow": { "version": 2 } }), "look steps.tell.workflow.version: changed (is it published, and does it return what is read of it?)".to_owned()),
-        ("tell", json!({ "workflow": { "input": 1 } }), "look steps.tell.workflow.input: changed (does it fit the schema of that workflow?)".to_owned()),
+        ("reserve", json!({ "description": "x" }), "safe steps.reserve.description: changed (has no effect on tasks)".to_owned()),
+        ("reserve", json!({ "agent": "carrier" }), "risky steps.reserve.agent: `stock` became `carrier` (a different service gets the calls)".to_owned()),
+        ("reserve", json!({ "request": { "method": "PUT" } }), format!("risky steps.reserve.request.method: changed ({both})")),
+        ("reserve", json!({ "request": { "path": "/r" } }), format!("risky steps.reserve.request.path: changed ({both})")),
+        ("reserve", json!({ "request": { "body": 1 } }), format!("risky steps.reserve.request.body: changed ({both})")),
+        ("reserve", json!({ "when": "${ input.amount > 0 }" }), "risky steps.reserve.when: added (the step may now be skipped; check that readers of its output accept null)".to_owned()),
+        ("pause", json!({ "wait": "6m" }), "safe steps.pause.wait: changed (only new tasks wait for the new time)".to_owned()),
+        ("pack", json!({ "for_each": { "at_once": 6 } }), "risky steps.pack.for_each.at_once: 5 became 6 (more concurrent calls; check the capacity of the service)".to_owned()),
+        ("pack", json!({ "for_each": { "at_once": 4 } }), "safe steps.pack.for_each.at_once: 5 became 4 (fewer concurrent calls)".to_owned()),
+        ("pack", json!({ "for_each": { "items": "${ input.all }" } }), "risky steps.pack.for_each.items: changed (the step runs for different items)".to_owned()),
+        ("pack", json!({ "for_each": null }), "risky steps.pack.for_each: removed (its output is no longer a list; check its readers)".to_owned()),
+        ("reserve", json!({ "for_each": { "items": "${ input.all }" } }), "risky steps.reserve.for_each: added (its output becomes a list; check its readers)".to_owned()),
+        ("ship", json!({ "callback": null }), "risky steps.ship.callback: removed (the call completes the step; later callbacks are ignored)".to_owned()),
+        ("pack", json!({ "callback": { "within": "1h" } }), "risky steps.pack.callback: added (the call no longer completes the step; a callback must)".to_owned()),
+        ("ship", json!({ "callback": { "within": "30m" } }), "risky steps.ship.callback.within: shortened: 1h became 30m (durations that were in time before may now exceed the limit)".to_owned()),
+        ("ship", json!({ "callback": { "heartbeat": null } }), "safe steps.ship.callback.heartbeat: removed (heartbeats are no longer required)".to_owned()),
+        ("notify", json!({ "workflow": { "name": "shout" } }), "risky steps.notify.workflow.name: `notify` became `shout` (publish that workflow first)".to_owned()),
+        ("notify", json!({ "workflow": { "version": 2 } }), "risky steps.notify.workflow.version: changed (check that it is published and that its output is compatible)".to_owned()),
+        ("notify", json!({ "workflow": { "input": 1 } }), "risky steps.notify.workflow.input: changed (check that it matches the input schema of that workflow)".to_owned()),
     ] {
         assert_eq!(step(name, patch), [expected]);
     }
     let waits =
         step("pack", json!({ "agent": null, "request": null, "for_each": null, "wait": "1m" }));
-    assert!(waits.contains(&format!("look steps.pack.agent: removed ({other})")), "{waits:?}");
-    assert!(waits.contains(&format!("look steps.pack.wait: added ({other})")), "{waits:?}");
+    assert!(waits.contains(&format!("risky steps.pack.agent: removed ({other})")), "{waits:?}");
+    assert!(waits.contains(&format!("risky steps.pack.wait: added ({other})")), "{waits:?}");
 }
 
 #[test]
 fn how_a_step_fails_and_is_undone_is_compared_key_by_key() {
-    let earlier = "gives up earlier on a service that is down";
+    let earlier = "fails earlier if the service is down";
     for (patch, expected) in [
-        (json!({ "complete_within": "5s" }), "look steps.reserve.complete_within: shortened: 10s became 5s (what took longer was in time before, and is too late now)".to_owned()),
-        (json!({ "recovery": { "attempts": 2 } }), format!("look steps.reserve.recovery.attempts: 5 became 2 ({earlier})")),
-        (json!({ "recovery": { "attempts": 6 } }), "safe steps.reserve.recovery.attempts: 5 became 6 (tries longer)".to_owned()),
-        (json!({ "recovery": { "backoff": { "first": "3s" } } }), "safe steps.reserve.recovery.backoff: changed (other pauses between attempts)".to_owned()),
-        (json!({ "recovery": { "extended_wait": null } }), format!("look steps.reserve.recovery.extended_wait: 30m in all became 0s ({earlier})")),
-        (json!({ "recovery": { "extended_wait": { "times": 4 } } }), "safe steps.reserve.recovery.extended_wait: 30m in all became 1h (waits as long or longer)".to_owned()),
-        (json!({ "recovery": { "then": "alert" } }), "look steps.reserve.recovery.then: undo became alert (a task that fails here waits for an operator, where it was undone by itself)".to_owned()),
-        (json!({ "idempotent": false }), "look steps.reserve.idempotent: turned off (attempts are no longer repeated: an unknown outcome goes to `then`)".to_owned()),
-        (json!({ "undo": null }), "look steps.reserve.undo: removed (what it did stays done when a task is undone)".to_owned()),
-        (json!({ "undo": { "request": { "path": "/x" } } }), "look steps.reserve.undo.request: changed (does it still undo what the step does?)".to_owned()),
-        (json!({ "undo": { "complete_within": "10s" } }), "look steps.reserve.undo.complete_within: shortened: 20s became 10s (what took longer was in time before, and is too late now)".to_owned()),
-        (json!({ "undo": { "recovery": { "attempts": 9 } } }), "safe steps.reserve.undo.recovery.attempts: 3 became 9 (tries longer)".to_owned()),
+        (json!({ "complete_within": "5s" }), "risky steps.reserve.complete_within: shortened: 10s became 5s (durations that were in time before may now exceed the limit)".to_owned()),
+        (json!({ "recovery": { "attempts": 2 } }), format!("risky steps.reserve.recovery.attempts: 5 became 2 ({earlier})")),
+        (json!({ "recovery": { "attempts": 6 } }), "safe steps.reserve.recovery.attempts: 5 became 6 (retries more often)".to_owned()),
+        (json!({ "recovery": { "backoff": { "first": "3s" } } }), "safe steps.reserve.recovery.backoff: changed (only changes the pauses between attempts)".to_owned()),
+        (json!({ "recovery": { "extended_wait": null } }), format!("risky steps.reserve.recovery.extended_wait: 30m in total became 0s ({earlier})")),
+        (json!({ "recovery": { "extended_wait": { "times": 4 } } }), "safe steps.reserve.recovery.extended_wait: 30m in total became 1h (waits at least as long)".to_owned()),
+        (json!({ "recovery": { "then": "alert" } }), "risky steps.reserve.recovery.then: undo became alert (a task that fails here now waits for an operator instead of being undone automatically)".to_owned()),
+        (json!({ "idempotent": false }), "risky steps.reserve.idempotent: turned off (unknown outcomes are no longer retried; they lead to `then`)".to_owned()),
+        (json!({ "undo": null }), "risky steps.reserve.undo: removed (its effect stays when a task is undone)".to_owned()),
+        (json!({ "undo": { "request": { "path": "/x" } } }), "risky steps.reserve.undo.request: changed (check that it still undoes the step)".to_owned()),
+        (json!({ "undo": { "complete_within": "10s" } }), "risky steps.reserve.undo.complete_within: shortened: 20s became 10s (durations that were in time before may now exceed the limit)".to_owned()),
+        (json!({ "undo": { "recovery": { "attempts": 9 } } }), "safe steps.reserve.undo.recovery.attempts: 3 became 9 (retries more often)".to_owned()),
     ] {
         assert_eq!(step("reserve", patch), [expected]);
     }
     assert_eq!(
         step("pack", json!({ "undo": { "request": { "path": "/unpacks" } } })),
-        ["safe steps.pack.undo: added (what it did is undone with the task)"]
+        ["safe steps.pack.undo: added (its effect is undone with the task)"]
     );
-    let moved = said(json!({ "steps": {
+    let moved = changes_by(json!({ "steps": {
         "ship": { "point_of_no_return": null }, "pack": { "point_of_no_return": true },
     } }));
     assert_eq!(
         moved,
         [
-            "look steps.pack.point_of_no_return: moved here (once it has completed, nothing is undone any more)",
-            "look steps.ship.point_of_no_return: taken from here (a task may be undone after it: can what \
-             comes before it, and it, be?)",
+            "risky steps.pack.point_of_no_return: added (after it completes, the task can no longer be undone)",
+            "risky steps.ship.point_of_no_return: removed (a task may now be undone after it; \
+             check that it and the steps before it can be undone)",
         ]
     );
 }

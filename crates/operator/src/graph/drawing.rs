@@ -1,4 +1,4 @@
-//! What a picture of a workflow shows, whatever it is drawn with.
+//! The content of a picture of a workflow, independent of the output format.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,9 @@ use steward_core::{
     model::{messages::Method, names::StepName},
 };
 
-/// Characters of an expression or a path in a picture.
+use crate::state::PartState;
+
+/// The largest number of characters of an expression or path in a picture.
 const TEXT_CHARS_MAX: usize = 40;
 
 /// A workflow as nodes and edges.
@@ -21,57 +23,58 @@ const TEXT_CHARS_MAX: usize = 40;
 pub(super) struct Drawing {
     /// The workflow's name and version.
     pub(super) title: String,
-    pub(super) nodes: Vec<Node>,
+    pub(super) nodes: Vec<GraphNode>,
     pub(super) edges: Vec<Edge>,
 }
 
-/// A step, or the condition in front of one.
+/// A step, or the condition before a step.
 #[derive(Debug)]
-pub(super) struct Node {
-    /// The step that it is, or whose condition.
+pub(super) struct GraphNode {
+    /// The step, or the step that the condition belongs to.
     pub(super) step: StepName,
-    pub(super) kind: Kind,
-    /// The name first.
+    pub(super) kind: NodeKind,
+    /// The text in the box; the first line is the step's name.
     pub(super) lines: Vec<String>,
-    /// Done once for each item of a list.
+    /// Whether the step has `for_each`.
     pub(super) is_many: bool,
-    /// Whether nothing is undone once it is done.
+    /// Whether the step is the point of no return.
     pub(super) is_point_of_no_return: bool,
-    /// How it stands in one task.
-    pub(super) standing: Option<Standing>,
+    /// The status of the step in a task; `None` in the picture of a workflow.
+    pub(super) status: Option<StepStatus>,
 }
 
-impl Node {
-    /// Unique in the picture: `step-NAME` or `when-NAME`, with this character in place of the `-`.
-    pub(super) fn id(&self, joint: char) -> String {
-        let of = if self.kind == Kind::Condition { "when" } else { "step" };
-        format!("{of}{joint}{}", self.step)
+impl GraphNode {
+    /// A unique id: `step-NAME` or `when-NAME`, with `separator` in place of the `-`.
+    pub(super) fn id(&self, separator: char) -> String {
+        let prefix = if self.kind == NodeKind::Condition { "when" } else { "step" };
+        format!("{prefix}{separator}{}", self.step)
     }
 }
 
-/// How a step stands in a task.
+/// The status of a step in a task.
 #[derive(Debug)]
-pub(super) struct Standing {
-    /// Its state, as people say it.
-    pub(super) state: String,
-    /// The same, with what more there is to say.
-    pub(super) said: String,
+pub(super) struct StepStatus {
+    pub(super) state: PartState,
+    /// The state's name, the progress of items, and the attempt if it is not the first.
+    pub(super) text: String,
 }
 
+/// What a node represents; it determines the shape of the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// An agent calls its service.
+pub(super) enum NodeKind {
+    /// A step with a call of an agent.
     Call,
-    /// The call only begins it: somebody answers later.
+    /// A step with a call that a callback completes.
     Callback,
+    /// A step that waits.
     Wait,
-    /// A task of its own.
+    /// A step with a child task.
     Child,
-    /// What decides whether the step after it is done or skipped.
+    /// The `when` of the step after it.
     Condition,
 }
 
-/// Nodes by their places in the list.
+/// An edge between two nodes, which are indices of [`Drawing::nodes`].
 #[derive(Debug)]
 pub(super) struct Edge {
     pub(super) from: usize,
@@ -80,23 +83,23 @@ pub(super) struct Edge {
 }
 
 impl Drawing {
-    /// Draws a workflow that has no problems.
+    /// The picture of a workflow, which must be valid.
     pub(super) fn of(workflow: &Workflow) -> Self {
         let (mut nodes, mut edges) = (Vec::new(), Vec::new());
-        // Where each step is entered, and where it is left.
+        // The first and the last node of each step: they differ if the step has a condition.
         let (mut entries, mut exits) = (HashMap::new(), HashMap::new());
         for (name, step) in &workflow.steps {
             entries.insert(name, nodes.len());
             if let Some(when) = &step.when {
                 let (from, to) = (nodes.len(), nodes.len() + 1);
                 edges.push(Edge { from, to, label: "true" });
-                nodes.push(Node {
+                nodes.push(GraphNode {
                     step: name.clone(),
-                    kind: Kind::Condition,
-                    lines: vec![format!("when {}", said(when))],
+                    kind: NodeKind::Condition,
+                    lines: vec![format!("when {}", template_text(when))],
                     is_many: false,
                     is_point_of_no_return: false,
-                    standing: None,
+                    status: None,
                 });
             }
             exits.insert(name, nodes.len());
@@ -104,10 +107,10 @@ impl Drawing {
         }
         let ancestors = workflow.ancestors();
         for (name, step) in &workflow.steps {
-            // What another one comes after anyway needs no arrow of its own.
+            // An edge that follows from two others is left out.
             let is_implied = |before: &StepName| {
                 let others = step.after.iter().filter_map(|other| ancestors.get(other));
-                others.into_iter().any(|of_other| of_other.contains(before))
+                others.into_iter().any(|ancestors| ancestors.contains(before))
             };
             let before = step.after.iter().filter(|before| !is_implied(before));
             let before = before.filter_map(|before| exits.get(before));
@@ -123,51 +126,52 @@ impl Drawing {
     }
 }
 
-fn node(name: &StepName, step: &StepDefinition) -> Node {
+fn node(name: &StepName, step: &StepDefinition) -> GraphNode {
     let mut lines = vec![name.to_string()];
     let kind = match step.work() {
         Some(Work::Call { agent, request, callback }) => {
-            lines.push(format!("{agent}: {}", call(request)));
+            lines.push(format!("{agent}: {}", request_text(request)));
             lines.extend(callback.map(|callback| {
-                format!("answered within {}", humantime::format_duration(callback.within))
+                format!("callback within {}", humantime::format_duration(callback.within))
             }));
-            if callback.is_some() { Kind::Callback } else { Kind::Call }
+            if callback.is_some() { NodeKind::Callback } else { NodeKind::Call }
         }
         Some(Work::Child(child)) => {
             let version = child.version.map(|version| format!(" version {version}"));
             lines.push(format!("workflow {}{}", child.name, version.unwrap_or_default()));
-            Kind::Child
+            NodeKind::Child
         }
         Some(Work::Wait(wait)) => {
-            lines.push(format!("wait {}", said(wait)));
-            Kind::Wait
+            lines.push(format!("wait {}", template_text(wait)));
+            NodeKind::Wait
         }
-        // Only of a definition with problems.
-        None => Kind::Call,
+        // Only in an invalid definition.
+        None => NodeKind::Call,
     };
     if let Some(each) = &step.for_each {
-        lines.push(format!("[*] each of {}, {} at once", said(&each.items), each.at_once));
+        lines.push(format!("[*] each of {}, {} at once", template_text(&each.items), each.at_once));
     }
     let undo = step.undo.as_ref();
     if let Some(request) = undo.and_then(|undo| undo.request.as_ref()) {
-        lines.push(format!("undo: {}", call(request)));
-    } else if kind == Kind::Child {
-        lines.push("undo: its own".to_owned());
+        lines.push(format!("undo: {}", request_text(request)));
+    } else if kind == NodeKind::Child {
+        lines.push("undo: undoes the child task".to_owned());
     }
     if step.point_of_no_return {
         lines.push("point of no return".to_owned());
     }
-    Node {
+    GraphNode {
         step: name.clone(),
         kind,
         lines,
         is_many: step.for_each.is_some(),
         is_point_of_no_return: step.point_of_no_return,
-        standing: None,
+        status: None,
     }
 }
 
-fn call(request: &RequestTemplate) -> String {
+/// `POST /charges`.
+fn request_text(request: &RequestTemplate) -> String {
     let method = match request.method {
         Method::Get => "GET",
         Method::Post => "POST",
@@ -175,12 +179,11 @@ fn call(request: &RequestTemplate) -> String {
         Method::Patch => "PATCH",
         Method::Delete => "DELETE",
     };
-    format!("{method} {}", said(&request.path))
+    format!("{method} {}", template_text(&request.path))
 }
 
-/// A template as it was written, in one short line; an expression without its `${ }`, or within a text
-/// as `{task.id}`.
-fn said(template: &Template) -> String {
+/// The source of a template in one line, shortened. An expression has no `${ }`; within a text it is `{task.id}`.
+fn template_text(template: &Template) -> String {
     let source = template.source();
     let text = source.as_str().map_or_else(|| Value::to_string(source), str::to_owned);
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");

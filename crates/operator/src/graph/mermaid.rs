@@ -1,6 +1,6 @@
-//! A picture as a Mermaid flowchart (<https://mermaid.js.org/syntax/flowchart.html>).
+//! A drawing as a Mermaid flowchart (<https://mermaid.js.org/syntax/flowchart.html>).
 
-use super::drawing::{Drawing, Edge, Kind, Node};
+use super::drawing::{Drawing, Edge, GraphNode, NodeKind};
 
 /// The text of the flowchart.
 pub(super) fn draw(drawing: &Drawing) -> String {
@@ -9,24 +9,24 @@ pub(super) fn draw(drawing: &Drawing) -> String {
         text.push_str(&format!("    {}\n", shape(node)));
     }
     for Edge { from, to, label } in &drawing.edges {
-        let id = |place: &usize| drawing.nodes.get(*place).map(|node| node.id('_'));
+        let id = |index: &usize| drawing.nodes.get(*index).map(|node| node.id('_'));
         let Some((from, to)) = id(from).zip(id(to)) else { continue };
         let arrow = if label.is_empty() { "-->".to_owned() } else { format!("-->|{label}|") };
         text.push_str(&format!("    {from} {arrow} {to}\n"));
     }
-    text.push_str(&marked(drawing, "many", "stroke-dasharray: 6 3", |node| node.is_many));
-    text.push_str(&marked(drawing, "noReturn", "stroke-width: 4px", |node| {
+    text.push_str(&class_lines(drawing, "many", "stroke-dasharray: 6 3", |node| node.is_many));
+    text.push_str(&class_lines(drawing, "noReturn", "stroke-width: 4px", |node| {
         node.is_point_of_no_return
     }));
     text
 }
 
-/// The lines that give a class to the nodes of one kind, if there are any.
-fn marked(
+/// The lines that assign a class to the nodes for which `is_marked` is true; empty if there are none.
+fn class_lines(
     drawing: &Drawing,
     class: &str,
     style: &str,
-    is_marked: impl Fn(&Node) -> bool,
+    is_marked: impl Fn(&GraphNode) -> bool,
 ) -> String {
     let marked = drawing.nodes.iter().filter(|node| is_marked(node));
     let marked: Vec<_> = marked.map(|node| node.id('_')).collect();
@@ -36,19 +36,19 @@ fn marked(
     format!("    classDef {class} {style}\n    class {} {class}\n", marked.join(","))
 }
 
-fn shape(node: &Node) -> String {
+fn shape(node: &GraphNode) -> String {
     let (open, close) = match node.kind {
-        Kind::Call => ("[", "]"),
-        Kind::Callback => ("[/", "/]"),
-        Kind::Wait => ("([", "])"),
-        Kind::Child => ("[[", "]]"),
-        Kind::Condition => ("{", "}"),
+        NodeKind::Call => ("[", "]"),
+        NodeKind::Callback => ("[/", "/]"),
+        NodeKind::Wait => ("([", "])"),
+        NodeKind::Child => ("[[", "]]"),
+        NodeKind::Condition => ("{", "}"),
     };
     let lines: Vec<_> = node.lines.iter().map(|line| escaped(line)).collect();
     format!("{}{open}\"{}\"{close}", node.id('_'), lines.join("<br/>"))
 }
 
-/// A text within quotes: everything that Mermaid, Markdown or HTML would read is a character code.
+/// Escapes a quoted text: characters with a meaning in Mermaid, Markdown or HTML become character codes.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,19 +1,20 @@
-//! A picture as SVG: a file with a style of its own, or an element of a page that has one.
+//! A drawing as SVG: a standalone file with styles, or an element for a page with a stylesheet.
 
 use super::{
-    drawing::{Drawing, Edge, Kind, Node},
+    drawing::{Drawing, Edge, GraphNode, NodeKind},
     layout::{Point, layout},
 };
-use crate::{escaped, state};
+use crate::escape_xml;
 
-/// Pixels of a line of text, and of a character's width on average.
+/// The height of a line of text, in pixels.
 const LINE: f64 = 18.0;
+/// The average width of a character, in pixels.
 const CHAR: f64 = 7.6;
 
 /// Pixels between a node's text and its outline.
 const PADDING: f64 = 12.0;
 
-/// How far the sheets of a stack lie apart.
+/// The offset between the outlines of a stack, in pixels. A step with `for_each` is drawn as a stack.
 const SHEET: f64 = 5.0;
 
 const STYLE: &str = "<style>\n\
@@ -29,18 +30,18 @@ const STYLE: &str = "<style>\n\
 const MARKER: &str = "<defs><marker id=\"arrow\" markerWidth=\"10\" markerHeight=\"8\" refX=\"9\" refY=\"4\" \
     orient=\"auto\"><path class=\"arrow\" d=\"M 0 0 L 10 4 L 0 8 z\"/></marker></defs>\n";
 
-/// The text of a file.
+/// The content of a standalone SVG file.
 pub(super) fn file(drawing: &Drawing) -> String {
-    let title = format!("<title>{}</title>\n{STYLE}", escaped(&drawing.title));
+    let title = format!("<title>{}</title>\n{STYLE}", escape_xml(&drawing.title));
     svg(drawing, "xmlns=\"http://www.w3.org/2000/svg\"", &title)
 }
 
-/// The text of an element, which is described `in_words` as well.
-pub(super) fn element(drawing: &Drawing, in_words: &str) -> String {
+/// An `<svg>` element, with a text description for screen readers.
+pub(super) fn element(drawing: &Drawing, description: &str) -> String {
     let head = format!(
         "<title id=\"graph-title\">{}</title>\n<desc id=\"graph-words\">{}</desc>\n",
-        escaped(&drawing.title),
-        escaped(in_words)
+        escape_xml(&drawing.title),
+        escape_xml(description)
     );
     let named = "class=\"graph\" aria-labelledby=\"graph-title\" aria-describedby=\"graph-words\"";
     svg(drawing, named, &head)
@@ -50,8 +51,8 @@ fn svg(drawing: &Drawing, attributes: &str, head: &str) -> String {
     let sizes: Vec<_> = drawing.nodes.iter().map(size).collect();
     let layout = layout(drawing, &sizes);
     let mut canvas = Canvas::default();
-    for (edge, way) in drawing.edges.iter().zip(&layout.ways) {
-        canvas.edge(edge, way);
+    for (edge, route) in drawing.edges.iter().zip(&layout.routes) {
+        canvas.edge(edge, route);
     }
     for ((node, at), size) in drawing.nodes.iter().zip(&layout.nodes).zip(&sizes) {
         canvas.node(node, (at.0 - size.0 / 2.0, at.1 - size.1 / 2.0), *size);
@@ -64,41 +65,41 @@ fn svg(drawing: &Drawing, attributes: &str, head: &str) -> String {
     )
 }
 
-/// The lines in a node, each with its class: of a step of a task its name and how it stands.
-fn lines(node: &Node) -> Vec<(&'static str, String)> {
+/// The lines in a node, each with its CSS class. With a status: the step's name and the status only.
+fn lines(node: &GraphNode) -> Vec<(&'static str, String)> {
     let name = node.lines.iter().take(1).map(|line| ("name", line.clone()));
-    match &node.standing {
-        Some(standing) => {
-            let stands = format!("{} {}", state::glyph(&standing.state), standing.said);
-            name.chain([("stands", stands)]).collect()
+    match &node.status {
+        Some(status) => {
+            let text = format!("{} {}", status.state.symbol(), status.text);
+            name.chain([("status", text)]).collect()
         }
         None => name.chain(node.lines.iter().skip(1).map(|line| ("", line.clone()))).collect(),
     }
 }
 
 /// Width and height.
-fn size(node: &Node) -> Point {
+fn size(node: &GraphNode) -> Point {
     let lines = lines(node);
     let chars = lines.iter().map(|(_, line)| line.chars().count()).max().unwrap_or_default();
     let (w, h) = (chars as f64 * CHAR, lines.len() as f64 * LINE);
-    // What narrows to its sides needs more of them.
+    // Shapes that are narrower at the text's top or bottom need more space at the sides.
     let sides = match node.kind {
-        Kind::Call | Kind::Child => 2.0 * PADDING,
-        Kind::Callback | Kind::Wait | Kind::Condition => 2.0 * PADDING + h / 2.0,
+        NodeKind::Call | NodeKind::Child => 2.0 * PADDING,
+        NodeKind::Callback | NodeKind::Wait | NodeKind::Condition => 2.0 * PADDING + h / 2.0,
     };
     (w + sides, h + PADDING)
 }
 
-/// What has been drawn so far.
+/// The SVG elements drawn so far.
 #[derive(Default)]
 struct Canvas {
     content: String,
 }
 
 impl Canvas {
-    /// A line that leaves, passes and arrives straight down.
-    fn edge(&mut self, edge: &Edge, way: &[Point]) {
-        let [(x, y), rest @ ..] = way else { return };
+    /// Draws an edge as a curve that is vertical at each of its points.
+    fn edge(&mut self, edge: &Edge, route: &[Point]) {
+        let [(x, y), rest @ ..] = route else { return };
         let (mut line, mut from) = (format!("M {x:.1} {y:.1}"), (*x, *y));
         for (x, y) in rest {
             let middle = f64::midpoint(from.1, *y);
@@ -110,32 +111,32 @@ impl Canvas {
         }
         self.content
             .push_str(&format!("<path class=\"edge\" d=\"{line}\" marker-end=\"url(#arrow)\"/>\n"));
-        if let ([(ax, ay), (bx, by), ..], false) = (way, edge.label.is_empty()) {
+        if let ([(ax, ay), (bx, by), ..], false) = (route, edge.label.is_empty()) {
             let (x, y, label) = (
                 f64::midpoint(*ax, *bx) + 20.0,
                 f64::midpoint(*ay, *by) + 4.0,
-                escaped(edge.label),
+                escape_xml(edge.label),
             );
             self.content.push_str(&format!("<text x=\"{x:.1}\" y=\"{y:.1}\">{label}</text>\n"));
         }
     }
 
-    fn node(&mut self, node: &Node, (x, y): (f64, f64), (w, h): (f64, f64)) {
+    fn node(&mut self, node: &GraphNode, (x, y): (f64, f64), (w, h): (f64, f64)) {
         let class = match node.kind {
-            Kind::Call => "node",
-            Kind::Callback => "node callback",
-            Kind::Wait => "node wait",
-            Kind::Child => "node child",
-            Kind::Condition => "node condition",
+            NodeKind::Call => "node",
+            NodeKind::Callback => "node callback",
+            NodeKind::Wait => "node wait",
+            NodeKind::Child => "node child",
+            NodeKind::Condition => "node condition",
         };
         let last = if node.is_point_of_no_return { " no-return" } else { "" };
         self.content.push_str(&format!("<g id=\"{}\"", node.id('-')));
-        match &node.standing {
-            // What it does is told to whoever points at it.
-            Some(standing) => self.content.push_str(&format!(
+        match &node.status {
+            // What the step does is in the tooltip.
+            Some(status) => self.content.push_str(&format!(
                 " class=\"{}\">\n<title>{}</title>\n",
-                state::class(&standing.state),
-                escaped(&node.lines.join(", "))
+                status.state.css_class(),
+                escape_xml(&node.lines.join(", "))
             )),
             None => self.content.push_str(">\n"),
         }
@@ -149,7 +150,7 @@ impl Canvas {
             let (x, y) = (x + w / 2.0, y + PADDING / 2.0 + LINE * (n as f64 + 0.75));
             self.content.push_str(&format!(
                 "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\">{}</text>\n",
-                escaped(line)
+                escape_xml(line)
             ));
         }
         self.content.push_str("</g>\n");
@@ -157,18 +158,18 @@ impl Canvas {
 }
 
 /// The outline of a node, as a path.
-fn outline(kind: Kind, (x, y): (f64, f64), (w, h): (f64, f64)) -> String {
+fn outline(kind: NodeKind, (x, y): (f64, f64), (w, h): (f64, f64)) -> String {
     let (right, bottom, middle) = (x + w, y + h, y + h / 2.0);
     let slant = h.min(w) / 5.0;
     match kind {
-        Kind::Call => format!("M {x:.1} {y:.1} H {right:.1} V {bottom:.1} H {x:.1} Z"),
-        Kind::Callback => {
+        NodeKind::Call => format!("M {x:.1} {y:.1} H {right:.1} V {bottom:.1} H {x:.1} Z"),
+        NodeKind::Callback => {
             let (top_left, bottom_right) = (x + slant, right - slant);
             format!(
                 "M {top_left:.1} {y:.1} H {right:.1} L {bottom_right:.1} {bottom:.1} H {x:.1} Z"
             )
         }
-        Kind::Wait => {
+        NodeKind::Wait => {
             let r = h / 2.0;
             let (from, to) = (x + r, right - r);
             format!(
@@ -176,14 +177,14 @@ fn outline(kind: Kind, (x, y): (f64, f64), (w, h): (f64, f64)) -> String {
                  A {r:.1} {r:.1} 0 0 1 {from:.1} {y:.1} Z"
             )
         }
-        Kind::Child => {
+        NodeKind::Child => {
             let (left, inner) = (x + 8.0, right - 8.0);
             format!(
                 "M {x:.1} {y:.1} H {right:.1} V {bottom:.1} H {x:.1} Z M {left:.1} {y:.1} V {bottom:.1} \
                  M {inner:.1} {y:.1} V {bottom:.1}"
             )
         }
-        Kind::Condition => {
+        NodeKind::Condition => {
             let (from, to) = (x + h / 2.0, right - h / 2.0);
             format!(
                 "M {x:.1} {middle:.1} L {from:.1} {y:.1} H {to:.1} L {right:.1} {middle:.1} \

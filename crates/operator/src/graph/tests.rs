@@ -1,4 +1,4 @@
-//! The same workflow in both pictures, any workflow in the one that needs a layout, and a task.
+//! One workflow in both formats, random workflows as SVG, and the graph of a task.
 
 use crate::view::TaskView;
 use roxmltree::Document;
@@ -18,7 +18,7 @@ fn drawing(steps: Value) -> Drawing {
     Drawing::of(&workflow(steps))
 }
 
-/// A step of every kind.
+/// A workflow with every kind of step.
 fn every_kind() -> Workflow {
     workflow(json!({
         "end": {
@@ -35,7 +35,7 @@ fn every_kind() -> Workflow {
             "callback": { "within": "1h" }, "point_of_no_return": true,
             "request": { "path": "/flights", "body": "${ callback.token }" },
         },
-        "tell": { "after": ["pause", "express"], "workflow": { "name": "tell", "version": 2 } },
+        "notify": { "after": ["pause", "express"], "workflow": { "name": "notify", "version": 2 } },
     }))
 }
 
@@ -49,13 +49,13 @@ flowchart TD
     step_pack["pack<br/>stock: POST /packs<br/>#91;#42;#93; each of input.items, 5 at once"]
     step_pause(["pause<br/>wait input.until"])
     when_express{"when input.note == #34;#60;#38;#96;#35;#34;"}
-    step_express[/"express<br/>drones: POST /flights<br/>answered within 1h<br/>point of no return"/]
-    step_tell[["tell<br/>workflow tell version 2<br/>undo: its own"]]
+    step_express[/"express<br/>drones: POST /flights<br/>callback within 1h<br/>point of no return"/]
+    step_notify[["notify<br/>workflow notify version 2<br/>undo: undoes the child task"]]
     when_express -->|true| step_express
     step_end --> step_pack
     step_pack --> step_pause
     step_pause --> when_express
-    step_express --> step_tell
+    step_express --> step_notify
     classDef many stroke-dasharray: 6 3
     class step_pack many
     classDef noReturn stroke-width: 4px
@@ -65,7 +65,7 @@ flowchart TD
 }
 
 #[test]
-fn svg_is_xml_with_every_step_and_every_edge_in_it() {
+fn svg_is_valid_xml_with_every_step_and_every_edge() {
     let drawing = Drawing::of(&every_kind());
     let text = svg::file(&drawing);
     let document = Document::parse(&text).unwrap();
@@ -87,7 +87,7 @@ fn svg_is_xml_with_every_step_and_every_edge_in_it() {
         })
     };
     assert_eq!(with_class("edge").count(), drawing.edges.len());
-    // A stack is three sheets.
+    // A stack has three outlines.
     assert_eq!(with_class("node").count(), drawing.nodes.len() + 2);
     for (class, count) in
         [("callback", 1), ("wait", 1), ("child", 1), ("condition", 1), ("no-return", 1)]
@@ -97,7 +97,7 @@ fn svg_is_xml_with_every_step_and_every_edge_in_it() {
 }
 
 #[test]
-fn what_xml_cannot_have_is_replaced() {
+fn characters_that_xml_does_not_allow_are_replaced() {
     let steps = json!({ "a": { "agent": "x", "request": { "path": "/a\u{1}\u{ffff}]]>" } } });
     let text = svg::file(&drawing(steps));
     let document = Document::parse(&text).unwrap();
@@ -110,7 +110,7 @@ fn what_xml_cannot_have_is_replaced() {
 fn any_graph_can_be_drawn() {
     let mut random = fastrand::Rng::with_seed(7);
     for round in 0..25 {
-        // The first is as large as a definition may be; the second has as many arrows as one can have.
+        // The first has the largest number of steps, the second the largest number of edges.
         let count = if round <= 1 { 100 } else { random.usize(1..30) };
         let density = random.f64() * 0.3;
         let steps: serde_json::Map<_, _> = (0..count)
@@ -138,7 +138,7 @@ fn any_graph_can_be_drawn() {
     }
 }
 
-/// A task of it that has these records.
+/// A task of the workflow with these step records.
 fn task(records: &Value) -> TaskView {
     let task = json!({
         "task_id": "42", "workflow": "delivery", "version": 3, "process_state": "Processing", "revision": 7,
@@ -147,22 +147,22 @@ fn task(records: &Value) -> TaskView {
     TaskView::of(&serde_json::from_value::<Task>(task).unwrap())
 }
 
-/// The class and the texts of the group of each id.
+/// The id, the class and the texts of each group.
 fn boxes(text: &str) -> Vec<(String, String, Vec<String>)> {
     let document = Document::parse(text).unwrap();
     let groups = document.descendants().filter(|node| node.tag_name().name() == "g");
-    let said =
+    let attribute =
         |node: roxmltree::Node<'_, '_>, name| node.attribute(name).unwrap_or_default().to_owned();
     let boxes = groups.map(|group| {
         let texts = group.children().filter(|node| node.tag_name().name() == "text");
         let texts = texts.filter_map(|node| node.text()).map(str::to_owned).collect();
-        (said(group, "id"), said(group, "class"), texts)
+        (attribute(group, "id"), attribute(group, "class"), texts)
     });
     boxes.collect()
 }
 
 #[test]
-fn each_step_of_a_task_says_how_it_stands_by_a_shape_and_a_word() {
+fn each_step_of_a_task_has_the_symbol_and_name_of_its_state() {
     let records = json!({
         "end": { "s": "c", "a": 1 },
         "pack": { "s": "e", "p": { "n": 3, "l": [{ "s": "c", "a": 1 }, { "s": "k", "a": 0 }, { "s": "r", "a": 4, "b": 0 }] } },
@@ -181,13 +181,13 @@ fn each_step_of_a_task_says_how_it_stands_by_a_shape_and_a_word() {
         ("step-pause", "state-undo-waiting", "pause|○ undo waiting, attempt 2"),
         ("when-express", "", "when input.note == \"<&`#\""),
         ("step-express", "state-skipped", "express|– skipped"),
-        ("step-tell", "state-not-started", "tell|○ not started"),
+        ("step-notify", "state-not-started", "notify|○ not started"),
     ];
     assert_eq!(found, expected.map(|(id, class, text)| (id, class, text.to_owned())));
 }
 
 #[test]
-fn an_element_of_a_page_has_no_style_and_is_said_in_words() {
+fn an_element_has_no_styles_and_a_text_description() {
     let records = json!({ "end": { "s": "c", "a": 1 }, "pack": { "s": "r", "a": 2, "b": 0 } });
     let of_task = element(&every_kind(), Some(&task(&records)));
     let of_workflow = element(&every_kind(), None);
@@ -209,15 +209,15 @@ fn an_element_of_a_page_has_no_style_and_is_said_in_words() {
             );
             assert!(node.attributes().all(|one| !one.name().starts_with("on")), "{node:?}");
         }
-        let called = |by: &str| {
+        let label = |by: &str| {
             let id = root.attribute(by);
             root.children().find(|node| node.attribute("id") == id).and_then(|node| node.text())
         };
-        assert_eq!(called("aria-labelledby"), Some(title));
-        let words = called("aria-describedby").unwrap();
+        assert_eq!(label("aria-labelledby"), Some(title));
+        let words = label("aria-describedby").unwrap();
         assert!(words.starts_with(begins), "{words}");
     }
-    // What a step does is in its box, or told to whoever points at it.
+    // What a step does is in its box, or in its tooltip.
     for text in [of_task, of_workflow] {
         assert!(text.contains("stock: PUT /reservations/{task.id}"), "{text}");
     }

@@ -1,6 +1,6 @@
-//! The record of a call that must not be repeated: written before it, on the condition that it is not
-//! there yet. Whoever finds it there does not call; its writer may still answer, and if it died, the
-//! supervisor finds the attempt at complete-by.
+//! Claims of calls that must not be repeated. The agent writes a claim before such a call, with a conditional put. A
+//! delivery that finds a claim of another delivery does not call: the other one may still reply, and if it died, the
+//! supervisor recovers the attempt after complete-by.
 
 use serde_json::{Value, json};
 use steward_core::model::{
@@ -10,32 +10,41 @@ use steward_core::model::{
 };
 use steward_runtime::ports::{Clock, PortError, Ports, Put, StateStore, chain};
 
-use crate::attempt::Ended;
+use crate::attempt::AttemptEnd;
 
-const TAKEN: &str = "an earlier delivery may have made the call, which must not be repeated";
+/// Why the agent does not call.
+const ALREADY_CLAIMED: &str =
+    "an earlier delivery may have made the call, which must not be repeated";
 
-/// Goes on if nobody has claimed the call of `request`.
-pub(crate) async fn look<P: Ports>(ports: &P, request: &StepRequest) -> Result<(), Ended> {
+/// Succeeds if no delivery has claimed the call of `request`.
+pub(crate) async fn check_unclaimed<P: Ports>(
+    ports: &P,
+    request: &StepRequest,
+) -> Result<(), AttemptEnd> {
     let key = key(request);
     match ports.store().documents(&owner(request), &[key]).await {
         Ok(found) if found.is_empty() => Ok(()),
-        Ok(_) => Err(Ended::Silent(TAKEN)),
-        Err(error) => Err(give_back(request, &error)),
+        Ok(_) => Err(AttemptEnd::Silent(ALREADY_CLAIMED)),
+        Err(error) => Err(requeue(request, &error)),
     }
 }
 
-/// Claims the call of `request`. `by` is a name that no other call has: the store may have written the
-/// claim, lost its own answer, tried again, and found it there.
-pub(crate) async fn put<P: Ports>(ports: &P, request: &StepRequest, by: &str) -> Result<(), Ended> {
-    let body: Value = json!({ "by": by });
-    let claim = Document::new(key(request), ports.clock().now(), body);
-    // It fences until complete-by; that its workflow may keep its documents for longer is no matter.
+/// Claims the call of `request`. `call_name` must be unique to the call. It lets the call recognise its own claim if the
+/// store wrote the claim, lost the response, and found the claim at its retry.
+pub(crate) async fn claim<P: Ports>(
+    ports: &P,
+    request: &StepRequest,
+    call_name: &str,
+) -> Result<(), AttemptEnd> {
+    let body: Value = json!({ "by": call_name });
+    let document = Document::new(key(request), ports.clock().now(), body);
+    // The claim is needed until complete-by only, so the workflow's retention does not apply.
     let kept = Kept { from: request.complete_by, retention_s: None };
-    match ports.store().put_document(&owner(request), kept, &claim).await {
+    match ports.store().put_document(&owner(request), kept, &document).await {
         Ok(Put::Stored) => Ok(()),
-        Ok(Put::Existing(body)) if body == claim.body => Ok(()),
-        Ok(Put::Existing(_)) => Err(Ended::Silent(TAKEN)),
-        Err(error) => Err(give_back(request, &error)),
+        Ok(Put::Existing(body)) if body == document.body => Ok(()),
+        Ok(Put::Existing(_)) => Err(AttemptEnd::Silent(ALREADY_CLAIMED)),
+        Err(error) => Err(requeue(request, &error)),
     }
 }
 
@@ -48,9 +57,9 @@ fn key(request: &StepRequest) -> DocumentKey {
     DocumentKey::Claim(Attempt { step: step.clone(), action: *action, number: *attempt })
 }
 
-fn give_back(request: &StepRequest, error: &PortError) -> Ended {
+fn requeue(request: &StepRequest, error: &PortError) -> AttemptEnd {
     let StepRequest { task_id, step, attempt, .. } = request;
     let error = chain(error);
-    tracing::warn!(%task_id, %step, attempt, error, "call not claimed, and so not made");
-    Ended::GivenBack
+    tracing::warn!(%task_id, %step, attempt, error, "call not made, because its claim could not be stored");
+    AttemptEnd::Requeued
 }

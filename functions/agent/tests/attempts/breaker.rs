@@ -1,35 +1,35 @@
-//! The circuit breaker between instances: who calls, who waits, what it costs.
+//! The circuit breaker that instances share: which instance calls, which waits, and how many reads and writes it costs.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
 use serde_json::Value;
-use steward_agent::attempt::Attempted;
+use steward_agent::attempt::AttemptResult;
 use steward_core::model::messages::Outcome;
 
-use crate::world::*;
+use crate::harness::*;
 
 #[tokio::test(start_paused = true)]
-async fn while_it_is_open_nobody_calls_and_the_step_waits_until_it_may_be_probed() {
-    let one = Instance::new([], down());
-    one.open().await;
+async fn while_the_breaker_is_open_no_instance_calls_and_steps_are_deferred() {
+    let one = AgentInstance::new([], down());
+    one.open_breaker().await;
     let (saves, reads) = (&one.ports.store.saves, &one.ports.store.reads);
     let (saved, read) = (saves.load(Ordering::Relaxed), reads.load(Ordering::Relaxed));
     for n in 0..20 {
         tokio::time::advance(SECOND / 10).await;
         let (wait, may_have_run) = deferred(one.attempt(&one.request(&format!("t{n}"), 1)).await);
-        // What is left of ten seconds, and up to ten more so that not all come back at once.
+        // The remaining open time of at most ten seconds, and a jitter of up to ten seconds.
         assert!((7 * SECOND..20 * SECOND).contains(&wait), "{wait:?}");
         assert!(!may_have_run);
     }
     assert_eq!(one.service.take_calls(), 0);
-    assert_eq!(saves.load(Ordering::Relaxed), saved, "deferring costs no write");
-    assert_eq!(reads.load(Ordering::Relaxed), read, "nor a read");
+    assert_eq!(saves.load(Ordering::Relaxed), saved, "a deferral costs no write");
+    assert_eq!(reads.load(Ordering::Relaxed), read, "a deferral costs no read");
 }
 
 #[tokio::test(start_paused = true)]
-async fn deferred_steps_do_not_come_back_all_at_once() {
-    let one = Instance::new([], down());
-    one.open().await;
+async fn deferred_steps_are_retried_with_jitter() {
+    let one = AgentInstance::new([], down());
+    one.open_breaker().await;
     let mut waits = Vec::new();
     for n in 0..100 {
         waits.push(deferred(one.attempt(&one.request(&format!("t{n}"), 1)).await).0);
@@ -39,14 +39,14 @@ async fn deferred_steps_do_not_come_back_all_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn instances_share_it() {
-    let one = Instance::new([], down());
+async fn instances_share_the_breaker() {
+    let one = AgentInstance::new([], down());
     let two = one.another("two");
-    one.service.now(done());
+    one.service.respond_with(done());
     assert_eq!(outcome(two.attempt(&two.request("t", 1)).await), completed());
     one.service.take_calls();
-    one.open().await;
-    // The other's copy counts for a second.
+    one.open_breaker().await;
+    // The other instance uses its copy for a second.
     tokio::time::advance(SECOND).await;
     deferred(two.attempt(&two.request("t", 2)).await);
     let three = one.another("three");
@@ -55,57 +55,57 @@ async fn instances_share_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_opens_within_an_attempt_and_what_was_called_may_have_run() {
-    let one = Instance::new([], broken());
+async fn the_breaker_opens_during_an_attempt_whose_calls_may_have_run() {
+    let one = AgentInstance::new([], broken());
     let (_, may_have_run) = deferred(one.attempt(&one.request("t", 1)).await);
     assert!(may_have_run);
     assert_eq!(one.service.take_calls(), 3);
-    // Of an attempt that made no call, nothing has run; unless another instance had it before.
+    // An attempt without a call did not run, unless another instance received the request before.
     assert!(!deferred(one.attempt(&one.request("u", 1)).await).1);
-    assert!(deferred(one.redelivered(&one.request("v", 1)).await).1);
+    assert!(deferred(one.attempt_redelivered(&one.request("v", 1)).await).1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_answers_is_alive_whatever_it_answers() {
+async fn every_response_of_the_service_counts_as_available() {
     let three = SETTINGS.failures.get() as usize;
-    for alive in [done(), refused(), busy(SECOND), busy(Duration::ZERO)] {
-        // Never as many in a row as it takes.
+    for available in [done(), refused(), busy(SECOND), busy(Duration::ZERO)] {
+        // Always one consecutive failure less than opens the breaker.
         let rounds = (0..5).flat_map(|_| {
             let downs = std::iter::repeat_with(down).take(three - 1);
-            downs.chain([alive.clone()]).collect::<Vec<_>>()
+            downs.chain([available.clone()]).collect::<Vec<_>>()
         });
-        let one = Instance::new(rounds, done());
+        let one = AgentInstance::new(rounds, done());
         for n in 0..20 {
             one.attempt(&one.request(&format!("t{n}"), 1)).await;
         }
-        assert!(one.service.take_calls() > 15, "{alive:?}");
-        assert_eq!(one.breaker().await, None, "and nothing is written");
+        assert!(one.service.take_calls() > 15, "{available:?}");
+        assert_eq!(one.breaker().await, None, "a closed breaker writes nothing");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_keeps_silent_is_found_out_too() {
-    let one = Instance::new([], hangs());
+async fn a_service_that_never_responds_opens_the_breaker() {
+    let one = AgentInstance::new([], hangs());
     for n in 0..3 {
-        assert_eq!(one.attempt(&one.request(&format!("t{n}"), 1)).await, Attempted::Silent);
+        assert_eq!(one.attempt(&one.request(&format!("t{n}"), 1)).await, AttemptResult::Silent);
     }
     deferred(one.attempt(&one.request("t", 1)).await);
-    // A request that comes late says nothing about the service.
-    let one = Instance::new([], hangs());
+    // A call of a request that was delivered late had too little time to count as a failure.
+    let one = AgentInstance::new([], hangs());
     for n in 0..9 {
         let request = one.request(&format!("t{n}"), 1);
         tokio::time::advance(56 * SECOND).await;
-        assert_eq!(one.attempt(&request).await, Attempted::Silent);
+        assert_eq!(one.attempt(&request).await, AttemptResult::Silent);
     }
     assert_eq!(one.breaker().await, None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_instance_probes_and_the_others_wait() {
-    let one = Instance::new([], down());
-    one.open().await;
+    let one = AgentInstance::new([], down());
+    one.open_breaker().await;
     tokio::time::advance(11 * SECOND).await;
-    one.service.now((2 * SECOND, Ok(Value::Null)));
+    one.service.respond_with((2 * SECOND, Ok(Value::Null)));
     let (two, three) = (one.another("two"), one.another("three"));
     let (a, b, c, d) =
         (one.request("a", 1), one.request("b", 1), two.request("c", 1), three.request("d", 1));
@@ -113,7 +113,7 @@ async fn one_instance_probes_and_the_others_wait() {
     assert_eq!(one.service.take_calls(), 1);
     let outcomes: Vec<_> = [all.0, all.1, all.2, all.3].into_iter().map(outcome).collect();
     assert_eq!(outcomes.iter().filter(|outcome| **outcome == completed()).count(), 1);
-    // It is closed for all of them.
+    // The breaker is closed for all instances.
     tokio::time::advance(SECOND).await;
     for instance in [&one, &two, &three] {
         assert_eq!(outcome(instance.attempt(&instance.request("t", 1)).await), completed());
@@ -122,9 +122,9 @@ async fn one_instance_probes_and_the_others_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_probe_that_fails_opens_it_for_longer_and_is_one_call() {
-    let one = Instance::new([], down());
-    one.open().await;
+async fn a_failed_probe_is_one_call_and_doubles_the_open_time() {
+    let one = AgentInstance::new([], down());
+    one.open_breaker().await;
     let mut waited = 10;
     for length in [20, 40, 80, 160, 300, 300] {
         tokio::time::advance(waited * SECOND).await;
@@ -135,22 +135,22 @@ async fn a_probe_that_fails_opens_it_for_longer_and_is_one_call() {
         waited = length;
     }
     tokio::time::advance(300 * SECOND).await;
-    one.service.now(done());
+    one.service.respond_with(done());
     assert_eq!(outcome(one.attempt(&one.request("last", 1)).await), completed());
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_the_prober_dies_another_takes_over() {
-    let one = Instance::new([], down());
-    one.open().await;
+async fn another_instance_takes_over_the_probe_of_one_that_died() {
+    let one = AgentInstance::new([], down());
+    one.open_breaker().await;
     tokio::time::advance(11 * SECOND).await;
-    one.service.now(hangs());
+    one.service.respond_with(hangs());
     let (request, two) = (one.request("t", 1), one.another("two"));
     let died = tokio::time::timeout(SECOND, one.attempt(&request)).await;
     assert!(died.is_err());
     assert_eq!(one.service.take_calls(), 1);
-    one.service.now(done());
-    // The probe's time is 30 seconds, and clocks may disagree by two.
+    one.service.respond_with(done());
+    // The lease of a probe is 30 seconds; clocks may differ by two seconds.
     tokio::time::advance(30 * SECOND).await;
     deferred(two.attempt(&two.request("u", 1)).await);
     assert_eq!(one.service.take_calls(), 0);
@@ -159,25 +159,25 @@ async fn when_the_prober_dies_another_takes_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_probe_has_no_more_time_than_its_lease() {
-    let one = Instance::new([], down());
-    one.open().await;
+async fn a_probe_is_aborted_at_the_end_of_its_lease() {
+    let one = AgentInstance::new([], down());
+    one.open_breaker().await;
     tokio::time::advance(11 * SECOND).await;
-    one.service.now(hangs());
+    one.service.respond_with(hangs());
     let start = tokio::time::Instant::now();
     let reason = "the call that probed the service did not end in time".to_owned();
     assert_eq!(outcome(one.attempt(&one.request("t", 1)).await), Outcome::Unknown { reason });
-    assert_eq!(one.service.take_calls(), 1, "the service may still be at work on it");
+    assert_eq!(one.service.take_calls(), 1, "the service may still process the call");
     assert!((30..32).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_all_is_well_it_costs_a_read_a_second_and_no_write() {
-    let one = Instance::new([], done());
+async fn a_closed_breaker_costs_one_read_a_second_and_no_writes() {
+    let one = AgentInstance::new([], done());
     for round in 0..10 {
         for batch in 0..10 {
             let request = one.request(&format!("t{round}-{batch}"), 1);
-            // A batch is carried out side by side.
+            // The requests of a batch run concurrently.
             let attempts = (0..10).map(|_| one.attempt(&request));
             for attempted in futures_util::future::join_all(attempts).await {
                 assert_eq!(outcome(attempted), completed());
@@ -192,15 +192,15 @@ async fn while_all_is_well_it_costs_a_read_a_second_and_no_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_state_store_that_is_down_is_no_reason_to_leave_a_healthy_service_alone() {
-    let one = Instance::new([], done());
+async fn an_agent_calls_a_healthy_service_even_if_the_state_store_is_down() {
+    let one = AgentInstance::new([], done());
     one.ports.store.is_down.store(true, Ordering::Relaxed);
     assert_eq!(outcome(one.attempt(&one.request("t", 1)).await), completed());
-    // But nobody probes without having won the right to.
+    // But no instance probes without having recorded its probe.
     one.ports.store.is_down.store(false, Ordering::Relaxed);
     one.service.take_calls();
     tokio::time::advance(SECOND).await;
-    one.open().await;
+    one.open_breaker().await;
     tokio::time::advance(11 * SECOND).await;
     one.ports.store.is_down.store(true, Ordering::Relaxed);
     deferred(one.attempt(&one.request("t", 2)).await);

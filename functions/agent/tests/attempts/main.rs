@@ -1,4 +1,4 @@
-//! Attempts of one or several instances of an agent, on ports in memory and a clock that tokio moves.
+//! Attempts of one or several instances of an agent, with in-memory ports and tokio's paused clock.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,8 +7,8 @@
     reason = "clippy.toml allows these in tests, and means test functions, not their helpers"
 )]
 
-mod alerts;
 mod breaker;
+mod breaker_alerts;
+mod harness;
 mod once;
 mod retry;
-mod world;

@@ -1,34 +1,34 @@
-//! One attempt: which calls are repeated, when it ends, what it says.
+//! One attempt: which calls are retried, when it ends, and what it replies.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use steward_agent::attempt::Attempted;
+use steward_agent::attempt::AttemptResult;
 use steward_core::model::{
     attempt::{Action, AttemptTimes},
     messages::{Outcome, StepRequest},
 };
 use steward_runtime::ports::Clock;
 
-use crate::world::*;
+use crate::harness::*;
 
 fn failed(may_have_run: bool) -> Outcome {
     Outcome::Failed { reason: "HTTP 402".into(), may_have_run }
 }
 
 #[tokio::test(start_paused = true)]
-async fn transient_faults_are_retried_until_the_answer() {
-    let one = Instance::new([broken(), broken()], done());
-    assert_eq!(outcome(one.attempt(&one.request("t", 1)).await), completed_beside_another());
+async fn transient_faults_are_retried_until_a_response() {
+    let one = AgentInstance::new([broken(), broken()], done());
+    assert_eq!(outcome(one.attempt(&one.request("t", 1)).await), completed_after_unknown_call());
     assert_eq!(one.service.take_calls(), 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reply_says_when_it_was_asked_and_when_it_first_called_and_had_its_answer() {
-    let one = Instance::new([busy(7 * SECOND)], (2 * SECOND, Ok(Value::Null)));
+async fn a_reply_has_the_times_of_the_request_the_first_call_and_the_response() {
+    let one = AgentInstance::new([busy(7 * SECOND)], (2 * SECOND, Ok(Value::Null)));
     tokio::time::advance(SECOND).await;
-    let Attempted::Reply(reply) = one.attempt(&one.request("t", 1)).await else { panic!() };
+    let AttemptResult::Reply(reply) = one.attempt(&one.request("t", 1)).await else { panic!() };
     let at = |seconds: u32| Timestamp::UNIX_EPOCH + seconds * SECOND;
     let AttemptTimes { queued_at, called_at, answered_at } = reply.times;
     assert_eq!((queued_at, called_at), (Some(at(0)), Some(at(1))));
@@ -36,25 +36,25 @@ async fn a_reply_says_when_it_was_asked_and_when_it_first_called_and_had_its_ans
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reply_without_a_call_says_of_none() {
-    let one = Instance::new([], done());
-    one.open().await;
-    let Attempted::Reply(reply) = one.attempt(&one.request("t", 1)).await else { panic!() };
+async fn a_reply_without_a_call_has_no_call_time() {
+    let one = AgentInstance::new([], done());
+    one.open_breaker().await;
+    let AttemptResult::Reply(reply) = one.attempt(&one.request("t", 1)).await else { panic!() };
     let AttemptTimes { called_at, answered_at, .. } = reply.times;
     assert_eq!((called_at, answered_at.is_some()), (None, true));
 }
 
 #[tokio::test(start_paused = true)]
 async fn retry_after_is_honoured() {
-    let one = Instance::new([busy(7 * SECOND)], done());
+    let one = AgentInstance::new([busy(7 * SECOND)], done());
     assert_eq!(outcome(one.attempt(&one.request("t", 1)).await), completed());
     let called_at = one.service.called_at();
     assert!(called_at[1] >= 7 * SECOND, "{called_at:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_asks_for_more_time_than_there_is_gets_it_and_the_attempt_is_not_wasted() {
-    let one = Instance::new([], busy(3_600 * SECOND));
+async fn a_retry_after_beyond_complete_by_defers_the_step() {
+    let one = AgentInstance::new([], busy(3_600 * SECOND));
     let (wait, may_have_run) = deferred(one.attempt(&one.request("t", 1)).await);
     assert!((3_600 * SECOND..=3_610 * SECOND).contains(&wait), "{wait:?}");
     assert!(!may_have_run);
@@ -62,45 +62,41 @@ async fn who_asks_for_more_time_than_there_is_gets_it_and_the_attempt_is_not_was
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_permanent_fault_is_reported_at_once_with_what_came_before_it() {
-    let one = Instance::new([], refused());
+async fn a_permanent_fault_fails_at_once_and_considers_earlier_calls() {
+    let one = AgentInstance::new([], refused());
     assert_eq!(outcome(one.attempt(&one.request("t", 1)).await), failed(false));
-    let one = Instance::new([down()], refused());
+    let one = AgentInstance::new([down()], refused());
     assert_eq!(outcome(one.attempt(&one.request("t", 1)).await), failed(false));
-    let one = Instance::new([broken()], refused());
+    let one = AgentInstance::new([broken()], refused());
     assert_eq!(outcome(one.attempt(&one.request("t", 1)).await), failed(true));
-    // The instance that had it before may have died with the call under way.
-    let one = Instance::new([], refused());
-    assert_eq!(outcome(one.redelivered(&one.request("t", 1)).await), failed(true));
+    // The instance that received the request before may have died during its call.
+    let one = AgentInstance::new([], refused());
+    assert_eq!(outcome(one.attempt_redelivered(&one.request("t", 1)).await), failed(true));
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_complete_by_passes_the_agent_drops_the_call_and_says_nothing() {
-    let one = Instance::new([], hangs());
+async fn at_complete_by_the_agent_aborts_the_call_and_does_not_reply() {
+    let one = AgentInstance::new([], hangs());
     let request = one.request("t", 1);
     let start = tokio::time::Instant::now();
-    assert_eq!(one.attempt(&request).await, Attempted::Silent);
+    assert_eq!(one.attempt(&request).await, AttemptResult::Silent);
     assert_eq!(start.elapsed().as_secs(), 60);
-    assert_eq!(one.attempt(&request).await, Attempted::Silent);
+    assert_eq!(one.attempt(&request).await, AttemptResult::Silent);
     assert_eq!(one.service.take_calls(), 1, "called after complete-by");
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_the_functions_time_is_up_the_request_goes_back() {
-    let one = Instance::new([], done());
+async fn a_request_is_requeued_if_the_function_cannot_wait_for_the_call() {
+    let one = AgentInstance::new([], done());
     let request = one.request("t", 1);
-    assert_eq!(one.deliver(&request, false, 10 * SECOND).await, Attempted::GivenBack);
-    assert_eq!(
-        one.service.take_calls(),
-        0,
-        "a call began that the function could not hold to its end"
-    );
+    assert_eq!(one.deliver(&request, false, 10 * SECOND).await, AttemptResult::Requeued);
+    assert_eq!(one.service.take_calls(), 0, "a call started that the function could not wait for");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_service_that_is_busy_for_longer_than_the_function_runs_defers_the_step() {
-    // Given back again and again, the request would become a dead letter.
-    let one = Instance::new([], busy(Duration::ZERO));
+    // If it were requeued repeatedly, the request would become a dead letter.
+    let one = AgentInstance::new([], busy(Duration::ZERO));
     let hour = one.ports.clock.now() + 3_600 * SECOND;
     let request = StepRequest { complete_by: hour, ..one.request("t", 1) };
     let (_, may_have_run) = deferred(one.deliver(&request, false, 115 * SECOND).await);
@@ -109,8 +105,8 @@ async fn a_service_that_is_busy_for_longer_than_the_function_runs_defers_the_ste
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_call_may_take_as_long_as_its_step_says() {
-    let one = Instance::new([], (40 * SECOND, Ok(Value::Null)));
+async fn a_call_may_take_as_long_as_its_step_allows() {
+    let one = AgentInstance::new([], (40 * SECOND, Ok(Value::Null)));
     let complete_by = one.ports.clock.now() + 300 * SECOND;
     let request = StepRequest { complete_by, call_within_ms: Some(100_000), ..one.request("t", 1) };
     assert_eq!(outcome(one.deliver(&request, false, 115 * SECOND).await), completed());
@@ -118,11 +114,11 @@ async fn one_call_may_take_as_long_as_its_step_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_takes_longer_is_cut_and_not_repeated() {
-    let one = Instance::new([], hangs());
+async fn a_call_that_takes_longer_is_aborted_and_not_repeated() {
+    let one = AgentInstance::new([], hangs());
     let request = StepRequest { call_within_ms: Some(20_000), ..one.request("t", 1) };
     let start = tokio::time::Instant::now();
-    let reason = "the call took longer than 20s, and was cut off".to_owned();
+    let reason = "the call took longer than 20s and was aborted".to_owned();
     assert_eq!(outcome(one.attempt(&request).await), Outcome::Unknown { reason });
     assert_eq!((start.elapsed().as_secs(), one.service.take_calls()), (20, 1));
 }
@@ -130,25 +126,28 @@ async fn a_call_that_takes_longer_is_cut_and_not_repeated() {
 #[tokio::test(start_paused = true)]
 async fn a_conflict_is_retried_while_an_earlier_call_may_be_in_progress() {
     // A call of this delivery, of an earlier delivery, of an earlier attempt.
-    let one = Instance::new([broken(), conflict(), conflict()], done());
-    assert_eq!(outcome(one.attempt(&one.request("t", 1)).await), completed_beside_another());
-    let one = Instance::new([conflict(), conflict()], done());
-    assert_eq!(outcome(one.redelivered(&one.request("t", 1)).await), completed_beside_another());
-    let one = Instance::new([conflict(), conflict()], done());
+    let one = AgentInstance::new([broken(), conflict(), conflict()], done());
+    assert_eq!(outcome(one.attempt(&one.request("t", 1)).await), completed_after_unknown_call());
+    let one = AgentInstance::new([conflict(), conflict()], done());
+    assert_eq!(
+        outcome(one.attempt_redelivered(&one.request("t", 1)).await),
+        completed_after_unknown_call()
+    );
+    let one = AgentInstance::new([conflict(), conflict()], done());
     let second = StepRequest { may_have_run: true, ..one.request("t", 2) };
-    assert_eq!(outcome(one.attempt(&second).await), completed_beside_another());
+    assert_eq!(outcome(one.attempt(&second).await), completed_after_unknown_call());
     // Another delivery of an undo may be in progress.
-    let one = Instance::new([conflict(), conflict()], done());
+    let one = AgentInstance::new([conflict(), conflict()], done());
     let undo = StepRequest { action: Action::Undo, ..one.request("t", 1) };
-    assert_eq!(outcome(one.attempt(&undo).await), completed_beside_another());
-    // It goes on until complete-by.
-    let one = Instance::new([broken()], conflict());
-    assert_eq!(one.attempt(&one.request("t", 1)).await, Attempted::Silent);
+    assert_eq!(outcome(one.attempt(&undo).await), completed_after_unknown_call());
+    // The agent retries until complete-by.
+    let one = AgentInstance::new([broken()], conflict());
+    assert_eq!(one.attempt(&one.request("t", 1)).await, AttemptResult::Silent);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_conflict_never_proves_that_the_step_did_not_run() {
-    let one = Instance::new([], conflict());
+    let one = AgentInstance::new([], conflict());
     let failed = Outcome::Failed { reason: "HTTP 409".to_owned(), may_have_run: true };
     assert_eq!(outcome(one.attempt(&one.request("t", 1)).await), failed);
     assert_eq!(one.service.take_calls(), 1, "an ordinary conflict fails at once");

@@ -1,4 +1,4 @@
-//! Who is let in, and to what.
+//! Authentication and permissions.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use axum::{
 use steward_console::{Console, access::Caller, routes, routes_for};
 use tower::ServiceExt;
 
-use crate::world::World;
+use crate::test_console::TestConsole;
 
-/// Every address that acts.
-const ACTING: [(Method, &str); 6] = [
+/// All routes that send commands.
+const COMMAND_ROUTES: [(Method, &str); 6] = [
     (Method::POST, "/console/tasks/t-1/undo"),
     (Method::GET, "/console/tasks/t-1/undo"),
     (Method::POST, "/console/bulk"),
@@ -26,8 +26,8 @@ fn caller(may_act: bool) -> Caller {
     Caller { name: "ada".to_owned(), may_act }
 }
 
-async fn console() -> Console {
-    let World { ports, .. } = World::new().await;
+async fn new_console() -> Console {
+    let TestConsole { ports, .. } = TestConsole::new().await;
     Console { ports, links: Arc::default() }
 }
 
@@ -35,19 +35,19 @@ async fn status(
     routes: &Router,
     method: Method,
     address: &str,
-    said: &[(&str, &str)],
+    headers: &[(&str, &str)],
 ) -> StatusCode {
     let mut request = Request::builder().method(method).uri(address);
-    for (name, value) in said {
+    for (name, value) in headers {
         request = request.header(*name, *value);
     }
     routes.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap().status()
 }
 
 #[tokio::test]
-async fn whom_nobody_names_is_let_in_nowhere() {
-    let routes = routes(console().await);
-    for (method, address) in ACTING.into_iter().chain([(Method::GET, "/console")]) {
+async fn requests_without_a_caller_are_rejected() {
+    let routes = routes(new_console().await);
+    for (method, address) in COMMAND_ROUTES.into_iter().chain([(Method::GET, "/console")]) {
         assert_eq!(
             status(&routes, method, address, &[]).await,
             StatusCode::UNAUTHORIZED,
@@ -57,9 +57,9 @@ async fn whom_nobody_names_is_let_in_nowhere() {
 }
 
 #[tokio::test]
-async fn a_reader_reads_and_does_nothing_else() {
-    let routes = routes(console().await).layer(Extension(caller(false)));
-    for (method, address) in ACTING {
+async fn a_read_only_caller_cannot_send_commands() {
+    let routes = routes(new_console().await).layer(Extension(caller(false)));
+    for (method, address) in COMMAND_ROUTES {
         assert_eq!(status(&routes, method, address, &[]).await, StatusCode::FORBIDDEN, "{address}");
     }
     for address in ["/console", "/console/tasks", "/console/workflows", "/console/dead-letters"] {
@@ -68,24 +68,24 @@ async fn a_reader_reads_and_does_nothing_else() {
 }
 
 #[tokio::test]
-async fn what_another_site_sends_is_refused() {
-    let routes = routes(console().await).layer(Extension(caller(true)));
-    for said in [
+async fn requests_from_another_site_are_rejected() {
+    let routes = routes(new_console().await).layer(Extension(caller(true)));
+    for headers in [
         [("sec-fetch-site", "cross-site"), ("host", "console.example")],
         [("origin", "https://evil.example"), ("host", "console.example")],
     ] {
-        let undo = status(&routes, Method::POST, "/console/tasks/t-1/undo", &said).await;
-        assert_eq!(undo, StatusCode::FORBIDDEN, "{said:?}");
+        let undo = status(&routes, Method::POST, "/console/tasks/t-1/undo", &headers).await;
+        assert_eq!(undo, StatusCode::FORBIDDEN, "{headers:?}");
     }
     let own = [("origin", "https://console.example"), ("host", "console.example")];
     let undo = status(&routes, Method::POST, "/console/tasks/t-1/undo", &own).await;
     assert_ne!(undo, StatusCode::FORBIDDEN);
 }
 
-/// A site's owner can point its name to this machine, and its pages are then ours in a browser's eyes.
+/// The owner of another site can point its name to this machine (DNS rebinding).
 #[tokio::test]
-async fn on_this_machine_the_console_goes_by_no_other_name() {
-    let routes = routes_for(caller(true), console().await);
+async fn a_local_console_accepts_only_local_addresses() {
+    let routes = routes_for(caller(true), new_console().await);
     for (host, expected) in [
         ("127.0.0.1:4566", StatusCode::OK),
         ("[::1]:4566", StatusCode::OK),
@@ -101,13 +101,13 @@ async fn on_this_machine_the_console_goes_by_no_other_name() {
 }
 
 #[tokio::test]
-async fn every_page_forbids_what_comes_from_elsewhere() {
-    let routes = routes(console().await).layer(Extension(caller(true)));
+async fn every_page_has_a_content_security_policy() {
+    let routes = routes(new_console().await).layer(Extension(caller(true)));
     for address in ["/console", "/console/tasks", "/console/no-such-page"] {
         let request = Request::get(address).body(Body::empty()).unwrap();
-        let answer = routes.clone().oneshot(request).await.unwrap();
-        let policy = answer.headers()["content-security-policy"].to_str().unwrap();
+        let response = routes.clone().oneshot(request).await.unwrap();
+        let policy = response.headers()["content-security-policy"].to_str().unwrap();
         assert!(policy.contains("default-src 'self'") && !policy.contains("unsafe"), "{policy}");
-        assert_eq!(answer.headers()["cache-control"], "no-store");
+        assert_eq!(response.headers()["cache-control"], "no-store");
     }
 }

@@ -1,4 +1,4 @@
-//! One order for many tasks, with everything running behind the pages.
+//! Bulk commands, against a deployment with running functions.
 
 use std::{
     sync::{
@@ -25,15 +25,15 @@ use steward_runtime::{
     ports::{Created, Ports, StateStore},
 };
 
-use crate::world::{Page, World};
+use crate::test_console::{PageResponse, TestConsole};
 
-/// A service that refuses every order until it is told otherwise.
+/// A service that declines every charge until `accepts` is set.
 #[derive(Clone, Default)]
-struct Service {
+struct PaymentService {
     accepts: Arc<AtomicBool>,
 }
 
-impl Service {
+impl PaymentService {
     async fn start(&self) -> String {
         let router = Router::new().fallback(Self::answer).with_state(self.clone());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -51,17 +51,17 @@ impl Service {
     }
 }
 
-/// A deployment that runs, with its console and its one service.
-struct Running {
+/// A deployment with running functions, its console and its service.
+struct RunningDeployment {
     host: Host,
-    console: World,
-    service: Service,
+    console: TestConsole,
+    service: PaymentService,
 }
 
-impl Running {
-    /// With these orders, each of which was refused.
-    async fn with_refused(orders: &[&str]) -> Self {
-        let service = Service::default();
+impl RunningDeployment {
+    /// A deployment with these orders in Error, because the service declined them.
+    async fn with_failed_orders(orders: &[&str]) -> Self {
+        let service = PaymentService::default();
         let request = json!({ "path": "/charges", "body": { "order": "${ task.id }" } });
         let workflow = json!({
             "name": "order", "version": 1, "steps": { "charge": { "agent": "a", "request": request } },
@@ -72,13 +72,18 @@ impl Running {
             ..HostOptions::default()
         });
         let host = host.await.unwrap();
-        let console = World::over(host.ports.clone(), host.aws.clone(), host.config.clone(), true);
+        let console = TestConsole::with_ports(
+            host.ports.clone(),
+            host.aws.clone(),
+            host.config.clone(),
+            true,
+        );
         let running = Self { host, console, service };
         for order in orders {
             running.submit(order).await;
         }
         for order in orders {
-            running.until(order, "Error").await;
+            running.wait_for_state(order, "Error").await;
         }
         running
     }
@@ -90,7 +95,8 @@ impl Running {
         request.send().await.unwrap();
     }
 
-    async fn until(&self, order: &str, state: &str) -> Task {
+    /// Waits until a task is in a state.
+    async fn wait_for_state(&self, order: &str, state: &str) -> Task {
         let id = order.parse().unwrap();
         eventually(async || {
             let task = self.host.ports.store().load(&id).await.unwrap();
@@ -99,21 +105,22 @@ impl Running {
         .await
     }
 
-    /// The page of a run once every task has answered, and none that carried it out goes on.
-    async fn until_answered(&self, address: &str) -> Page {
+    /// Waits until all commands of a run are processed and its tasks have ended. Returns the page of the run.
+    async fn wait_for_run(&self, url: &str) -> PageResponse {
         eventually(async || {
-            let page = self.console.get(address).await;
-            page.says(&["Carried out"]);
-            // It refreshes itself as long as there is something to wait for.
-            let (answered, waits) = (page.text().contains("All "), page.html.contains("hx-get"));
-            assert!(answered || waits, "{}", page.html);
-            (!waits).then_some(page)
+            let page = self.console.get(url).await;
+            page.assert_text(&["Carried out"]);
+            // The page refreshes itself until the run is complete.
+            let is_complete = page.text().contains("All ");
+            let is_refreshed = page.html.contains("hx-get");
+            assert!(is_complete || is_refreshed, "{}", page.html);
+            (!is_refreshed).then_some(page)
         })
         .await
     }
 
-    /// Waits until the scheduler has nothing more to read.
-    async fn until_idle(&self) {
+    /// Waits until the scheduler's queue is empty.
+    async fn wait_until_idle(&self) {
         let counts = [
             QueueAttributeName::ApproximateNumberOfMessages,
             QueueAttributeName::ApproximateNumberOfMessagesNotVisible,
@@ -128,19 +135,20 @@ impl Running {
     }
 }
 
-async fn eventually<T>(look: impl AsyncFn() -> Option<T>) -> T {
+/// Polls until `poll` returns a value.
+async fn eventually<T>(poll: impl AsyncFn() -> Option<T>) -> T {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
-        if let Some(seen) = look().await {
-            return seen;
+        if let Some(found) = poll().await {
+            return found;
         }
         assert!(Instant::now() < deadline, "waited too long");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
-/// The id of the run that a page would make.
-fn id_on(page: &Page) -> String {
+/// The id of the run that the form of a page creates.
+fn run_id_in(page: &PageResponse) -> String {
     let (_, after) = page.html.split_once("name=\"id\" value=\"").unwrap();
     after.split_once('"').unwrap().0.to_owned()
 }
@@ -153,21 +161,26 @@ fn run(tasks: &[&str]) -> Bulk {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_seen_and_left_ticked_is_commanded_and_each_task_says_what_became_of_it() {
-    let world = Running::with_refused(&["order-1", "order-2", "order-3"]).await;
-    world.service.accepts.store(true, Ordering::Relaxed);
-    world.submit("order-4").await;
-    world.until("order-4", "Processed").await;
+async fn selected_tasks_get_the_command_and_the_page_shows_each_result() {
+    let deployment =
+        RunningDeployment::with_failed_orders(&["order-1", "order-2", "order-3"]).await;
+    deployment.service.accepts.store(true, Ordering::Relaxed);
+    deployment.submit("order-4").await;
+    deployment.wait_for_state("order-4", "Processed").await;
 
-    let page = world.console.get("/console/bulk?workflow=order&state=Error&action=resubmit").await;
-    page.says(&["Found 3 of 3 looked at", "step charge: HTTP 402 Payment Required: Card declined"]);
+    let page =
+        deployment.console.get("/console/bulk?workflow=order&state=Error&action=resubmit").await;
+    page.assert_text(&[
+        "Found 3 of 3 examined",
+        "step charge: HTTP 402 Payment Required: Card declined",
+    ]);
     assert!(page.html.contains("value=\"resubmit\" required checked"), "{}", page.html);
-    // Only who filters by a step can say which one to skip.
-    page.has_no(&["value=\"skip\"", "order-4", "Those that follow"]);
-    let page_by_step = world.console.get("/console/bulk?step=charge").await;
+    // Skip is offered only with a filter by step.
+    page.assert_absent(&["value=\"skip\"", "order-4", "Create another run"]);
+    let page_by_step = deployment.console.get("/console/bulk?step=charge").await;
     assert!(page_by_step.html.contains("value=\"skip\""), "{}", page_by_step.html);
 
-    let id = id_on(&page);
+    let id = run_id_in(&page);
     let form = [
         ("id", id.as_str()),
         ("action", "resubmit"),
@@ -179,72 +192,85 @@ async fn what_was_seen_and_left_ticked_is_commanded_and_each_task_says_what_beca
         ("task", "order-9"),
     ];
     let address = format!("/console/bulk/{id}");
-    // The second is an impatient hand's.
+    // The form is sent twice.
     for _ in 0..2 {
-        let sent = world.console.post("/console/bulk", &form).await;
+        let sent = deployment.console.post("/console/bulk", &form).await;
         assert_eq!((sent.status, sent.location), (StatusCode::SEE_OTHER, Some(address.clone())));
     }
-    let page = world.until_answered(&address).await;
-    page.says(&[
-        "resubmit of 4 tasks All 4 answered",
-        "Carried out 2 Refused 1 No answer yet 0 No such task any more 1 Tasks now ✓ Processed 3 Asked by ada,",
-        "Why cards work again Found by workflow=order&#38;state=Error",
+    let page = deployment.wait_for_run(&address).await;
+    page.assert_text(&[
+        "resubmit of 4 tasks All 4 commands processed",
+        "Carried out 2 Refused 1 Not processed yet 0 Task not found 1 Current states ✓ Processed 3 Sent by ada,",
+        "Reason cards work again Filter workflow=order&#38;state=Error",
         "order-4 ✕ refused: the task is Processed ✓ Processed",
-        "order-9 – there is no such task any more",
+        "order-9 – task not found",
         "order-1 ✓ carried out",
     ]);
-    page.has_no(&["Send again"]);
+    page.assert_absent(&["Send again"]);
     assert!(page.html.contains("href=\"/console/tasks/order%2D2\""), "{}", page.html);
     for order in ["order-1", "order-2"] {
-        let task = world.until(order, "Processed").await;
+        let task = deployment.wait_for_state(order, "Processed").await;
         let [command] = task.commands.as_slice() else { panic!("{:?}", task.commands) };
         assert_eq!(
             (command.id.as_str(), &*command.by, &*command.why),
             (&*id, "ada", "cards work again")
         );
     }
-    assert_eq!(world.until("order-3", "Error").await.commands, [], "it was not ticked");
+    assert_eq!(
+        deployment.wait_for_state("order-3", "Error").await.commands,
+        [],
+        "it was not selected"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_that_was_recorded_and_never_sent_is_sent_by_hand_and_carried_out_once() {
+async fn a_run_that_was_not_sent_is_resent_and_carried_out_once() {
     let orders = ["order-1", "order-2"];
-    let world = Running::with_refused(&orders).await;
-    world.service.accepts.store(true, Ordering::Relaxed);
-    // What a function leaves that dies between the two.
-    assert!(run(&orders).record(&*world.host.ports).await.unwrap());
-    let page = world.console.get("/console/bulk/run-1").await;
-    page.says(&["0 of 2 answered", "order-1 ○ no answer yet ✕ Error", "Send again"]);
-    world.console.reader().get("/console/bulk/run-1").await.has_no(&["Send again</button>"]);
+    let deployment = RunningDeployment::with_failed_orders(&orders).await;
+    deployment.service.accepts.store(true, Ordering::Relaxed);
+    // A function died after it recorded the run and before it sent the commands.
+    assert!(run(&orders).record(&*deployment.host.ports).await.unwrap());
+    let page = deployment.console.get("/console/bulk/run-1").await;
+    page.assert_text(&[
+        "0 of 2 commands processed",
+        "order-1 ○ not processed yet ✕ Error",
+        "Send again",
+    ]);
+    deployment
+        .console
+        .read_only()
+        .get("/console/bulk/run-1")
+        .await
+        .assert_absent(&["Send again</button>"]);
 
-    // And one that died after it had sent some, of which nobody knows.
-    run(&orders).send(&*world.host.ports, &["order-1".parse().unwrap()]).await;
+    // Another function died after it sent some of the commands.
+    run(&orders).send(&*deployment.host.ports, &["order-1".parse().unwrap()]).await;
     for _ in 0..2 {
-        let sent = world.console.post("/console/bulk/run-1/send", &[]).await;
+        let sent = deployment.console.post("/console/bulk/run-1/send", &[]).await;
         assert_eq!(sent.location.as_deref(), Some("/console/bulk/run-1"));
     }
-    world.until_answered("/console/bulk/run-1").await.says(&["Carried out 2 Refused 0"]);
+    deployment.wait_for_run("/console/bulk/run-1").await.assert_text(&["Carried out 2 Refused 0"]);
     for order in orders {
-        world.until(order, "Processed").await;
+        deployment.wait_for_state(order, "Processed").await;
     }
-    for answer in run(&orders).send(&*world.host.ports, &run(&orders).tasks).await {
+    for answer in run(&orders).send(&*deployment.host.ports, &run(&orders).tasks).await {
         answer.unwrap();
     }
-    world.until_idle().await;
+    deployment.wait_until_idle().await;
     for order in orders {
-        let task = world.until(order, "Processed").await;
-        // A request may come to the service twice, by its key the same; what was asked for once is one attempt.
+        let task = deployment.wait_for_state(order, "Processed").await;
+        // The service may get a request twice, with the same key, but there is one attempt for the command.
         let attempts = task.steps.values().map(|step| step.run.state.attempt());
         assert_eq!((task.commands.len(), attempts.max()), (1, Some(2)), "{task:?}");
     }
 }
 
-/// The same world with another configuration.
-fn changed(world: &World, change: impl FnOnce(&mut Config)) -> World {
-    let mut config = world.config.clone();
+/// The same console with a changed configuration.
+fn reconfigured(console: &TestConsole, change: impl FnOnce(&mut Config)) -> TestConsole {
+    let mut config = console.config.clone();
     change(&mut config);
-    let ports = Arc::new(AwsPorts::new(&world.aws.sdk_config(), &config, "console"));
-    World::over(ports, world.aws.clone(), config, true)
+    let ports = Arc::new(AwsPorts::new(&console.aws.sdk_config(), &config, "console"));
+    TestConsole::with_ports(ports, console.aws.clone(), config, true)
 }
 
 const UNDO: [(&str, &str); 5] = [
@@ -256,65 +282,65 @@ const UNDO: [(&str, &str); 5] = [
 ];
 
 #[tokio::test]
-async fn nothing_is_sent_of_a_run_that_cannot_be_recorded() {
-    let world = World::new().await;
-    let broken = changed(&world, |config| config.documents_table = "gone".to_owned());
+async fn a_run_that_cannot_be_recorded_is_not_sent() {
+    let console = TestConsole::new().await;
+    let broken = reconfigured(&console, |config| config.documents_table = "gone".to_owned());
     let failed = broken.post("/console/bulk", &UNDO).await;
     assert_eq!(failed.status, StatusCode::SERVICE_UNAVAILABLE);
-    let sqs = aws_sdk_sqs::Client::new(&world.aws.sdk_config());
-    let request = sqs.receive_message().queue_url(&world.config.scheduler_queue_url);
+    let sqs = aws_sdk_sqs::Client::new(&console.aws.sdk_config());
+    let request = sqs.receive_message().queue_url(&console.config.scheduler_queue_url);
     assert_eq!(request.send().await.unwrap().messages(), []);
 }
 
 #[tokio::test]
-async fn how_many_commands_could_not_be_sent_is_said() {
-    let world = World::new().await;
-    let broken = changed(&world, |config| config.scheduler_queue_url.push_str("-gone"));
+async fn the_page_shows_how_many_commands_could_not_be_sent() {
+    let console = TestConsole::new().await;
+    let broken = reconfigured(&console, |config| config.scheduler_queue_url.push_str("-gone"));
     let sent = broken.post("/console/bulk", &UNDO).await;
     assert_eq!(sent.location.as_deref(), Some("/console/bulk/run-1?unsent=2"));
-    let page = world.get(&sent.location.unwrap()).await;
-    page.says(&["2 commands could not be sent", "undo of 2 tasks"]);
+    let page = console.get(&sent.location.unwrap()).await;
+    page.assert_text(&["2 commands could not be sent", "undo of 2 tasks"]);
 }
 
 #[tokio::test]
-async fn what_cannot_be_a_run_is_refused_with_the_reason() {
-    let world = World::new().await;
+async fn an_invalid_run_is_rejected_with_the_reason() {
+    let console = TestConsole::new().await;
     let good = [("id", "run-1"), ("action", "undo"), ("reason", "sold out"), ("task", "order-1")];
     let with = |changed: &[(&'static str, &'static str)]| {
         let kept = good.iter().filter(|(name, _)| changed.iter().all(|(other, _)| other != name));
         kept.chain(changed).filter(|(_, value)| !value.is_empty()).copied().collect::<Vec<_>>()
     };
-    for (changed, said) in [
-        (("reason", ""), "say why, for the record"),
+    for (changed, expected) in [
+        (("reason", ""), "enter a reason"),
         (("task", ""), "no task is picked"),
         (("task", "a b"), "task id `a b` is not valid"),
-        (("action", "delete"), "there is no action `delete`"),
-        (("action", "skip"), "say which step to skip"),
+        (("action", "delete"), "there is no command `delete`"),
+        (("action", "skip"), "no step to skip"),
         (("id", ""), "command id `` is not valid"),
     ] {
-        let refused = world.post("/console/bulk", &with(&[changed])).await;
+        let refused = console.post("/console/bulk", &with(&[changed])).await;
         assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{changed:?}");
-        assert!(refused.text().contains(said), "{}", refused.text());
+        assert!(refused.text().contains(expected), "{}", refused.text());
     }
     let ids: Vec<_> = (0..=1_000).map(|n| format!("order-{n}")).collect();
     let mut many = with(&[("task", "")]);
     many.extend(ids.iter().map(|id| ("task", id.as_str())));
-    let refused = world.post("/console/bulk", &many).await;
+    let refused = console.post("/console/bulk", &many).await;
     assert!(
         refused.text().contains("1001 tasks are picked; the limit is 1000"),
         "{}",
         refused.text()
     );
     for id in ["run-1", "-"] {
-        let missing = world.get(&format!("/console/bulk/{id}")).await;
-        assert_eq!(missing.status, StatusCode::NOT_FOUND, "something was recorded");
+        let missing = console.get(&format!("/console/bulk/{id}")).await;
+        assert_eq!(missing.status, StatusCode::NOT_FOUND, "a run was recorded");
     }
 }
 
 #[tokio::test]
-async fn one_run_takes_a_thousand_tasks_and_the_page_leads_to_the_others() {
-    let world = World::new().await;
-    assert!(world.get("/console/bulk?state=Pending").await.text().contains("No task matches"));
+async fn a_run_has_at_most_a_thousand_tasks_and_links_to_the_next_run() {
+    let console = TestConsole::new().await;
+    assert!(console.get("/console/bulk?state=Pending").await.text().contains("No task matches"));
     let create = async |n: u32| {
         let task: Task = serde_json::from_value(json!({
             "task_id": format!("order-{n}"), "workflow": "order", "version": 1,
@@ -322,18 +348,21 @@ async fn one_run_takes_a_thousand_tasks_and_the_page_leads_to_the_others() {
         }))
         .unwrap();
         let submitted = Document::new(DocumentKey::Submission, task.submitted_at, Value::Null);
-        assert_eq!(world.ports.store().create(&task, &submitted).await.unwrap(), Created::Created);
+        assert_eq!(
+            console.ports.store().create(&task, &submitted).await.unwrap(),
+            Created::Created
+        );
     };
     join_all((0..1_003).map(create)).await;
-    let page = world.get("/console/bulk?state=Pending&action=pause").await;
-    page.says(&["Found 1000 of 1000 looked at", "one run takes at most 1000 tasks"]);
+    let page = console.get("/console/bulk?state=Pending&action=pause").await;
+    page.assert_text(&["Found 1000 of 1000 examined", "a run has at most 1000"]);
     assert_eq!(page.html.matches("name=\"task\"").count(), 1_000);
     let (_, link) = page.html.split_once("<a href=\"/console/bulk?").unwrap();
     let query = link.split_once('"').unwrap().0.replace("&#38;", "&");
-    let rest = world.get(&format!("/console/bulk?{query}")).await;
-    rest.says(&["Found 3 of 3 looked at"]);
+    let rest = console.get(&format!("/console/bulk?{query}")).await;
+    rest.assert_text(&["Found 3 of 3 examined"]);
     assert!(rest.html.contains("value=\"pause\" required checked"), "{}", rest.html);
-    rest.has_no(&["Those that follow"]);
-    let seen = |page: &Page| page.html.matches("name=\"task\"").count();
-    assert_eq!((seen(&page), seen(&rest)), (1_000, 3));
+    rest.assert_absent(&["Create another run"]);
+    let count = |page: &PageResponse| page.html.matches("name=\"task\"").count();
+    assert_eq!((count(&page), count(&rest)), (1_000, 3));
 }

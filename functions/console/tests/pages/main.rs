@@ -1,4 +1,4 @@
-//! The pages, over an embedded AWS: what is stored, what is asked, what the page says.
+//! The console's pages on embedded AWS: requests and the resulting pages.
 
 #![allow(
     clippy::unwrap_used,
@@ -14,5 +14,5 @@ mod overview;
 mod shop;
 mod task;
 mod tasks;
+mod test_console;
 mod workflows;
-mod world;

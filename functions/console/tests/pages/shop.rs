@@ -1,5 +1,4 @@
-//! A shop whose tasks go wrong: its workflow, its service, and the functions between them, whose wheels
-//! the test turns by hand.
+//! A shop whose orders fail: its workflow, its service and its functions. The tests run the functions explicitly.
 
 use std::{
     collections::BTreeMap,
@@ -17,36 +16,37 @@ use steward_core::{
 };
 use steward_runtime::ports::{Clock, Ports, Saved, StateStore};
 
-use crate::world::{Page, World};
+use crate::test_console::{PageResponse, TestConsole};
 
-/// What nobody may see.
+/// Values that no page may show.
 pub(crate) const CARD: &str = "4111-1111-1111-1111";
 pub(crate) const RECEIPT: &str = "receipt-8f3a";
 
-/// Calls, and what is answered to them by path.
+/// A service that records its calls, and whose faults are set by path.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Service {
+pub(crate) struct ShopService {
     pub(crate) calls: Arc<Mutex<Vec<StepRequest>>>,
-    answers: Arc<Mutex<BTreeMap<String, Fault>>>,
+    faults: Arc<Mutex<BTreeMap<String, Fault>>>,
 }
 
-impl RemoteService for Service {
+impl RemoteService for ShopService {
     async fn call(&self, request: &StepRequest, _: Option<&str>) -> Result<Value, Fault> {
         self.calls.lock().unwrap().push(request.clone());
-        match self.answers.lock().unwrap().get(&request.path) {
+        match self.faults.lock().unwrap().get(&request.path) {
             Some(fault) => Err(fault.clone()),
             None => Ok(json!({ "id": format!("{}-1", request.step), "receipt": RECEIPT })),
         }
     }
 }
 
+/// The shop, with its console.
 pub(crate) struct Shop {
-    pub(crate) world: World,
-    pub(crate) service: Service,
-    agent: Agent<Service>,
+    pub(crate) console: TestConsole,
+    pub(crate) service: ShopService,
+    agent: Agent<ShopService>,
 }
 
-/// Reserve, charge, ship; a card's number and a receipt are hidden.
+/// The steps reserve, charge, ship. The card number and the receipt are masked.
 fn workflow() -> Value {
     json!({
         "name": "order", "version": 1, "mask": ["/card/number", "/items/*/secret", "/receipt"],
@@ -70,43 +70,44 @@ fn workflow() -> Value {
 
 impl Shop {
     pub(crate) async fn open() -> Self {
-        let world = World::new().await;
-        world.publish(workflow()).await;
-        let service = Service::default();
+        let console = TestConsole::new().await;
+        console.publish(workflow()).await;
+        let service = ShopService::default();
         let agent = Agent::new("a".parse().unwrap(), service.clone(), Settings::default());
-        Self { world, service, agent }
+        Self { console, service, agent }
     }
 
-    /// A shop whose order `o-1` failed at `charge`, for this reason.
-    pub(crate) async fn stopped(reason: &str, may_have_run: bool) -> Self {
+    /// A shop whose order `o-1` is in Error, because `charge` failed for this reason.
+    pub(crate) async fn with_failed_order(reason: &str, may_have_run: bool) -> Self {
         let shop = Self::open().await;
-        shop.refuses("/charges", reason, may_have_run);
-        shop.order("o-1").await;
+        shop.fail("/charges", reason, may_have_run);
+        shop.submit_order("o-1").await;
         shop
     }
 
-    /// From now on the service refuses these calls.
-    pub(crate) fn refuses(&self, path: &str, reason: &str, may_have_run: bool) {
+    /// Makes all later calls of `path` fail.
+    pub(crate) fn fail(&self, path: &str, reason: &str, may_have_run: bool) {
         let fault = Fault::Permanent { reason: reason.to_owned(), may_have_run };
-        self.service.answers.lock().unwrap().insert(path.to_owned(), fault);
+        self.service.faults.lock().unwrap().insert(path.to_owned(), fault);
     }
 
-    /// From now on it does everything.
-    pub(crate) fn mends(&self) {
-        self.service.answers.lock().unwrap().clear();
+    /// Makes all later calls succeed.
+    pub(crate) fn repair(&self) {
+        self.service.faults.lock().unwrap().clear();
     }
 
-    /// Time passes, and no call of the task can be in progress any more.
-    pub(crate) async fn calls_are_over(&self, id: &str) {
+    /// Changes the task so that no call can be in progress any more.
+    pub(crate) async fn end_calls_in_progress(&self, id: &str) {
         let mut task = self.task(id).await;
         for record in task.steps.values_mut() {
             record.run.in_progress_until = None;
         }
         task.revision += 1;
-        assert_eq!(self.world.ports.store().save(&task).await.unwrap(), Saved::Saved);
+        assert_eq!(self.console.ports.store().save(&task).await.unwrap(), Saved::Saved);
     }
 
-    pub(crate) async fn order(&self, id: &str) {
+    /// Submits an order.
+    pub(crate) async fn submit_order(&self, id: &str) {
         let body = json!({
             "task_id": id, "workflow": "order",
             "input": { "card": { "number": CARD, "name": "Ann" }, "amount": 7, "items": [{ "secret": CARD, "sku": 1 }] },
@@ -117,14 +118,14 @@ impl Shop {
         } });
         let record = json!({ "messageId": "m", "body": body.to_string(), "attributes": {}, "messageAttributes": trace });
         let event = serde_json::from_value(json!({ "Records": [record] })).unwrap();
-        steward_submission::handle(&*self.world.ports, &self.world.config.reply_queues, event)
+        steward_submission::handle(&*self.console.ports, &self.console.config.reply_queues, event)
             .await;
-        self.turn().await;
+        self.run_functions().await;
     }
 
-    /// Lets the functions handle what is waiting, until nothing is.
-    pub(crate) async fn turn(&self) {
-        let World { ports, config, .. } = &self.world;
+    /// Runs the scheduler and the agent until their queues are empty.
+    pub(crate) async fn run_functions(&self) {
+        let TestConsole { ports, config, .. } = &self.console;
         let agent_queue = config.agent_queue_url.of(&self.agent.name);
         loop {
             let to_scheduler = self.take(&config.scheduler_queue_url).await;
@@ -132,17 +133,17 @@ impl Shop {
             if to_scheduler.records.is_empty() && to_agent.records.is_empty() {
                 return;
             }
-            let answer = steward_scheduler::handle(&**ports, to_scheduler).await;
-            assert!(answer.batch_item_failures.is_empty(), "{answer:?}");
+            let response = steward_scheduler::handle(&**ports, to_scheduler).await;
+            assert!(response.batch_item_failures.is_empty(), "{response:?}");
             let deadline = ports.clock().now() + std::time::Duration::from_secs(115);
-            let answer = steward_agent::handle(&**ports, &self.agent, to_agent, deadline).await;
-            assert!(answer.batch_item_failures.is_empty(), "{answer:?}");
+            let response = steward_agent::handle(&**ports, &self.agent, to_agent, deadline).await;
+            assert!(response.batch_item_failures.is_empty(), "{response:?}");
         }
     }
 
-    /// Takes up to ten messages, as Lambda would.
+    /// Receives and deletes up to ten messages, as an event for Lambda.
     async fn take(&self, queue: &str) -> SqsEvent {
-        let sqs = aws_sdk_sqs::Client::new(&self.world.aws.sdk_config());
+        let sqs = aws_sdk_sqs::Client::new(&self.console.aws.sdk_config());
         let receive = sqs.receive_message().queue_url(queue).max_number_of_messages(10);
         let receive = receive.message_system_attribute_names(MessageSystemAttributeName::All);
         let messages = receive.send().await.unwrap().messages.unwrap_or_default();
@@ -162,20 +163,20 @@ impl Shop {
     }
 
     pub(crate) async fn task(&self, id: &str) -> Task {
-        self.world.ports.store().load(&id.parse().unwrap()).await.unwrap().unwrap()
+        self.console.ports.store().load(&id.parse().unwrap()).await.unwrap().unwrap()
     }
 
-    /// A page, which shows nothing that is hidden.
-    pub(crate) async fn get(&self, address: &str) -> Page {
-        let page = self.world.get(address).await;
-        page.has_no(&[CARD, RECEIPT]);
+    /// A page; panics if it shows a masked value.
+    pub(crate) async fn get(&self, url: &str) -> PageResponse {
+        let page = self.console.get(url).await;
+        page.assert_absent(&[CARD, RECEIPT]);
         page
     }
 
-    /// The same, after a form.
-    pub(crate) async fn post(&self, address: &str, fields: &[(&str, &str)]) -> Page {
-        let page = self.world.post(address, fields).await;
-        page.has_no(&[CARD, RECEIPT]);
+    /// The response to a form; panics if it shows a masked value.
+    pub(crate) async fn post(&self, url: &str, fields: &[(&str, &str)]) -> PageResponse {
+        let page = self.console.post(url, fields).await;
+        page.assert_absent(&[CARD, RECEIPT]);
         page
     }
 }

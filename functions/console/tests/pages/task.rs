@@ -1,4 +1,4 @@
-//! One task: what its page says, and what can be done there.
+//! The page of a task, and its commands.
 
 use std::{
     io,
@@ -11,14 +11,14 @@ use steward_core::{definition::mask::MASKED, model::task::ProcessState};
 
 use crate::{
     shop::{CARD, RECEIPT, Shop},
-    world::Page,
+    test_console::PageResponse,
 };
 
 const TASK: &str = "/console/tasks/o-1";
-const WHY: (&str, &str) = ("reason", "the bank is back");
+const REASON: (&str, &str) = ("reason", "the bank is back");
 
-/// The input as the form shows it, with one text replaced.
-fn edited(page: &Page, from: &str, to: &str) -> String {
+/// The input in the form, with one text replaced.
+fn edited(page: &PageResponse, from: &str, to: &str) -> String {
     let (_, input) = page.html.split_once("spellcheck=\"false\">\n").unwrap();
     let (input, _) = input.split_once("</textarea>").unwrap();
     let input = input.replace("&#34;", "\"");
@@ -26,14 +26,14 @@ fn edited(page: &Page, from: &str, to: &str) -> String {
     input.replacen(from, to, 1)
 }
 
-/// Where a form led.
-fn location(page: &Page) -> &str {
+/// The target of the redirect after a form.
+fn location(page: &PageResponse) -> &str {
     page.location.as_deref().unwrap_or_else(|| panic!("{}", page.text()))
 }
 
-/// Panics unless the form is shown again, and says all of these.
+/// Panics unless the form was rejected, and its text contains all of these.
 #[track_caller]
-fn asks_again(page: &Page, parts: &[&str]) {
+fn assert_rejected(page: &PageResponse, parts: &[&str]) {
     assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", page.text());
     for part in parts {
         assert!(page.text().contains(part), "no `{part}` in: {}", page.text());
@@ -41,13 +41,13 @@ fn asks_again(page: &Page, parts: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_task_in_error_says_what_happened_and_why_and_what_comes_next() {
-    let shop = Shop::stopped("HTTP 402: <script>card</script>", false).await;
+async fn the_page_of_a_task_in_error_shows_the_error_and_the_commands() {
+    let shop = Shop::with_failed_order("HTTP 402: <script>card</script>", false).await;
     let page = shop.get(TASK).await;
-    page.says(&[
+    page.assert_text(&[
         "✕ Error · order version 1",
         "Error: step charge: HTTP 402: &#60;script&#62;card&#60;/script&#62;",
-        "Nothing by itself. Resubmit, skip or complete what failed, or undo the task.",
+        "An operator must resubmit, skip or complete the failed step, or undo the task.",
         "Resubmit… Skip… Complete… Undo…",
         "Cancel: the task is Error.",
         "completed",
@@ -65,94 +65,102 @@ async fn a_task_in_error_says_what_happened_and_why_and_what_comes_next() {
     ] {
         assert!(page.html.contains(part), "{part}: {}", page.html);
     }
-    page.has_no(&["<script>card", "style=", "onclick"]);
+    page.assert_absent(&["<script>card", "style=", "onclick"]);
 }
 
 #[tokio::test]
-async fn the_timeline_says_how_long_an_attempt_was_queued_and_called() {
-    let shop = Shop::stopped("HTTP 402", false).await;
+async fn the_timeline_shows_the_time_in_the_queue_and_of_the_call() {
+    let shop = Shop::with_failed_order("HTTP 402", false).await;
     let page = shop.get(TASK).await;
     let row = page.html.split("<tr>").find(|row| row.contains("<td>failed</td>")).unwrap();
     let lengths = row.matches(" ms</td>").count() + row.matches(" s</td>").count();
-    assert_eq!(lengths, 3, "since its submission, in the queue, and of the call: {row}");
+    assert_eq!(lengths, 3, "times since submission, in the queue, and of the call: {row}");
     assert!(page.html.contains("attempt 1 failed, queued 2"), "{}", page.html);
 }
 
 #[tokio::test]
-async fn a_failed_step_is_resubmitted_and_whether_it_helped_is_said() {
-    let shop = Shop::stopped("HTTP 402", false).await;
+async fn a_failed_step_is_resubmitted_and_the_page_shows_the_progress() {
+    let shop = Shop::with_failed_order("HTTP 402", false).await;
     let form = shop.get("/console/tasks/o-1/resubmit").await;
-    form.says(&[
+    form.assert_text(&[
         "The task goes from Error to Processing.",
-        "Agent a is asked for step charge, attempt 2.",
+        "Agent a gets a request for step charge (attempt 2).",
     ]);
-    let sent = shop.post("/console/tasks/o-1/resubmit", &[WHY]).await;
+    let sent = shop.post("/console/tasks/o-1/resubmit", &[REASON]).await;
     assert_eq!(sent.status, StatusCode::SEE_OTHER);
     assert!(location(&sent).starts_with("/console/tasks/o-1?sent="), "{sent:?}");
-    shop.get(location(&sent)).await.says(&["Sent; waiting for the scheduler."]);
-    shop.mends();
-    shop.turn().await;
-    shop.get(location(&sent)).await.says(&[
-        "Done: resubmit charge. Since then charge: completed; ship: completed; the task: Processed.",
+    shop.get(location(&sent)).await.assert_text(&["Sent. Waiting for the scheduler."]);
+    shop.repair();
+    shop.run_functions().await;
+    shop.get(location(&sent)).await.assert_text(&[
+        "Done: resubmit charge. Since then: charge: completed; ship: completed; the task: Processed.",
         "✓ Processed",
-        "resubmit charge ada the bank is back ✓ done",
-        "Nothing: the task has ended.",
+        "resubmit charge ada the bank is back ✓ carried out",
+        "The task has ended.",
     ]);
     let record = &shop.task("o-1").await.commands[0];
     assert_eq!((record.by.as_str(), record.why.as_str()), ("ada", "the bank is back"));
 }
 
 #[tokio::test]
-async fn a_command_that_the_scheduler_refuses_says_so_on_the_task() {
-    let shop = Shop::stopped("HTTP 402", false).await;
-    let first = shop.post("/console/tasks/o-1/undo", &[WHY]).await;
-    // Before the scheduler has heard of the first.
-    let second = shop.post("/console/tasks/o-1/undo", &[WHY]).await;
-    shop.turn().await;
+async fn the_page_shows_that_the_scheduler_refused_a_command() {
+    let shop = Shop::with_failed_order("HTTP 402", false).await;
+    let first = shop.post("/console/tasks/o-1/undo", &[REASON]).await;
+    // Sent before the scheduler processes the first.
+    let second = shop.post("/console/tasks/o-1/undo", &[REASON]).await;
+    shop.run_functions().await;
     shop.get(location(&first))
         .await
-        .says(&["Done: undo. Since then reserve: undone; the task: Undone."]);
-    shop.get(location(&second)).await.says(&["Refused: undo: the task is being undone."]);
+        .assert_text(&["Done: undo. Since then: reserve: undone; the task: Undone."]);
+    shop.get(location(&second)).await.assert_text(&["Refused: undo: the task is being undone."]);
 }
 
 #[tokio::test]
-async fn what_would_be_refused_is_said_before_it_is_sent() {
-    let shop = Shop::stopped("HTTP 402", false).await;
-    shop.get("/console/tasks/o-1/resume").await.says(&["the task is not paused"]);
-    asks_again(&shop.post("/console/tasks/o-1/resume", &[WHY]).await, &["the task is not paused"]);
-    // Why is for the record, and so it is asked.
-    asks_again(&shop.post("/console/tasks/o-1/undo", &[("reason", " ")]).await, &["say why"]);
-    shop.turn().await;
+async fn a_form_shows_that_its_command_would_be_refused() {
+    let shop = Shop::with_failed_order("HTTP 402", false).await;
+    shop.get("/console/tasks/o-1/resume").await.assert_text(&["the task is not paused"]);
+    assert_rejected(
+        &shop.post("/console/tasks/o-1/resume", &[REASON]).await,
+        &["the task is not paused"],
+    );
+    // A reason is required.
+    assert_rejected(
+        &shop.post("/console/tasks/o-1/undo", &[("reason", " ")]).await,
+        &["enter a reason"],
+    );
+    shop.run_functions().await;
     assert!(shop.task("o-1").await.commands.is_empty());
 }
 
 #[tokio::test]
-async fn an_edit_of_the_input_leaves_what_is_hidden_alone() {
-    let shop = Shop::stopped("HTTP 402", false).await;
+async fn an_edit_of_the_input_keeps_masked_values() {
+    let shop = Shop::with_failed_order("HTTP 402", false).await;
     let form = shop.get("/console/tasks/o-1/resubmit").await;
-    form.says(&[MASKED, "Ann"]);
-    shop.mends();
+    form.assert_text(&[MASKED, "Ann"]);
+    shop.repair();
     let input = edited(&form, "\"amount\": 7", "\"amount\": 8");
-    let fields = [WHY, ("input", input.as_str())];
-    // Only to see what it would do.
+    let fields = [REASON, ("input", input.as_str())];
+    // A preview only.
     let check = [&fields[..], &[("check", "yes")]].concat();
-    shop.post("/console/tasks/o-1/resubmit", &check).await.says(&["The input changes", "8"]);
-    shop.turn().await;
+    shop.post("/console/tasks/o-1/resubmit", &check)
+        .await
+        .assert_text(&["read the edited input", "8"]);
+    shop.run_functions().await;
     assert_eq!(shop.task("o-1").await.process_state, ProcessState::Error);
     let sent = shop.post("/console/tasks/o-1/resubmit", &fields).await;
-    shop.turn().await;
-    shop.get(location(&sent)).await.says(&["resubmit charge with edited input", "input/"]);
+    shop.run_functions().await;
+    shop.get(location(&sent)).await.assert_text(&["resubmit charge with edited input", "input/"]);
     let calls = shop.service.calls.lock().unwrap().clone();
     let charge = calls.iter().rfind(|call| call.path == "/charges").unwrap();
     assert_eq!(charge.body, Some(json!({ "card": CARD, "amount": 8 }).into()));
 }
 
 #[tokio::test]
-async fn an_edit_that_cannot_be_is_shown_again_as_it_was_typed() {
-    let shop = Shop::stopped("HTTP 402", false).await;
+async fn a_rejected_edit_keeps_the_entered_values() {
+    let shop = Shop::with_failed_order("HTTP 402", false).await;
     let form = shop.get("/console/tasks/o-1/resubmit").await;
     let name = format!("\"name\": \"{MASKED}\"");
-    for (from, to, said) in [
+    for (from, to, expected) in [
         (
             "\"amount\": 7",
             "\"amount\": 7000",
@@ -164,42 +172,45 @@ async fn an_edit_that_cannot_be_is_shown_again_as_it_was_typed() {
         ("\"amount\": 7", "\"amount\": null", "cannot be set to null"),
     ] {
         let input = edited(&form, from, to);
-        let page = shop.post("/console/tasks/o-1/resubmit", &[WHY, ("input", &input)]).await;
-        asks_again(&page, &[said]);
-        assert_eq!(edited(&page, to, to), input, "what was typed is kept");
+        let page = shop.post("/console/tasks/o-1/resubmit", &[REASON, ("input", &input)]).await;
+        assert_rejected(&page, &[expected]);
+        assert_eq!(edited(&page, to, to), input, "the entered input is kept");
         assert!(page.html.contains("value=\"the bank is back\""), "{}", page.html);
     }
-    shop.turn().await;
+    shop.run_functions().await;
     assert!(shop.task("o-1").await.commands.is_empty());
 }
 
 #[tokio::test]
-async fn two_who_edit_the_input_at_once_do_not_undo_each_others_edit() {
-    let shop = Shop::stopped("HTTP 402", false).await;
+async fn concurrent_edits_of_the_input_do_not_overwrite_each_other() {
+    let shop = Shop::with_failed_order("HTTP 402", false).await;
     let form = shop.get("/console/tasks/o-1/resubmit").await;
     for (amount, is_sent) in [("\"amount\": 8", true), ("\"amount\": 9", false)] {
         let input = edited(&form, "\"amount\": 7", amount);
-        let page = shop.post("/console/tasks/o-1/resubmit", &[WHY, ("input", &input)]).await;
+        let page = shop.post("/console/tasks/o-1/resubmit", &[REASON, ("input", &input)]).await;
         if !is_sent {
-            asks_again(&page, &["someone else has edited the input"]);
+            assert_rejected(&page, &["someone else has edited the input"]);
         }
-        shop.turn().await;
+        shop.run_functions().await;
     }
     assert_eq!(shop.task("o-1").await.commands.len(), 1);
 }
 
 #[tokio::test]
-async fn what_may_have_taken_effect_is_tried_again_only_by_who_has_looked() {
-    let shop = Shop::stopped("the connection broke", true).await;
-    let fields = [WHY, ("did_not_run", "yes")];
+async fn a_step_that_may_have_run_is_retried_only_after_confirmation() {
+    let shop = Shop::with_failed_order("the connection broke", true).await;
+    let fields = [REASON, ("did_not_run", "yes")];
     let early = shop.post("/console/tasks/o-1/resubmit", &fields).await;
-    asks_again(&early, &["a call of step charge may be in progress until"]);
-    shop.calls_are_over("o-1").await;
+    assert_rejected(&early, &["a call of step charge may be in progress until"]);
+    shop.end_calls_in_progress("o-1").await;
     let form = shop.get("/console/tasks/o-1/resubmit").await;
-    form.says(&["may have taken effect: find out", "Agent a is asked for step charge, attempt 2."]);
+    form.assert_text(&[
+        "may have taken effect: find out",
+        "Agent a gets a request for step charge (attempt 2).",
+    ]);
     assert!(form.html.contains("name=\"did_not_run\" value=\"yes\" required"), "{}", form.html);
-    let page = shop.post("/console/tasks/o-1/resubmit", &[WHY]).await;
-    asks_again(&page, &["may have taken effect"]);
+    let page = shop.post("/console/tasks/o-1/resubmit", &[REASON]).await;
+    assert_rejected(&page, &["may have taken effect"]);
     assert_eq!(
         shop.post("/console/tasks/o-1/resubmit", &fields).await.status,
         StatusCode::SEE_OTHER
@@ -207,64 +218,66 @@ async fn what_may_have_taken_effect_is_tried_again_only_by_who_has_looked() {
 }
 
 #[tokio::test]
-async fn a_step_is_settled_by_hand() {
-    let shop = Shop::stopped("HTTP 402", false).await;
+async fn a_step_is_completed_and_skipped_by_hand() {
+    let shop = Shop::with_failed_order("HTTP 402", false).await;
     shop.get("/console/tasks/o-1/complete?step=charge")
         .await
-        .says(&["Step charge counts as completed, with the output given.", "attempt 1"]);
-    let wrong =
-        shop.post("/console/tasks/o-1/complete", &[WHY, ("step", "charge"), ("output", "{")]).await;
-    asks_again(&wrong, &["the output is not JSON"]);
+        .assert_text(&["Step charge counts as completed, with the given output.", "attempt 1"]);
+    let wrong = shop
+        .post("/console/tasks/o-1/complete", &[REASON, ("step", "charge"), ("output", "{")])
+        .await;
+    assert_rejected(&wrong, &["the output is not JSON"]);
     let output = ("output", "{\"id\":\"c-7\"}");
-    let sent = shop.post("/console/tasks/o-1/complete", &[WHY, ("step", "charge"), output]).await;
-    shop.refuses("/parcels", "no van", false);
-    shop.turn().await;
-    shop.get(location(&sent)).await.says(&[
-        "Done: complete charge. Since then",
+    let sent =
+        shop.post("/console/tasks/o-1/complete", &[REASON, ("step", "charge"), output]).await;
+    shop.fail("/parcels", "no van", false);
+    shop.run_functions().await;
+    shop.get(location(&sent)).await.assert_text(&[
+        "Done: complete charge. Since then:",
         "ship: failed",
         "c-7",
     ]);
     let skip = shop.get("/console/tasks/o-1/skip?step=ship").await;
-    skip.says(&["Step ship is skipped.", "The task goes from Error to Processed."]);
-    let nonsense = shop.get("/console/tasks/o-1/skip?step=%3Cb%3E").await;
-    assert_eq!(nonsense.status, StatusCode::BAD_REQUEST);
+    skip.assert_text(&["Step ship is skipped.", "The task goes from Error to Processed."]);
+    let invalid = shop.get("/console/tasks/o-1/skip?step=%3Cb%3E").await;
+    assert_eq!(invalid.status, StatusCode::BAD_REQUEST);
 }
 
 #[tokio::test]
 async fn a_form_that_is_sent_twice_is_one_command() {
-    let shop = Shop::stopped("HTTP 402", false).await;
-    let fields = [WHY, ("command_id", "c-1")];
+    let shop = Shop::with_failed_order("HTTP 402", false).await;
+    let fields = [REASON, ("command_id", "c-1")];
     for _ in 0..2 {
         let sent = shop.post("/console/tasks/o-1/undo", &fields).await;
         assert_eq!(location(&sent), "/console/tasks/o-1?sent=c-1");
-        shop.turn().await;
+        shop.run_functions().await;
     }
     assert_eq!(shop.task("o-1").await.commands.len(), 1);
 }
 
 #[tokio::test]
-async fn what_there_is_not_is_said() {
-    let shop = Shop::stopped("HTTP 402", false).await;
+async fn missing_tasks_and_commands_are_reported() {
+    let shop = Shop::with_failed_order("HTTP 402", false).await;
     for address in ["/console/tasks/o-2", "/console/tasks/%3Cb%3E", "/console/tasks/o-1/explode"] {
         let page = shop.get(address).await;
         assert_eq!(page.status, StatusCode::NOT_FOUND, "{address}");
-        page.has_no(&["<b>"]);
+        page.assert_absent(&["<b>"]);
     }
 }
 
 #[tokio::test]
-async fn one_document_is_shown_whole() {
-    let shop = Shop::stopped("HTTP 402", false).await;
+async fn one_document_is_shown_in_full() {
+    let shop = Shop::with_failed_order("HTTP 402", false).await;
     let page = shop.get("/console/tasks/o-1?document=step%2Freserve%2F1%2Foutput").await;
-    page.says(&["reserve-1", MASKED]);
-    page.has_no(&["\"Ann\"", "hx-get"]);
+    page.assert_text(&["reserve-1", MASKED]);
+    page.assert_absent(&["\"Ann\"", "hx-get"]);
 }
 
-/// A log as text.
+/// A buffer for log lines.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl io::Write for Log {
+impl io::Write for LogBuffer {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().extend_from_slice(text);
         Ok(text.len())
@@ -276,8 +289,8 @@ impl io::Write for Log {
 }
 
 #[tokio::test]
-async fn nothing_that_is_hidden_or_typed_reaches_a_log() {
-    let log = Log::default();
+async fn logs_contain_no_masked_or_entered_values() {
+    let log = LogBuffer::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
@@ -285,11 +298,11 @@ async fn nothing_that_is_hidden_or_typed_reaches_a_log() {
         .with_writer(move || writer.clone())
         .finish();
     let _guard = tracing::subscriber::set_default(subscriber);
-    let shop = Shop::stopped("HTTP 402", false).await;
+    let shop = Shop::with_failed_order("HTTP 402", false).await;
     let form = shop.get("/console/tasks/o-1/resubmit").await;
     let input = edited(&form, "\"amount\": 7", "\"amount\": 7, \"note\": \"typed-9c1\"");
-    shop.post("/console/tasks/o-1/resubmit", &[WHY, ("input", &input)]).await;
-    shop.turn().await;
+    shop.post("/console/tasks/o-1/resubmit", &[REASON, ("input", &input)]).await;
+    shop.run_functions().await;
     shop.get(TASK).await;
     let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     assert!(log.contains("command sent"), "{log}");

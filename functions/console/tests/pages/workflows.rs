@@ -1,4 +1,4 @@
-//! The list of workflows, and one.
+//! The list of workflows, and the page of a workflow.
 
 use axum::http::StatusCode;
 use jiff::Timestamp;
@@ -13,7 +13,7 @@ use steward_runtime::{
     ports::{Ports, StateStore},
 };
 
-use crate::world::World;
+use crate::test_console::TestConsole;
 
 fn order(version: u32, attempts: u32) -> Value {
     json!({
@@ -30,54 +30,54 @@ fn pause(name: &str) -> Value {
     json!({ "name": name, "version": 1, "steps": { "pause": { "wait": "1m" } } })
 }
 
-async fn unpublish(world: &World, name: &str, version: u32) {
-    let definitions = world.ports.definitions();
+async fn unpublish(console: &TestConsole, name: &str, version: u32) {
+    let definitions = console.ports.definitions();
     assert!(definitions.unpublish(&name.parse().unwrap(), version).await.unwrap());
 }
 
 #[tokio::test]
 async fn each_workflow_is_listed_with_its_newest_published_version() {
-    let world = World::new().await;
-    world.get("/console/workflows").await.says(&["No workflow is stored"]);
+    let console = TestConsole::new().await;
+    console.get("/console/workflows").await.assert_text(&["No workflows are published yet"]);
     for version in 1..=3 {
-        world.publish(order(version, version)).await;
+        console.publish(order(version, version)).await;
     }
-    world.publish(pause("pause")).await;
-    unpublish(&world, "order", 3).await;
-    unpublish(&world, "pause", 1).await;
-    let page = world.get("/console/workflows").await;
-    page.says(&[
+    console.publish(pause("pause")).await;
+    unpublish(&console, "order", 3).await;
+    unpublish(&console, "pause", 1).await;
+    let page = console.get("/console/workflows").await;
+    page.assert_text(&[
         "order Sells &#60;things&#62; 2 ✓ published 3 shop: Order Placed 0 0 0 list",
         "pause 1 – not published 1",
     ]);
     assert!(page.html.contains("href=\"/console/workflows/order\""), "{}", page.html);
-    page.has_no(&["<things>", "More</a>"]);
+    page.assert_absent(&["<things>", "More</a>"]);
 }
 
 #[tokio::test]
-async fn a_long_list_goes_on_where_it_ended() {
-    let world = World::new().await;
+async fn a_long_list_has_several_pages() {
+    let console = TestConsole::new().await;
     for n in 0..101 {
-        world.publish(pause(&format!("w{n:03}"))).await;
+        console.publish(pause(&format!("w{n:03}"))).await;
     }
-    let first = world.get("/console/workflows").await;
-    first.says(&["w000", "w099"]);
-    first.has_no(&["w100"]);
+    let first = console.get("/console/workflows").await;
+    first.assert_text(&["w000", "w099"]);
+    first.assert_absent(&["w100"]);
     assert!(first.html.contains("href=\"/console/workflows?after=w099\""), "{}", first.html);
-    let second = world.get("/console/workflows?after=w099").await;
-    second.says(&["w100"]);
-    second.has_no(&["w099", "More</a>"]);
+    let second = console.get("/console/workflows?after=w099").await;
+    second.assert_text(&["w100"]);
+    second.assert_absent(&["w099", "More</a>"]);
 }
 
 #[tokio::test]
-async fn a_workflow_is_shown_with_its_graph_its_versions_and_its_definition() {
-    let world = World::new().await;
+async fn a_workflow_has_a_graph_versions_and_a_definition() {
+    let console = TestConsole::new().await;
     for version in 1..=3 {
-        world.publish(order(version, version)).await;
+        console.publish(order(version, version)).await;
     }
-    unpublish(&world, "order", 3).await;
-    let page = world.get("/console/workflows/order").await;
-    page.says(&[
+    unpublish(&console, "order", 3).await;
+    let page = console.get("/console/workflows/order").await;
+    page.assert_text(&[
         "order version 2",
         "✓ published Sells &#60;things&#62;",
         "charge. ship after charge.",
@@ -86,66 +86,72 @@ async fn a_workflow_is_shown_with_its_graph_its_versions_and_its_definition() {
         "attempts: 2",
         "&#34;attempts&#34;: 2",
     ]);
-    // What is in a definition is text, and a policy that allows nothing inline is kept.
-    page.has_no(&["<things>", "<b>", "style=", "<style", "onclick", "javascript:"]);
-    world
+    // Values of a definition are escaped, and the page has nothing inline.
+    page.assert_absent(&["<things>", "<b>", "style=", "<style", "onclick", "javascript:"]);
+    console
         .get("/console/workflows/order?version=3")
         .await
-        .says(&["order version 3", "– not published Sells"]);
+        .assert_text(&["order version 3", "– not published Sells"]);
 }
 
 #[tokio::test]
-async fn what_changed_between_any_two_versions_is_said() {
-    let world = World::new().await;
+async fn any_two_versions_can_be_compared() {
+    let console = TestConsole::new().await;
     for version in 1..=3 {
-        world.publish(order(version, version)).await;
+        console.publish(order(version, version)).await;
     }
-    world.publish(order(4, 3)).await;
+    console.publish(order(4, 3)).await;
     let compared = |version, against| {
         let address = format!("/console/workflows/order?version={version}&against={against}");
-        let world = &world;
-        async move { world.get(&address).await }
+        let console = &console;
+        async move { console.get(&address).await }
     };
-    compared(3, "1").await.says(&[
-        "From version 1 to version 3",
-        "✓ safe steps.charge.recovery.attempts 1 became 3 tries longer",
+    compared(3, "1").await.assert_text(&[
+        "Changes from version 1 to version 3",
+        "✓ safe steps.charge.recovery.attempts 1 became 3 retries more often",
     ]);
-    compared(1, "3").await.says(&["△ look steps.charge.recovery.attempts 3 became 1"]);
-    compared(2, "2").await.says(&["From version 2 to version 2 Nothing changed."]);
-    compared(4, "3").await.says(&["✓ safe version 3 became 4"]);
-    // As the form sends it when nothing was chosen.
+    compared(1, "3").await.assert_text(&["△ risky steps.charge.recovery.attempts 3 became 1"]);
+    compared(2, "2").await.assert_text(&["Changes from version 2 to version 2 Nothing changed."]);
+    compared(4, "3").await.assert_text(&["✓ safe version 3 became 4"]);
+    // The form sends an empty value if no version is chosen.
     let plain = compared(2, "").await;
-    plain.says(&["order version 2"]);
-    plain.has_no(&["From version"]);
+    plain.assert_text(&["order version 2"]);
+    plain.assert_absent(&["Changes from version"]);
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_said_to_be_missing() {
-    let world = World::new().await;
-    world.publish(order(1, 1)).await;
-    for (address, status) in [
+async fn missing_workflows_and_versions_are_reported() {
+    let console = TestConsole::new().await;
+    console.publish(order(1, 1)).await;
+    for (url, status) in [
         ("/console/workflows/none", StatusCode::NOT_FOUND),
         ("/console/workflows/NONE", StatusCode::NOT_FOUND),
         ("/console/workflows/order?version=2", StatusCode::NOT_FOUND),
         ("/console/workflows/order?against=2", StatusCode::NOT_FOUND),
         ("/console/workflows/order?version=x", StatusCode::BAD_REQUEST),
     ] {
-        let page = world.get(address).await;
-        assert_eq!(page.status, status, "{address}");
+        let page = console.get(url).await;
+        assert_eq!(page.status, status, "{url}");
         assert!(page.html.contains("<main"), "{}", page.html);
     }
 }
 
-/// Stores a task that ended so long after a day's beginning, with its attempts: the key, and when it was
-/// sent, called and answered.
-async fn ended(world: &World, id: &str, of: &str, ms: i64, attempts: &[(&str, [i64; 3])]) {
+/// Stores a task that ended `ms` milliseconds after the epoch, with its attempts: document key, and the times at which the
+/// attempt was queued, called and answered.
+async fn create_ended(
+    console: &TestConsole,
+    id: &str,
+    of: &str,
+    ms: i64,
+    attempts: &[(&str, [i64; 3])],
+) {
     let task = json!({
         "task_id": id, "workflow": of, "version": 1, "process_state": "Processed", "revision": 1,
         "submitted_at": 0, "ended_at": ms, "complete_by": 4_000_000_000_000_i64,
     });
     let task: Task = serde_json::from_value(task).unwrap();
     let at = |ms: i64| Timestamp::from_millisecond(ms).unwrap();
-    let store = world.ports.store();
+    let store = console.ports.store();
     let submitted = Document::new(DocumentKey::Submission, at(0), json!({ "input": null }));
     store.create(&task, &submitted).await.unwrap();
     for (key, times) in attempts {
@@ -157,13 +163,17 @@ async fn ended(world: &World, id: &str, of: &str, ms: i64, attempts: &[(&str, [i
 }
 
 #[tokio::test]
-async fn steps_are_measured_on_the_newest_tasks_that_ended() {
-    let world = World::new().await;
-    world.publish(order(1, 1)).await;
-    world.get("/console/workflows/order").await.says(&["No task of it that ended lately"]);
-    // Older than the fifty newest, and of another workflow.
-    ended(&world, "old", "order", 1, &[("step/charge/7/failure", [0, 0, 90_000])]).await;
-    ended(&world, "other", "return", 900, &[("step/charge/1/failure", [0, 0, 90_000])]).await;
+async fn statistics_are_measured_on_the_last_ended_tasks() {
+    let console = TestConsole::new().await;
+    console.publish(order(1, 1)).await;
+    console
+        .get("/console/workflows/order")
+        .await
+        .assert_text(&["No recently ended task of this workflow"]);
+    // Not measured: older than the last fifty, or of another workflow.
+    create_ended(&console, "old", "order", 1, &[("step/charge/7/failure", [0, 0, 90_000])]).await;
+    create_ended(&console, "other", "return", 900, &[("step/charge/1/failure", [0, 0, 90_000])])
+        .await;
     for n in 0..50 {
         let attempts: &[_] = match n {
             0 => &[
@@ -174,26 +184,26 @@ async fn steps_are_measured_on_the_newest_tasks_that_ended() {
             ],
             _ => &[("step/charge/1/output", [0, 10, 210])],
         };
-        ended(&world, &format!("t{n}"), "order", 100 + n, attempts).await;
+        create_ended(&console, &format!("t{n}"), "order", 100 + n, attempts).await;
     }
-    world.get("/console/workflows/order").await.says(&[
+    console.get("/console/workflows/order").await.assert_text(&[
         "charge 51 1 (1%) 10 ms 10 ms 200 ms 200 ms",
         "undo of charge 1 0 5 ms 5 ms 10 ms 10 ms",
         "ship 1 1 (100%) 5 ms",
-        "Measured on the 50 tasks of any version that ended last.",
+        "Measured on the last 50 ended tasks, of all versions.",
     ]);
 }
 
 #[tokio::test]
-async fn what_ended_in_the_last_day_is_counted_by_how() {
-    let world = World::new().await;
-    world.publish(order(1, 1)).await;
-    world.publish(pause("pause")).await;
-    world
+async fn tasks_that_ended_in_the_last_day_are_counted_by_state() {
+    let console = TestConsole::new().await;
+    console.publish(order(1, 1)).await;
+    console.publish(pause("pause")).await;
+    console
         .get("/console/workflows/order")
         .await
-        .says(&["Tasks that ended in the last 24 hours None."]);
-    let (store, now) = (world.ports.store(), Timestamp::now());
+        .assert_text(&["Tasks that ended in the last 24 hours No tasks."]);
+    let (store, now) = (console.ports.store(), Timestamp::now());
     let ago = |hours| minute_of(now - jiff::SignedDuration::from_hours(hours));
     for (hours, processed) in [(1, 997), (2, 1_002), (25, 4)] {
         let mut minute = Minute::default();
@@ -208,12 +218,12 @@ async fn what_ended_in_the_last_day_is_counted_by_how() {
     let counted_until = Some(minute_of(now));
     let run = LastRun { at: now, took_ms: 0, due: 0, failed: 0, shards_left: 0, counted_until };
     store.save_shared(&run.record(0)).await.unwrap();
-    world
+    console
         .get("/console/workflows")
         .await
-        .says(&["Order Placed 1999 1 0 list", "pause 1 ✓ published 1 0 0 2 list"]);
-    world
+        .assert_text(&["Order Placed 1999 1 0 list", "pause 1 ✓ published 1 0 0 2 list"]);
+    console
         .get("/console/workflows/order")
         .await
-        .says(&["99.9% of 2000 processed 1999 ✓ Processed 1 ✕ Error 0 ↺ Undone"]);
+        .assert_text(&["99.9% of 2000 processed 1999 ✓ Processed 1 ✕ Error 0 ↺ Undone"]);
 }

@@ -1,4 +1,4 @@
-//! A deployment with nothing running, and a browser of its console.
+//! A deployment without running functions, and a client of its console.
 
 use std::sync::Arc;
 
@@ -15,36 +15,37 @@ use steward_emulator::{embedded::EmbeddedAws, resources};
 use steward_runtime::ports::Ports;
 use tower::ServiceExt;
 
-/// Bytes of a page, at most.
+/// The largest size of a page, in bytes.
 const PAGE_BYTES_MAX: usize = 10 << 20;
 
-pub(crate) struct World {
+/// The console of a deployment on embedded AWS.
+pub(crate) struct TestConsole {
     pub(crate) ports: Arc<AwsPorts>,
     pub(crate) aws: EmbeddedAws,
     pub(crate) config: Config,
     routes: Router,
 }
 
-/// What came of a request.
+/// The response to a request.
 #[derive(Debug)]
-pub(crate) struct Page {
+pub(crate) struct PageResponse {
     pub(crate) status: StatusCode,
-    /// Where it sends the browser on to.
+    /// The target of a redirect.
     pub(crate) location: Option<String>,
     pub(crate) html: String,
 }
 
-impl World {
-    /// Tables and queues for agent `a`, seen by one who may act.
+impl TestConsole {
+    /// Creates tables, and queues for agent `a`. The caller may send commands.
     pub(crate) async fn new() -> Self {
         let aws = EmbeddedAws::in_memory().unwrap();
         let config = resources::create(&aws, &["a".parse().unwrap()]).await.unwrap();
         let ports = Arc::new(AwsPorts::new(&aws.sdk_config(), &config, "console"));
-        Self::over(ports, aws, config, true)
+        Self::with_ports(ports, aws, config, true)
     }
 
-    /// The console over what is there.
-    pub(crate) fn over(
+    /// A console with existing ports.
+    pub(crate) fn with_ports(
         ports: Arc<AwsPorts>,
         aws: EmbeddedAws,
         config: Config,
@@ -60,9 +61,9 @@ impl World {
         Self { ports, aws, config, routes: routes(console).layer(Extension(caller)) }
     }
 
-    /// The same world, seen by one who may only read.
-    pub(crate) fn reader(&self) -> Self {
-        Self::over(self.ports.clone(), self.aws.clone(), self.config.clone(), false)
+    /// The same console with a read-only caller.
+    pub(crate) fn read_only(&self) -> Self {
+        Self::with_ports(self.ports.clone(), self.aws.clone(), self.config.clone(), false)
     }
 
     /// Publishes a definition.
@@ -72,31 +73,31 @@ impl World {
         workflow
     }
 
-    pub(crate) async fn get(&self, address: &str) -> Page {
-        self.send(Request::get(address).body(Body::empty()).unwrap()).await
+    pub(crate) async fn get(&self, url: &str) -> PageResponse {
+        self.send(Request::get(url).body(Body::empty()).unwrap()).await
     }
 
     /// Sends a form.
-    pub(crate) async fn post(&self, address: &str, fields: &[(&str, &str)]) -> Page {
+    pub(crate) async fn post(&self, url: &str, fields: &[(&str, &str)]) -> PageResponse {
         let fields = form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
-        let request = Request::post(address)
+        let request = Request::post(url)
             .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
             .header("sec-fetch-site", "same-origin");
         self.send(request.body(Body::from(fields)).unwrap()).await
     }
 
-    async fn send(&self, request: Request<Body>) -> Page {
-        let answer = self.routes.clone().oneshot(request).await.unwrap();
-        let status = answer.status();
-        let location = answer.headers().get(header::LOCATION);
-        let location = location.map(|address| address.to_str().unwrap().to_owned());
-        let body = to_bytes(answer.into_body(), PAGE_BYTES_MAX).await.unwrap();
-        Page { status, location, html: String::from_utf8(body.to_vec()).unwrap() }
+    async fn send(&self, request: Request<Body>) -> PageResponse {
+        let response = self.routes.clone().oneshot(request).await.unwrap();
+        let status = response.status();
+        let location = response.headers().get(header::LOCATION);
+        let location = location.map(|url| url.to_str().unwrap().to_owned());
+        let body = to_bytes(response.into_body(), PAGE_BYTES_MAX).await.unwrap();
+        PageResponse { status, location, html: String::from_utf8(body.to_vec()).unwrap() }
     }
 }
 
-impl Page {
-    /// What people read on it: no tags, single spaces.
+impl PageResponse {
+    /// The text without tags, with single spaces.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         for part in self.html.split('<') {
@@ -106,9 +107,9 @@ impl Page {
         text.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
-    /// Panics unless it was served and says all of these.
+    /// Panics unless the status is 200 and the text contains all of these.
     #[track_caller]
-    pub(crate) fn says(&self, parts: &[&str]) {
+    pub(crate) fn assert_text(&self, parts: &[&str]) {
         assert_eq!(self.status, StatusCode::OK, "{}", self.text());
         let text = self.text();
         for part in parts {
@@ -116,9 +117,9 @@ impl Page {
         }
     }
 
-    /// Panics if it has any of these, tags and all.
+    /// Panics if the HTML contains any of these.
     #[track_caller]
-    pub(crate) fn has_no(&self, parts: &[&str]) {
+    pub(crate) fn assert_absent(&self, parts: &[&str]) {
         for part in parts {
             assert!(!self.html.contains(part), "`{part}` in: {}", self.html);
         }

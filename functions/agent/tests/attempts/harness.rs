@@ -1,5 +1,4 @@
-//! The world of these tests: a service that does as it is told, instances that share a state store,
-//! and ports that can be counted and made to fail.
+//! Test harness: a scripted service, agent instances that share a state store, and ports that count calls and can fail.
 
 use std::{
     collections::VecDeque,
@@ -14,7 +13,9 @@ use std::{
 
 use jiff::Timestamp;
 use serde_json::Value;
-use steward_agent::attempt::{Attempted, Delivered, Fault, Guard, RemoteService, attempt};
+use steward_agent::attempt::{
+    AttemptResult, DeliveredRequest, Fault, Guard, RemoteService, run_attempt,
+};
 use steward_core::{
     breaker::Settings,
     model::{
@@ -44,17 +45,20 @@ pub(crate) const SETTINGS: Settings = Settings {
     probe_within: Duration::from_secs(30),
 };
 
-/// One instance of agent `a`, in the world that all of them share.
+/// An instance of agent `a`. All instances of a test share the state store and the service.
 #[derive(Clone)]
-pub(crate) struct Instance {
-    pub(crate) ports: TestPorts,
-    pub(crate) service: Arc<Service>,
+pub(crate) struct AgentInstance {
+    pub(crate) ports: AgentTestPorts,
+    pub(crate) service: Arc<ScriptedService>,
     guard: Arc<Guard>,
 }
 
-impl Instance {
-    /// The first instance of a world, whose service answers as told.
-    pub(crate) fn new(first: impl IntoIterator<Item = Answer>, then: Answer) -> Self {
+impl AgentInstance {
+    /// The first instance. Its service gives the responses of `first`, and after them `then` for every call.
+    pub(crate) fn new(
+        first: impl IntoIterator<Item = ScriptedResponse>,
+        then: ScriptedResponse,
+    ) -> Self {
         let timing = Timing {
             pickup_within: 60 * SECOND,
             clock_skew: 2 * SECOND,
@@ -62,18 +66,18 @@ impl Instance {
         };
         let memory = MemoryPorts::new(timing, NonZeroU32::MIN).with_instance("one");
         let start = Instant::now();
-        let ports = TestPorts {
-            store: Store {
+        let ports = AgentTestPorts {
+            store: CountingStore {
                 inner: memory.store().clone(),
                 reads: Arc::default(),
                 saves: Arc::default(),
                 is_down: Arc::default(),
             },
-            bus: Bus { inner: memory.bus().clone(), is_stalled: Arc::default() },
+            bus: StallingBus { inner: memory.bus().clone(), is_stalled: Arc::default() },
             clock: TokioClock { start, zero: memory.clock().clone() },
             memory,
         };
-        let service = Service {
+        let service = ScriptedService {
             first: Mutex::new(first.into_iter().collect()),
             then: Mutex::new(then),
             calls: Mutex::default(),
@@ -82,19 +86,20 @@ impl Instance {
         Self { ports, service: Arc::new(service), guard: Arc::new(guard()) }
     }
 
-    /// Another instance in the same world.
+    /// Another instance with the same state store and service.
     pub(crate) fn another(&self, name: &str) -> Self {
         let ports =
-            TestPorts { memory: self.ports.memory.with_instance(name), ..self.ports.clone() };
+            AgentTestPorts { memory: self.ports.memory.with_instance(name), ..self.ports.clone() };
         Self { ports, service: self.service.clone(), guard: Arc::new(guard()) }
     }
 
-    /// A request with 60 seconds to go, and an hour of the function's own time.
-    pub(crate) async fn attempt(&self, request: &StepRequest) -> Attempted {
+    /// Runs an attempt, with an hour of the function's own time.
+    pub(crate) async fn attempt(&self, request: &StepRequest) -> AttemptResult {
         self.deliver(request, false, 3_600 * SECOND).await
     }
 
-    pub(crate) async fn redelivered(&self, request: &StepRequest) -> Attempted {
+    /// The same, for a request that the queue delivered before.
+    pub(crate) async fn attempt_redelivered(&self, request: &StepRequest) -> AttemptResult {
         self.deliver(request, true, 3_600 * SECOND).await
     }
 
@@ -103,15 +108,15 @@ impl Instance {
         request: &StepRequest,
         redelivered: bool,
         own_time: Duration,
-    ) -> Attempted {
-        let delivered = Delivered {
+    ) -> AttemptResult {
+        let delivered = DeliveredRequest {
             request,
             traceparent: None,
             redelivered,
             sent_at: Some(Timestamp::UNIX_EPOCH),
         };
         let deadline = self.ports.clock.now() + own_time;
-        attempt(&self.ports, &self.guard, &*self.service, delivered, deadline).await
+        run_attempt(&self.ports, &self.guard, &*self.service, delivered, deadline).await
     }
 
     pub(crate) fn request(&self, task: &str, attempt: u32) -> StepRequest {
@@ -138,9 +143,9 @@ impl Instance {
         StepRequest { idempotent: false, ..self.request(task, attempt) }
     }
 
-    /// Lets the breaker open: one attempt, whose calls all fail.
-    pub(crate) async fn open(&self) {
-        self.service.now(down());
+    /// Opens the breaker by an attempt whose calls all fail.
+    pub(crate) async fn open_breaker(&self) {
+        self.service.respond_with(down());
         let deferred = deferred(self.attempt(&self.request("opener", 1)).await);
         assert_eq!(self.service.take_calls(), 3, "{deferred:?}");
     }
@@ -160,8 +165,8 @@ fn guard() -> Guard {
     Guard::new("a".parse().unwrap(), SETTINGS)
 }
 
-/// What an attempt was deferred with: for how long, and whether it may have run.
-pub(crate) fn deferred(attempted: Attempted) -> (Duration, bool) {
+/// The delay of a deferred attempt, and whether it may have run.
+pub(crate) fn deferred(attempted: AttemptResult) -> (Duration, bool) {
     match outcome(attempted) {
         Outcome::Deferred { retry_after_ms, may_have_run, .. } => {
             (Duration::from_millis(retry_after_ms), may_have_run)
@@ -172,10 +177,10 @@ pub(crate) fn deferred(attempted: Attempted) -> (Duration, bool) {
     }
 }
 
-pub(crate) fn outcome(attempted: Attempted) -> Outcome {
+pub(crate) fn outcome(attempted: AttemptResult) -> Outcome {
     match attempted {
-        Attempted::Reply(reply) => reply.outcome,
-        Attempted::Silent | Attempted::GivenBack => panic!("{attempted:?}"),
+        AttemptResult::Reply(reply) => reply.outcome,
+        AttemptResult::Silent | AttemptResult::Requeued => panic!("{attempted:?}"),
     }
 }
 
@@ -183,67 +188,67 @@ pub(crate) fn completed() -> Outcome {
     Outcome::Completed { output: Value::Null, may_continue: false }
 }
 
-/// The same, after an earlier call that may still be in progress.
-pub(crate) fn completed_beside_another() -> Outcome {
+/// The same, after a call with an unknown outcome, which may still be in progress.
+pub(crate) fn completed_after_unknown_call() -> Outcome {
     Outcome::Completed { output: Value::Null, may_continue: true }
 }
 
-/// An answer of the service, after a time.
-pub(crate) type Answer = (Duration, Result<Value, Fault>);
+/// A response of the service, and the delay before it.
+pub(crate) type ScriptedResponse = (Duration, Result<Value, Fault>);
 
-pub(crate) fn done() -> Answer {
+pub(crate) fn done() -> ScriptedResponse {
     (Duration::ZERO, Ok(Value::Null))
 }
 
-/// A fault of a service that is not there: it cannot have run.
-pub(crate) fn down() -> Answer {
+/// A failed connection: the call had no effect.
+pub(crate) fn down() -> ScriptedResponse {
     transient("no connection", None, false)
 }
 
-/// A fault in the middle of things.
-pub(crate) fn broken() -> Answer {
+/// A connection that broke during the call: the call may have taken effect.
+pub(crate) fn broken() -> ScriptedResponse {
     transient("the connection broke", None, true)
 }
 
-/// A service that answers that the request conflicts with another one.
-pub(crate) fn conflict() -> Answer {
+/// A response that says that the request conflicts with another one.
+pub(crate) fn conflict() -> ScriptedResponse {
     (Duration::ZERO, Err(Fault::Conflict { reason: "HTTP 409".to_owned() }))
 }
 
-pub(crate) fn busy(retry_after: Duration) -> Answer {
+pub(crate) fn busy(retry_after: Duration) -> ScriptedResponse {
     transient("HTTP 429", Some(retry_after), false)
 }
 
-pub(crate) fn refused() -> Answer {
+pub(crate) fn refused() -> ScriptedResponse {
     let reason = "HTTP 402".to_owned();
     (Duration::ZERO, Err(Fault::Permanent { reason, may_have_run: false }))
 }
 
-/// Nobody waits this long.
-pub(crate) fn hangs() -> Answer {
+/// A response that comes later than any timeout.
+pub(crate) fn hangs() -> ScriptedResponse {
     (1_000_000 * SECOND, Ok(Value::Null))
 }
 
-fn transient(reason: &str, retry_after: Option<Duration>, may_have_run: bool) -> Answer {
+fn transient(reason: &str, retry_after: Option<Duration>, may_have_run: bool) -> ScriptedResponse {
     let reason = reason.to_owned();
     (Duration::ZERO, Err(Fault::Transient { reason, retry_after, may_have_run }))
 }
 
-/// A remote service that notes when it was called.
-pub(crate) struct Service {
-    first: Mutex<VecDeque<Answer>>,
-    then: Mutex<Answer>,
+/// A remote service with scripted responses, which records the times of its calls.
+pub(crate) struct ScriptedService {
+    first: Mutex<VecDeque<ScriptedResponse>>,
+    then: Mutex<ScriptedResponse>,
     calls: Mutex<Vec<Duration>>,
     start: Instant,
 }
 
-impl Service {
-    /// From now on it answers like this.
-    pub(crate) fn now(&self, answer: Answer) {
-        *self.then.lock().unwrap() = answer;
+impl ScriptedService {
+    /// Sets the response to all later calls.
+    pub(crate) fn respond_with(&self, response: ScriptedResponse) {
+        *self.then.lock().unwrap() = response;
     }
 
-    /// How often it was called since the last time.
+    /// The number of calls since the last `take_calls`.
     pub(crate) fn take_calls(&self) -> usize {
         std::mem::take(&mut *self.calls.lock().unwrap()).len()
     }
@@ -253,33 +258,33 @@ impl Service {
     }
 }
 
-impl RemoteService for Service {
+impl RemoteService for ScriptedService {
     async fn call(&self, _: &StepRequest, _: Option<&str>) -> Result<Value, Fault> {
         self.calls.lock().unwrap().push(self.start.elapsed());
         let first = self.first.lock().unwrap().pop_front();
-        let (time, answer) = first.unwrap_or_else(|| self.then.lock().unwrap().clone());
-        tokio::time::sleep(time).await;
-        answer
+        let (delay, response) = first.unwrap_or_else(|| self.then.lock().unwrap().clone());
+        tokio::time::sleep(delay).await;
+        response
     }
 }
 
-/// Ports in memory, but for the clock: it is the one that tokio's pauses move.
+/// In-memory ports with tokio's clock instead of a manual one.
 #[derive(Clone)]
-pub(crate) struct TestPorts {
+pub(crate) struct AgentTestPorts {
     pub(crate) memory: MemoryPorts,
-    pub(crate) store: Store,
-    pub(crate) bus: Bus,
+    pub(crate) store: CountingStore,
+    pub(crate) bus: StallingBus,
     pub(crate) clock: TokioClock,
 }
 
-impl Ports for TestPorts {
-    type Store = Store;
+impl Ports for AgentTestPorts {
+    type Store = CountingStore;
     type Definitions = MemoryDefinitions;
     type Channel = MemoryChannel;
-    type Bus = Bus;
+    type Bus = StallingBus;
     type Clock = TokioClock;
 
-    fn store(&self) -> &Store {
+    fn store(&self) -> &CountingStore {
         &self.store
     }
     fn definitions(&self) -> &MemoryDefinitions {
@@ -288,7 +293,7 @@ impl Ports for TestPorts {
     fn channel(&self) -> &MemoryChannel {
         self.memory.channel()
     }
-    fn bus(&self) -> &Bus {
+    fn bus(&self) -> &StallingBus {
         &self.bus
     }
     fn clock(&self) -> &TokioClock {
@@ -318,14 +323,14 @@ impl Clock for TokioClock {
     }
 }
 
-/// A bus on which publishing may never end.
+/// An event bus that can be stalled: then publishing never ends.
 #[derive(Clone)]
-pub(crate) struct Bus {
+pub(crate) struct StallingBus {
     inner: MemoryBus,
     pub(crate) is_stalled: Arc<AtomicBool>,
 }
 
-impl EventBus for Bus {
+impl EventBus for StallingBus {
     async fn publish(&self, events: Vec<BusEvent>) -> Vec<Result<(), PortError>> {
         if self.is_stalled.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
@@ -334,16 +339,16 @@ impl EventBus for Bus {
     }
 }
 
-/// A state store that counts what breakers cost, and can be down.
+/// A state store that counts the reads and saves of breakers, and that can be down.
 #[derive(Clone)]
-pub(crate) struct Store {
+pub(crate) struct CountingStore {
     inner: MemoryStore,
     pub(crate) reads: Arc<AtomicU32>,
     pub(crate) saves: Arc<AtomicU32>,
     pub(crate) is_down: Arc<AtomicBool>,
 }
 
-impl Store {
+impl CountingStore {
     fn check(&self) -> Result<(), PortError> {
         if !self.is_down.load(Ordering::Relaxed) {
             return Ok(());
@@ -352,7 +357,7 @@ impl Store {
     }
 }
 
-impl StateStore for Store {
+impl StateStore for CountingStore {
     async fn load(&self, id: &TaskId) -> Result<Option<Task>, PortError> {
         self.inner.load(id).await
     }
@@ -405,7 +410,7 @@ impl StateStore for Store {
     }
     async fn shared(&self, key: &SharedKey) -> Result<Option<Shared>, PortError> {
         self.reads.fetch_add(1, Ordering::Relaxed);
-        // Whoever else wants to ask gets to run.
+        // Lets concurrent calls run.
         tokio::task::yield_now().await;
         self.check()?;
         self.inner.shared(key).await

@@ -1,4 +1,4 @@
-//! How many tasks ended over the last hours, as a small picture and in words; pure.
+//! ChartBar charts of the tasks that ended in the last hours, with text descriptions. Pure.
 
 use std::time::Duration;
 
@@ -9,43 +9,45 @@ use steward_runtime::history::{Counts, minute_of};
 use super::HISTORY;
 use crate::{
     history::Minutes,
-    page::{Span, clock},
+    page::{DurationText, time_text},
 };
 
-/// How much of the time a bar stands for.
-const EACH: Duration = Duration::from_secs(120);
+/// The period of a bar.
+const BAR_PERIOD: Duration = Duration::from_secs(120);
 
-/// Units of the picture: how high it is, how wide a bar with its gap is.
+/// The height of the chart, in SVG units.
 const HEIGHT: u64 = 60;
-const WIDTH: usize = 6;
+/// The width of a bar and its gap, in SVG units.
+const BAR_WIDTH: usize = 6;
 
-/// A picture of bars, earliest first.
+/// A bar chart; the earliest bar is first.
 #[derive(Debug)]
-pub(super) struct Bars {
+pub(super) struct BarChart {
     pub(super) title: &'static str,
-    /// The same in words.
-    pub(super) says: String,
-    /// Its place among the classes of the stylesheet.
+    /// The chart as text.
+    pub(super) description: String,
+    /// The CSS class.
     pub(super) class: &'static str,
-    pub(super) bars: Vec<Bar>,
+    pub(super) bars: Vec<ChartBar>,
 }
 
-/// One of them.
+/// A bar, in SVG units.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Bar {
+pub(super) struct ChartBar {
     pub(super) x: usize,
     pub(super) y: u64,
     pub(super) height: u64,
-    pub(super) says: String,
+    /// The tooltip.
+    pub(super) description: String,
 }
 
-impl Bars {
-    /// All that ended.
+impl BarChart {
+    /// The chart of all ended tasks.
     pub(super) fn ended(minutes: &Minutes, now: Timestamp) -> Self {
         Self::of("Ended", "ended", minutes, now, |counts| counts.all())
     }
 
-    /// What did not end well.
+    /// The chart of the tasks that ended in Error or Undone.
     pub(super) fn failed(minutes: &Minutes, now: Timestamp) -> Self {
         let failed = |counts: &Counts| counts.error + counts.undone;
         Self::of("In Error or Undone", "failed", minutes, now, failed)
@@ -60,34 +62,34 @@ impl Bars {
     ) -> Self {
         let end = later(minute_of(now), Duration::from_secs(60));
         let starts =
-            std::iter::successors(Some(earlier(end, HISTORY)), |at| Some(later(*at, EACH)));
+            std::iter::successors(Some(earlier(end, HISTORY)), |at| Some(later(*at, BAR_PERIOD)));
         let counts = starts.take_while(|at| *at < end).map(|at| {
-            let within = minutes.range(at..later(at, EACH));
+            let within = minutes.range(at..later(at, BAR_PERIOD));
             (at, within.map(|(_, minute)| count(&minute.all())).sum::<u64>())
         });
         let counts: Vec<_> = counts.collect();
         let highest = counts.iter().copied().max_by_key(|(_, count)| *count);
         let (busiest, most) = highest.unwrap_or((end, 0));
         let all: u64 = counts.iter().map(|(_, count)| count).sum();
-        let (hours, each) = (in_words(HISTORY), in_words(EACH));
-        let says = match all {
+        let (hours, period) = (duration_text(HISTORY), duration_text(BAR_PERIOD));
+        let description = match all {
             0 => format!("none in the last {hours}"),
             _ => format!(
-                "{all} in the last {hours}; most in {each}: {most}, from {}",
-                clock(&busiest, &now)
+                "{all} in the last {hours}; maximum in {period}: {most}, from {}",
+                time_text(&busiest, &now)
             ),
         };
         let bars = counts.into_iter().enumerate().map(|(n, (at, count))| {
-            // What there is can be seen, however little it is.
+            // Rounded up, so that every count above zero has a visible bar.
             let height = (count * HEIGHT).div_ceil(most.max(1));
-            let says = format!("{}: {count}", clock(&at, &now));
-            Bar { x: n * WIDTH, y: HEIGHT - height, height, says }
+            let description = format!("{}: {count}", time_text(&at, &now));
+            ChartBar { x: n * BAR_WIDTH, y: HEIGHT - height, height, description }
         });
-        Self { title, says, class, bars: bars.filter(|bar| bar.height > 0).collect() }
+        Self { title, description, class, bars: bars.filter(|bar| bar.height > 0).collect() }
     }
 
     pub(super) fn width(&self) -> u64 {
-        HISTORY.as_secs() / EACH.as_secs() * WIDTH as u64
+        HISTORY.as_secs() / BAR_PERIOD.as_secs() * BAR_WIDTH as u64
     }
 
     pub(super) fn height(&self) -> u64 {
@@ -95,8 +97,8 @@ impl Bars {
     }
 }
 
-fn in_words(time: Duration) -> Span {
-    Span(time.try_into().unwrap_or_default())
+fn duration_text(time: Duration) -> DurationText {
+    DurationText(time.try_into().unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -119,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_are_as_high_as_their_share_of_the_busiest() {
+    fn the_height_of_a_bar_is_relative_to_the_highest() {
         let minutes = minutes(&[
             ("09:00:00", ProcessState::Processed, 7),
             ("09:01:00", ProcessState::Processed, 1),
@@ -127,18 +129,18 @@ mod tests {
             ("11:59:00", ProcessState::Error, 1),
             ("12:00:00", ProcessState::Undone, 2),
         ]);
-        let ended = Bars::ended(&minutes, at("12:00:30"));
-        assert_eq!(ended.says, "7 in the last 3 h; most in 2 min: 3, from 11:59:00 UTC");
+        let ended = BarChart::ended(&minutes, at("12:00:30"));
+        assert_eq!(ended.description, "7 in the last 3 h; maximum in 2 min: 3, from 11:59:00 UTC");
         let bars: Vec<_> = ended.bars.iter().map(|bar| (bar.x, bar.y, bar.height)).collect();
         assert_eq!(bars, [(0, 40, 20), (88 * 6, 0, 60), (89 * 6, 0, 60)]);
-        let failed = Bars::failed(&minutes, at("12:00:30"));
-        assert_eq!(failed.says, "3 in the last 3 h; most in 2 min: 3, from 11:59:00 UTC");
+        let failed = BarChart::failed(&minutes, at("12:00:30"));
+        assert_eq!(failed.description, "3 in the last 3 h; maximum in 2 min: 3, from 11:59:00 UTC");
         assert_eq!(failed.bars.len(), 1);
     }
 
     #[test]
-    fn nothing_that_ended_has_no_bars_and_says_so() {
-        let none = Bars::ended(&Minutes::new(), at("12:00:30"));
-        assert_eq!((none.bars.len(), none.says.as_str()), (0, "none in the last 3 h"));
+    fn without_ended_tasks_there_are_no_bars() {
+        let none = BarChart::ended(&Minutes::new(), at("12:00:30"));
+        assert_eq!((none.bars.len(), none.description.as_str()), (0, "none in the last 3 h"));
     }
 }

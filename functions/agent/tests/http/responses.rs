@@ -1,0 +1,328 @@
+//! How the agent interprets responses and faults of the connection.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::{Duration, SystemTime},
+};
+
+use axum::{
+    body::{Body, Bytes},
+    http::{Response, StatusCode},
+};
+use futures_util::stream;
+use serde_json::{Value, json};
+use steward_agent::attempt::{Fault, RemoteService};
+use steward_core::{
+    limits,
+    model::{
+        messages::StepRequest,
+        responses::{ResponseClass, Responses},
+    },
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpSocket,
+    sync::oneshot,
+};
+
+use crate::test_server::{
+    TestServer, get, permanent, respond, service, transient, unusable_response,
+};
+
+fn nested(levels: usize) -> String {
+    format!("{}{}", "[".repeat(levels), "]".repeat(levels))
+}
+
+#[tokio::test]
+async fn a_json_body_is_the_output() {
+    for status in [200, 201, 202] {
+        let remote =
+            TestServer::start(move || respond(status, r#"{"charge":"ch-1","amount":20}"#)).await;
+        assert_eq!(remote.call().await, Ok(json!({ "charge": "ch-1", "amount": 20 })), "{status}");
+    }
+}
+
+#[tokio::test]
+async fn an_empty_body_is_null() {
+    for status in [200, 201, 204] {
+        let remote = TestServer::start(move || respond(status, "")).await;
+        assert_eq!(remote.call().await, Ok(Value::Null), "{status}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_is_permanent_and_its_reason_has_only_status_and_title() {
+    let problem = json!({
+        "type": "https://pay.example/declined", "title": "Card declined",
+        "detail": "card 4111 1111 1111 1111 of Ada", "balance": 3,
+    });
+    for (status, reason) in [
+        (400, "HTTP 400 Bad Request: Card declined"),
+        (401, "HTTP 401 Unauthorized: Card declined"),
+        (402, "HTTP 402 Payment Required: Card declined"),
+        (403, "HTTP 403 Forbidden: Card declined"),
+        (404, "HTTP 404 Not Found: Card declined"),
+        (422, "HTTP 422 Unprocessable Entity: Card declined"),
+    ] {
+        let body = problem.to_string();
+        let remote = TestServer::start(move || respond(status, body.clone())).await;
+        assert_eq!(remote.call().await, permanent(reason));
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_without_a_readable_title_has_its_status_as_reason() {
+    let large =
+        json!({ "title": "x", "detail": "x".repeat(limits::DOCUMENT_BYTES_MAX) }).to_string();
+    let bodies = [
+        "",
+        "card 4111 1111 1111 1111",
+        r#"{"detail":"4111"}"#,
+        r#"{"title":["4111"]}"#,
+        "[]",
+        &large,
+    ];
+    for body in bodies.map(str::to_owned) {
+        let remote = TestServer::start(move || respond(402, body.clone())).await;
+        assert_eq!(remote.call().await, permanent("HTTP 402 Payment Required"));
+    }
+    let broken = TestServer::with_raw_connections(|mut socket| async move {
+        let answer = "HTTP/1.1 402 Payment Required\r\ncontent-length: 99\r\n\r\n{\"title\":";
+        socket.write_all(answer.as_bytes()).await.unwrap();
+    });
+    assert_eq!(broken.await.call().await, permanent("HTTP 402 Payment Required"));
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed_and_may_have_run() {
+    for (status, reason) in [
+        (301, "HTTP 301 Moved Permanently"),
+        (302, "HTTP 302 Found"),
+        (303, "HTTP 303 See Other"),
+        (307, "HTTP 307 Temporary Redirect"),
+        (308, "HTTP 308 Permanent Redirect"),
+    ] {
+        let redirect = Response::builder().status(status).header("location", "/elsewhere");
+        let redirect = Arc::new(Mutex::new(Some(redirect.body(Body::empty()).unwrap())));
+        let remote = TestServer::start(move || {
+            redirect.lock().unwrap().take().unwrap_or_else(|| respond(200, r#""followed""#))
+        });
+        let remote = remote.await;
+        // A service often carries a POST out before it redirects.
+        assert_eq!(remote.call().await, unusable_response(reason));
+        assert_eq!(remote.request_count(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_conflict_may_come_from_an_earlier_call_in_progress() {
+    for (status, reason) in [(409, "HTTP 409 Conflict: Busy"), (423, "HTTP 423 Locked: Busy")] {
+        let remote = TestServer::start(move || respond(status, r#"{"title":"Busy"}"#)).await;
+        assert_eq!(remote.call().await, Err(Fault::Conflict { reason: reason.to_owned() }));
+    }
+}
+
+#[tokio::test]
+async fn a_step_can_define_the_meaning_of_statuses() {
+    let classes = [
+        (404, ResponseClass::Completed),
+        (409, ResponseClass::Failed),
+        (422, ResponseClass::Retry),
+        (429, ResponseClass::Retry),
+        (500, ResponseClass::Unknown),
+        (200, ResponseClass::Failed),
+    ];
+    let responses: Responses = classes.into_iter().collect();
+    let retry = |reason: &str, may_have_run| {
+        let (reason, retry_after) = (reason.to_owned(), Some(Duration::ZERO));
+        Err(Fault::Transient { reason, retry_after, may_have_run })
+    };
+    for (status, body, expected) in [
+        (404, r#"{"gone":true}"#, Ok(json!({ "gone": true }))),
+        (404, "<html>", Ok(Value::Null)),
+        (409, "", permanent("HTTP 409 Conflict")),
+        (422, "", retry("HTTP 422 Unprocessable Entity", true)),
+        (429, "", retry("HTTP 429 Too Many Requests", false)),
+        (500, "", unusable_response("HTTP 500 Internal Server Error")),
+        (200, "{}", permanent("HTTP 200 OK")),
+    ] {
+        let remote = TestServer::start(move || respond(status, body)).await;
+        let request = StepRequest { responses: responses.clone(), ..get("/") };
+        assert_eq!(remote.service().call(&request, None).await, expected, "{status}");
+    }
+}
+
+#[tokio::test]
+async fn server_errors_are_transient() {
+    for status in [500, 502, 503, 504] {
+        let remote = TestServer::start(move || respond(status, r#"{"title":"Busy"}"#)).await;
+        let status = StatusCode::from_u16(status).unwrap();
+        assert_eq!(remote.call().await, transient(&format!("HTTP {status}")));
+    }
+}
+
+#[tokio::test]
+async fn statuses_408_425_and_429_are_transient_and_count_as_available() {
+    for (status, may_have_run) in [(408, true), (425, false), (429, false)] {
+        let remote = TestServer::start(move || respond(status, r#"{"title":"Busy"}"#)).await;
+        let reason = format!("HTTP {}", StatusCode::from_u16(status).unwrap());
+        let retry_after = Some(Duration::ZERO);
+        let expected = Fault::Transient { reason, retry_after, may_have_run };
+        assert_eq!(remote.call().await, Err(expected));
+    }
+}
+
+#[tokio::test]
+async fn retry_after_becomes_a_duration() {
+    let wait_for = |retry_after: String| async move {
+        let busy = move || {
+            let busy = Response::builder().status(503).header("retry-after", &retry_after);
+            busy.body(Body::empty()).unwrap()
+        };
+        match TestServer::start(busy).await.call().await {
+            Err(Fault::Transient { retry_after, .. }) => retry_after,
+            other => panic!("{other:?}"),
+        }
+    };
+    let hour = Duration::from_secs(3600);
+    assert_eq!(wait_for("3600".to_owned()).await, Some(hour));
+    let in_an_hour = SystemTime::now() + hour;
+    let wait = wait_for(httpdate::fmt_http_date(in_an_hour)).await.unwrap();
+    // A date has no fractions of a second, and the call took some time.
+    assert!(wait <= hour && wait > hour - Duration::from_secs(60), "{wait:?}");
+    assert_eq!(wait_for("soon".to_owned()).await, None);
+    assert_eq!(wait_for("-5".to_owned()).await, None);
+}
+
+#[tokio::test]
+async fn a_broken_connection_is_transient() {
+    for partial_response in [
+        "",
+        "HTTP/1.1 200 OK\r\ncontent-le",
+        "HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{\"id\":1}",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n8\r\n{\"id\":1}\r\n",
+    ] {
+        let remote = TestServer::with_raw_connections(move |mut socket| async move {
+            socket.write_all(partial_response.as_bytes()).await.unwrap();
+        });
+        assert_eq!(
+            remote.await.call().await,
+            transient("the connection broke"),
+            "{partial_response:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_refused_connection_is_transient() {
+    // Bound but not listening: connections are refused, and no other process can use the port.
+    let held = TcpSocket::new_v4().unwrap();
+    held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let base_url = format!("http://{}", held.local_addr().unwrap());
+    let service = service(&base_url, "{}", Duration::from_secs(60));
+    assert_eq!(service.call(&get("/"), None).await, transient("no connection"));
+}
+
+#[tokio::test]
+async fn a_call_may_time_out_before_or_during_the_response() {
+    for partial_response in ["", "HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{\"id\":1}"] {
+        let remote = TestServer::with_raw_connections(move |mut socket| async move {
+            socket.write_all(partial_response.as_bytes()).await.unwrap();
+            // Waits until the client aborts the call.
+            let _ = socket.read_u8().await;
+        });
+        let remote = remote.await;
+        let service = service(&remote.base_url, "{}", Duration::from_millis(200));
+        assert_eq!(
+            service.call(&get("/"), None).await,
+            Err(Fault::Cut { reason: "the call timed out".to_owned() }),
+            "{partial_response:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_response_that_is_not_json_is_permanent_and_not_repeated() {
+    for (body, reason) in [
+        ("card 4111", "the response is not JSON: expected value at line 1 column 1"),
+        (
+            r#"{"card":"4111"#,
+            "the response is not JSON: EOF while parsing a string at line 1 column 13",
+        ),
+        ("<html>", "the response is not JSON: expected value at line 1 column 1"),
+        ("1 2", "the response is not JSON: trailing characters at line 1 column 3"),
+        (" ", "the response is not JSON: EOF while parsing a value at line 1 column 1"),
+        (
+            r#"{"id":18446744073709551616}"#,
+            "the response has an integer of more than 64 bits at line 1 column 7: it would lose digits; send it \
+             as a text",
+        ),
+    ] {
+        let remote = TestServer::start(move || respond(200, body)).await;
+        assert_eq!(remote.call().await, unusable_response(reason), "{body}");
+    }
+    let remote = TestServer::start(|| respond(200, vec![b'"', 0xff, b'"'])).await;
+    let reason = "the response is not JSON: invalid unicode code point at line 1 column 2";
+    assert_eq!(remote.call().await, unusable_response(reason));
+}
+
+const OVER_THE_LIMIT: &str = "the response exceeds the limit of 131072 bytes";
+
+#[tokio::test]
+async fn a_response_may_be_as_large_as_the_limit() {
+    let text = |bytes: usize| format!("\"{}\"", "x".repeat(bytes - 2));
+    let largest = text(limits::DOCUMENT_BYTES_MAX);
+    let body = largest.clone();
+    let remote = TestServer::start(move || respond(200, body.clone())).await;
+    assert_eq!(remote.call().await, Ok(json!(largest.trim_matches('"'))));
+    let remote =
+        TestServer::start(move || respond(200, text(limits::DOCUMENT_BYTES_MAX + 1))).await;
+    assert_eq!(remote.call().await, unusable_response(OVER_THE_LIMIT));
+}
+
+#[tokio::test]
+async fn the_agent_stops_reading_a_response_at_the_limit() {
+    // One response announces a terabyte, the other never ends.
+    let (hung_up, gone) = oneshot::channel();
+    let hung_up = Arc::new(Mutex::new(Some(hung_up)));
+    let announced = TestServer::with_raw_connections(move |mut socket| {
+        let hung_up = hung_up.lock().unwrap().take().unwrap();
+        async move {
+            let head = "HTTP/1.1 200 OK\r\ncontent-length: 1000000000000\r\n\r\n";
+            socket.write_all(head.as_bytes()).await.unwrap();
+            while socket.write_all(&[b' '; 4096]).await.is_ok() {}
+            hung_up.send(()).unwrap();
+        }
+    });
+    let announced = announced.await;
+    assert_eq!(announced.call().await, unusable_response(OVER_THE_LIMIT));
+    gone.await.expect("the client closed the connection");
+
+    let (alive, gone) = oneshot::channel::<()>();
+    let alive = Arc::new(Mutex::new(Some(alive)));
+    let endless = TestServer::start(move || {
+        let alive = alive.lock().unwrap().take().unwrap();
+        let chunks = stream::repeat_with(move || {
+            assert!(!alive.is_closed());
+            Ok::<_, std::io::Error>(Bytes::from_static(&[b' '; 4096]))
+        });
+        respond(200, Body::from_stream(chunks))
+    });
+    let endless = endless.await;
+    assert_eq!(endless.call().await, unusable_response(OVER_THE_LIMIT));
+    gone.await.expect_err("the server stopped sending");
+}
+
+#[tokio::test]
+async fn a_response_that_nests_too_deeply_is_permanent() {
+    let deepest = TestServer::start(|| respond(200, nested(limits::JSON_DEPTH_MAX))).await;
+    assert!(deepest.call().await.is_ok());
+    let too_deep = TestServer::start(|| respond(200, nested(limits::JSON_DEPTH_MAX + 1))).await;
+    assert_eq!(
+        too_deep.call().await,
+        unusable_response("the response nests deeper than 32 levels")
+    );
+    let very_deep = TestServer::start(|| respond(200, nested(60_000))).await;
+    let reason = "the response is not JSON: recursion limit exceeded at line 1 column 128";
+    assert_eq!(very_deep.call().await, unusable_response(reason));
+}

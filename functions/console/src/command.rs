@@ -1,0 +1,413 @@
+//! Commands for one task. The form of a command shows its effects before it is sent. After it is sent, the browser is
+//! redirected to the page of the task.
+//!
+//! ```text
+//! GET  …/tasks/ID/resubmit ──► a form, with the effects
+//! POST …/tasks/ID/resubmit ──► refused: the form with the entered values, and the reason
+//!                          └─► a command to the scheduler, and a redirect to the task's page: …?sent=COMMAND
+//! ```
+
+use askama::Template;
+use axum::{
+    Extension, Form,
+    extract::{Path, Query, State},
+    http::StatusCode,
+    response::{IntoResponse, Redirect, Response},
+};
+use serde::Deserialize;
+use serde_json::Value;
+use steward_core::{
+    definition::mask::MASKED,
+    limits,
+    model::{
+        command::{Command, CommandId, Order},
+        messages::mistake,
+        names::Part,
+        task::Task,
+    },
+};
+use steward_operator::preview::Preview;
+use steward_runtime::{
+    dispatch::commanded,
+    ports::{Channel, Ports},
+};
+
+use crate::{
+    Console,
+    access::Caller,
+    page::{Failure, Frame, REASON_MISSING, render},
+    task::{TaskData, pretty_json},
+};
+
+/// The largest number of steps that a form offers.
+const OFFERED_MAX: usize = 100;
+
+/// A command for a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ConsoleCommand {
+    Resubmit,
+    Skip,
+    Complete,
+    Undo,
+    Cancel,
+    Pause,
+    Resume,
+}
+
+impl ConsoleCommand {
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Resubmit,
+        Self::Skip,
+        Self::Complete,
+        Self::Undo,
+        Self::Cancel,
+        Self::Pause,
+        Self::Resume,
+    ];
+
+    /// The name in URLs.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Resubmit => "resubmit",
+            Self::Skip => "skip",
+            Self::Complete => "complete",
+            Self::Undo => "undo",
+            Self::Cancel => "cancel",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+        }
+    }
+
+    /// The label of its button.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Resubmit => "Resubmit",
+            Self::Skip => "Skip",
+            Self::Complete => "Complete",
+            Self::Undo => "Undo",
+            Self::Cancel => "Cancel",
+            Self::Pause => "Pause",
+            Self::Resume => "Resume",
+        }
+    }
+
+    /// What the command does.
+    fn meaning(self) -> &'static str {
+        match self {
+            Self::Resubmit => "Retries failed steps, and starts waiting steps at once.",
+            Self::Skip => "Continues without a step, or without its undo.",
+            Self::Complete => "Marks a step, or its undo, as completed by hand.",
+            Self::Undo => "Undoes the whole task.",
+            Self::Cancel => "Stops the task: nothing more is sent, and nothing is undone.",
+            Self::Pause => "Starts nothing more until the task is resumed.",
+            Self::Resume => "Continues a paused task.",
+        }
+    }
+
+    /// Whether the command replaces the result of one step.
+    pub(crate) fn is_by_hand(self) -> bool {
+        matches!(self, Self::Skip | Self::Complete)
+    }
+
+    /// Whether its form has a step.
+    fn takes_step(self) -> bool {
+        self == Self::Resubmit || self.is_by_hand()
+    }
+
+    /// Whether its form may ask the operator to confirm that no earlier attempt took effect.
+    fn takes_did_not_run(self) -> bool {
+        matches!(self, Self::Resubmit | Self::Skip)
+    }
+
+    /// Whether its button warns of the effects.
+    fn is_danger(self) -> bool {
+        matches!(self, Self::Undo | Self::Cancel | Self::Skip)
+    }
+
+    /// The order of the command. Parameters that it does not have are ignored.
+    pub(crate) fn order(
+        self,
+        step: Option<Part>,
+        input: Option<Value>,
+        output: Value,
+        did_not_run: bool,
+    ) -> Order {
+        match self {
+            Self::Resubmit => Order::Resubmit { step, input, did_not_run },
+            Self::Skip => Order::Skip { step, did_not_run },
+            Self::Complete => Order::Complete { step, output },
+            Self::Undo => Order::Undo,
+            Self::Cancel => Order::Cancel,
+            Self::Pause => Order::Pause,
+            Self::Resume => Order::Resume,
+        }
+    }
+
+    fn from_name(name: &str) -> Result<Self, Failure> {
+        let found = Self::ALL.into_iter().find(|kind| kind.name() == name);
+        found.ok_or_else(|| Failure::NotFound(format!("command {name}")))
+    }
+}
+
+/// A random id for a command.
+pub(crate) fn new_command_id() -> Option<CommandId> {
+    uuid::Uuid::new_v4().to_string().parse().ok()
+}
+
+/// The values of the form.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct CommandForm {
+    reason: String,
+    step: String,
+    /// The edited input, as JSON.
+    input: Option<String>,
+    /// The version of the input that the form showed.
+    base: String,
+    /// The output, as JSON.
+    output: Option<String>,
+    did_not_run: Option<String>,
+    command_id: Option<CommandId>,
+    /// Present if the form asks for a preview only.
+    check: Option<String>,
+}
+
+/// The query parameters of the form.
+#[derive(Debug, Deserialize)]
+pub(crate) struct FormQuery {
+    #[serde(default)]
+    step: String,
+}
+
+pub(crate) async fn show_form(
+    State(console): State<Console>,
+    Extension(caller): Extension<Caller>,
+    Path((id, name)): Path<(String, String)>,
+    Query(query): Query<FormQuery>,
+) -> Result<Response, Failure> {
+    let kind = ConsoleCommand::from_name(&name)?;
+    let data = TaskData::read(&console, &id).await?;
+    let form = CommandForm {
+        step: query.step,
+        base: input_version(&data.task),
+        command_id: new_command_id(),
+        ..CommandForm::default()
+    };
+    let step = parse_step(&form.step)?;
+    let order = kind.order(step, None, Value::Null, false);
+    let dry_run = DryRun::of(&data, order, &form, &caller);
+    Ok(render(&CommandPage::of(&data, kind, &caller, form, dry_run)))
+}
+
+pub(crate) async fn submit(
+    State(console): State<Console>,
+    Extension(caller): Extension<Caller>,
+    Path((id, name)): Path<(String, String)>,
+    Form(form): Form<CommandForm>,
+) -> Result<Response, Failure> {
+    let kind = ConsoleCommand::from_name(&name)?;
+    let data = TaskData::read(&console, &id).await?;
+    let command_id = form.command_id.clone().or_else(new_command_id);
+    let command_id =
+        command_id.ok_or_else(|| Failure::BadRequest("the form has no command id".to_owned()))?;
+    if data.task.commands.iter().any(|record| record.id == command_id) {
+        return Ok(redirect_to_task(&data.task, &command_id));
+    }
+    let order = order_of_form(&data, kind, &form);
+    let dry_run = match &order {
+        Ok(order) => DryRun::of(&data, order.clone(), &form, &caller),
+        Err(problem) => DryRun::refused(problem),
+    };
+    let reason = form.reason.trim();
+    let command = match (order, &dry_run.refused) {
+        (Ok(order), None) if form.check.is_none() && !reason.is_empty() => Command {
+            command_id: command_id.clone(),
+            task_id: data.task.task_id.clone(),
+            by: caller.name.clone(),
+            why: limits::shorten(reason, limits::COMMAND_TEXT_CHARS_MAX),
+            order,
+            issued_at: Some(data.now),
+        },
+        (Ok(_), None) if form.check.is_some() => {
+            return Ok(render(&CommandPage::of(&data, kind, &caller, form, dry_run)));
+        }
+        (order, refused) => {
+            let is_reason_missing = refused.is_none() && order.is_ok();
+            let dry_run =
+                if is_reason_missing { dry_run.with_refusal(REASON_MISSING) } else { dry_run };
+            let form_page = render(&CommandPage::of(&data, kind, &caller, form, dry_run));
+            return Ok((StatusCode::UNPROCESSABLE_ENTITY, form_page).into_response());
+        }
+    };
+    send(&console, command).await?;
+    Ok(redirect_to_task(&data.task, &command_id))
+}
+
+fn redirect_to_task(task: &Task, command: &CommandId) -> Response {
+    Redirect::to(&format!("/console/tasks/{}?sent={command}", task.task_id)).into_response()
+}
+
+async fn send(console: &Console, command: Command) -> Result<(), Failure> {
+    let Command { command_id, task_id, by, order, .. } = &command;
+    let order = order.describe(&[]);
+    tracing::info!(%task_id, %command_id, by, order, "command sent");
+    let results = console.ports.channel().send(vec![commanded(command)]).await;
+    Ok(results.into_iter().collect::<Result<(), _>>()?)
+}
+
+/// The version of the input: the id of the command that edited it last; empty if no command did.
+fn input_version(task: &Task) -> String {
+    task.input.as_ref().map(ToString::to_string).unwrap_or_default()
+}
+
+fn parse_step(text: &str) -> Result<Option<Part>, Failure> {
+    let step = Some(text).filter(|text| !text.is_empty()).map(str::parse).transpose();
+    step.map_err(|_| Failure::BadRequest(format!("`{text}` is not a step")))
+}
+
+/// The order that a form describes.
+fn order_of_form(
+    data: &TaskData,
+    kind: ConsoleCommand,
+    form: &CommandForm,
+) -> Result<Order, String> {
+    let step = parse_step(&form.step).map_err(|failure| failure.to_string())?;
+    let input = match &form.input {
+        Some(text) if kind == ConsoleCommand::Resubmit => input_patch(data, form, text)?,
+        Some(_) | None => None,
+    };
+    let output = match &form.output {
+        Some(text) if kind == ConsoleCommand::Complete => parse_json("output", text)?,
+        Some(_) | None => Value::Null,
+    };
+    Ok(kind.order(step, input, output, form.did_not_run.is_some()))
+}
+
+/// The merge patch from the current input to the edited input; `None` if they are equal.
+fn input_patch(data: &TaskData, form: &CommandForm, text: &str) -> Result<Option<Value>, String> {
+    let edited = parse_json("input", text)?;
+    let patch = data.workflow.mask.patch(data.input(), &edited)?;
+    if patch.is_some() && form.base != input_version(&data.task) {
+        return Err("someone else has edited the input; reload this page".to_owned());
+    }
+    Ok(patch)
+}
+
+fn parse_json(what: &str, text: &str) -> Result<Value, String> {
+    let read = serde_json::from_str(text);
+    read.map_err(|error| format!("the {what} is not JSON: {}", mistake(&error)))
+}
+
+/// The result of a dry run of a command, for its page.
+struct DryRun {
+    effects: Vec<String>,
+    refused: Option<String>,
+    /// Whether the command is accepted only if the operator confirms that no earlier attempt took effect.
+    requires_did_not_run: bool,
+}
+
+impl DryRun {
+    fn of(data: &TaskData, order: Order, form: &CommandForm, caller: &Caller) -> Self {
+        let preview = |order| data.dry_run(order, caller, form.reason.trim());
+        let reason = match preview(order.clone()) {
+            Preview::Does(effects) => {
+                return Self { effects, refused: None, requires_did_not_run: false };
+            }
+            Preview::Refused(reason) => reason,
+        };
+        match order {
+            Order::Resubmit { step, input, did_not_run: false } => {
+                match preview(Order::Resubmit { step, input, did_not_run: true }) {
+                    Preview::Does(effects) => {
+                        Self { effects, refused: Some(reason), requires_did_not_run: true }
+                    }
+                    Preview::Refused(_) => Self::refused(&reason),
+                }
+            }
+            Order::Resubmit { .. }
+            | Order::Skip { .. }
+            | Order::Complete { .. }
+            | Order::Undo
+            | Order::Cancel
+            | Order::Pause
+            | Order::Resume => Self::refused(&reason),
+        }
+    }
+
+    fn refused(reason: &str) -> Self {
+        Self { effects: Vec::new(), refused: Some(reason.to_owned()), requires_did_not_run: false }
+    }
+
+    /// The same, with a reason why the form is not accepted.
+    fn with_refusal(self, reason: &str) -> Self {
+        Self { refused: Some(reason.to_owned()), ..self }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "command.html")]
+struct CommandPage<'s> {
+    frame: Frame,
+    task: &'s Task,
+    command: ConsoleCommand,
+    form: CommandForm,
+    dry_run: DryRun,
+    /// The steps and items that the command accepts.
+    steps: Vec<Part>,
+    /// Whether an attempt at the chosen step may have taken effect.
+    may_have_run: bool,
+    has_mask: bool,
+    input: String,
+    output: String,
+}
+
+impl<'s> CommandPage<'s> {
+    fn of(
+        data: &'s TaskData,
+        kind: ConsoleCommand,
+        caller: &Caller,
+        form: CommandForm,
+        dry_run: DryRun,
+    ) -> Self {
+        let TaskData { task, workflow, .. } = data;
+        let title = format!("{} {}", kind.label(), task.task_id);
+        let input = form.input.clone();
+        let input = input.unwrap_or_else(|| pretty_json(&workflow.mask.over(data.input())));
+        let output = form.output.clone().unwrap_or_else(|| "null".to_owned());
+        let direction = task.direction();
+        let may_have_run = task.actions().any(|(part, action, progress)| {
+            let is_chosen = form.step.is_empty() || part.to_string() == form.step;
+            action == direction && is_chosen && progress.may_have_run
+        });
+        Self {
+            frame: Frame::new(title, "tasks", caller),
+            task,
+            command: kind,
+            steps: accepted_steps(data, kind, caller),
+            may_have_run: kind.takes_did_not_run() && may_have_run,
+            has_mask: !workflow.mask.is_empty(),
+            form,
+            dry_run,
+            input,
+            output,
+        }
+    }
+}
+
+/// The steps and items for which the command would be accepted.
+fn accepted_steps(data: &TaskData, kind: ConsoleCommand, caller: &Caller) -> Vec<Part> {
+    if !kind.takes_step() {
+        return Vec::new();
+    }
+    let TaskData { task, workflow, .. } = data;
+    let begun = task.parts().map(|(part, _)| part);
+    let all = workflow.steps.keys().cloned().map(Part::from).chain(begun);
+    let is_accepted = |part: &Part| {
+        let order = kind.order(Some(part.clone()), None, Value::Null, true);
+        matches!(data.dry_run(order, caller, ""), Preview::Does(_))
+    };
+    let mut accepted: Vec<_> = all.take(OFFERED_MAX).filter(is_accepted).collect();
+    let mut unique = std::collections::BTreeSet::new();
+    accepted.retain(|part| unique.insert(part.clone()));
+    accepted
+}
