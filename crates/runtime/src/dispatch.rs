@@ -68,7 +68,7 @@ impl PreparedEffect {
 
     /// Marks the effect as possibly sent before: an earlier request may have reached its agent before the agent's queue
     /// was deleted.
-    pub(crate) fn as_resent(mut self) -> Self {
+    pub(crate) fn mark_resent(mut self) -> Self {
         if let Some(request) = &mut self.request {
             request.may_have_run = true;
         }

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn retries_end_after_a_time_limit_even_if_the_clock_stops() {
+    fn tries_end_by_the_clock_and_also_if_the_clock_stops() {
         let start = Timestamp::UNIX_EPOCH;
         let mut backoff = ConflictBackoff::new(start);
         assert!(backoff.lost("i", &id(), start + Duration::from_secs(11)).is_some());

@@ -72,7 +72,7 @@ impl TaskUpdate {
             .effects
             .into_iter()
             .map(PreparedEffect::new)
-            .map(|effect| if may_have_sent { effect.as_resent() } else { effect });
+            .map(|effect| if may_have_sent { effect.mark_resent() } else { effect });
         TaskOutcome { results: self.results, effects: effects.collect() }
     }
 }

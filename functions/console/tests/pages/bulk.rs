@@ -286,7 +286,7 @@ async fn what_cannot_be_a_run_is_refused_with_the_reason() {
     };
     for (changed, said) in [
         (("reason", ""), "say why, for the record"),
-        (("task", ""), "no task is picked"),
+        (("task", ""), "no task is selected"),
         (("task", "a b"), "task id `a b` is not valid"),
         (("action", "delete"), "there is no action `delete`"),
         (("action", "skip"), "say which step to skip"),
@@ -301,7 +301,7 @@ async fn what_cannot_be_a_run_is_refused_with_the_reason() {
     many.extend(ids.iter().map(|id| ("task", id.as_str())));
     let refused = world.post("/console/bulk", &many).await;
     assert!(
-        refused.text().contains("1001 tasks are picked; the limit is 1000"),
+        refused.text().contains("1001 tasks are selected; the limit is 1000"),
         "{}",
         refused.text()
     );
