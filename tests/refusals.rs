@@ -240,7 +240,7 @@ impl Watch {
 
 /// The lines of one refusal, and of the end of all batches.
 const REFUSED: &str = "statements refused";
-const NO_MORE: &str = "the engine refuses batches";
+const NO_MORE: &str = "the database refuses batches";
 
 fn document(body: &str) -> Document {
     let key = DocumentKey::Input("c-1".parse().unwrap());
