@@ -123,7 +123,7 @@ async fn under_any_name_a_dead_letter_queue_is_found_and_each_message_goes_back_
     // Sent here by hand: nothing tells where it belongs.
     send(&sqs, &dead_url, "three").await;
     let said = world.steward(&["dlq", "redrive", dead, "--why", "mended"]).await;
-    said.fails(&["1 kept: several queues send their dead letters here: say to which it goes"]);
+    said.fails(&["1 kept: several queues send their dead letters here, and the message does not name its source"]);
     let trace = || "00-trace-01".to_owned();
     assert_eq!(contents(&sqs, &first).await, [("one".to_owned(), trace())]);
     assert_eq!(contents(&sqs, &second).await, [("two".to_owned(), trace())]);
@@ -196,13 +196,13 @@ async fn other_queues_than_dead_letter_queues_are_left_alone() {
         let said = world.steward(&[&["dlq", command, "nowhere"], why].concat()).await;
         said.fails(&["there is no queue `nowhere`"]);
         let said = world.steward(&[&["dlq", command, "steward-scheduler"], why].concat()).await;
-        said.fails(&["`steward-scheduler` is no dead-letter queue: `steward dlq list` shows them"]);
+        said.fails(&["`steward-scheduler` is not a dead-letter queue: `steward dlq list` shows them"]);
     }
     world.steward(&["dlq", "redrive", "steward-scheduler-dead-letters"]).await.fails(&["--why"]);
     let said = world.steward(&["dlq", "list", "--prefix", "other"]).await;
     said.fails(&["no dead-letter queue's name begins with `other`"]);
     let said = world.steward(&["dlq", "list", "--queue", "steward-scheduler"]).await;
-    said.fails(&["`steward-scheduler` is no dead-letter queue"]);
+    said.fails(&["`steward-scheduler` is not a dead-letter queue"]);
     let named = ["dlq", "list", "--prefix", "other", "--queue", "steward-scheduler-dead-letters"];
     world.steward(&named).await.has(&["steward-scheduler-dead-letters"]);
 }
