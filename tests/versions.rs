@@ -106,7 +106,7 @@ async fn while_tasks_are_not_at_rest_their_version_is_not_unpublished() {
     world.decide(vec![wake("t-6")]).await;
     assert_eq!(
         world.unpublish(1).await.unwrap_err(),
-        "workflow `line` version 1: tasks that are not at rest: 6: t-1, t-2, t-3, t-4, t-5, …"
+        "cannot unpublish workflow `line` version 1: it has 6 unfinished tasks: t-1, t-2, t-3, t-4, t-5, …"
     );
     world.submit("t-8", None).await;
     assert_eq!(world.recorded("t-8").await, Some(1), "nothing was unpublished");

@@ -96,7 +96,7 @@ async fn versions_are_published_listed_shown_and_unpublished() {
     let unpublish =
         async |version: &str| world.steward(&["workflow", "unpublish", "parcel", version]).await;
     let refused = unpublish("2").await;
-    refused.fails(&["workflow `parcel` version 2: tasks that are not at rest: 1: p-1"]);
+    refused.fails(&["cannot unpublish workflow `parcel` version 2: it has 1 unfinished task: p-1"]);
     world.remote.hold(false);
     world.until_state("p-1", "Processed").await;
     unpublish("2").await.has(&["parcel version 2: unpublished; the newest is version 1 now"]);
