@@ -48,7 +48,7 @@ pub struct Corrupt {
     pub message_id: String,
     /// Whether the queue delivers the message for the first time.
     pub first_delivery: bool,
-    /// Why the message is corrupt. It never contains the payload.
+    /// The reason. It never contains the payload.
     pub reason: String,
 }
 

@@ -104,7 +104,7 @@ impl SqsChannel {
         known.map(|(_, queue)| queue).or_else(|| Some(Queue::Agent(agents.agent(name)?)))
     }
 
-    /// How many messages a queue holds, by its name.
+    /// The approximate number of messages in a queue, with the name of the queue.
     async fn count_messages(&self, url: &str) -> Result<(String, u64), PortError> {
         let operation = || format!("count the messages of {url}");
         let request = DEAD_LETTER_COUNTS
@@ -112,8 +112,8 @@ impl SqsChannel {
             .fold(self.client.get_queue_attributes().queue_url(url), |request, name| {
                 request.attribute_names(name.clone())
             });
-        let answer = request.send().await.map_err(failed(operation()))?;
-        let counts = answer.attributes().into_iter().flatten();
+        let output = request.send().await.map_err(failed(operation()))?;
+        let counts = output.attributes().into_iter().flatten();
         let counts = counts.map(|(_, count)| count.parse::<u64>()).sum::<Result<_, _>>();
         let counts = counts.map_err(|error| corrupt(operation())(error.into()))?;
         Ok((name_of(url).to_owned(), counts))

@@ -27,7 +27,7 @@ use crate::{
 
 mod redrive;
 
-pub use redrive::{Redrive, Redriven};
+pub use redrive::{Redrive, RedriveOutcome};
 
 /// The suffix of the names of dead-letter queues. The rest of the name is that of the source queue.
 pub(crate) const SUFFIX: &str = "-dead-letters";

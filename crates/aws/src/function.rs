@@ -1,4 +1,4 @@
-//! What the `main` of every function needs: the configuration, the SDK configuration, the deadline of an invocation.
+//! Functions for the `main` of every function: read the configuration, configure the SDK, compute the deadline.
 
 use std::{env, time::Duration};
 

@@ -45,7 +45,7 @@ mod reads;
 mod unfinished;
 mod writes;
 
-pub use indices::{Count, Cursor, Entries, Entry, InvalidCursor};
+pub use indices::{Count, Cursor, Entries, Entry, InvalidListCursor};
 use indices::{DUE, ENDED, PartitionQuery, read_ended, read_entry};
 use reads::{ItemKey, ItemReader};
 use writes::{ConditionalPut, ItemWriter, TaskCreation, WriteCondition, WriteOutcome};

@@ -1,4 +1,4 @@
-//! The circuit breaker record in the state store, and the events of its transitions. An instance saves a transition,
+//! The circuit breaker record in the state store, and the events of its changes. An instance saves a change,
 //! publishes its event, and then saves that the event is published.
 //!
 //! ```text
@@ -76,7 +76,7 @@ impl Stored {
 
     fn of(agent: AgentName, shared: Option<Shared>) -> Self {
         let Some(Shared { revision, body, .. }) = shared else { return Self::new(agent) };
-        // An unreadable record must not block calls to a healthy service. The next transition replaces it.
+        // An unreadable record must not block calls to a healthy service. The next change replaces it.
         let breaker = serde_json::from_value(body).unwrap_or_else(|error| {
             tracing::warn!(%agent, %error, "stored circuit breaker is unreadable; treated as closed");
             Breaker::default()
@@ -89,7 +89,7 @@ fn key(agent: &AgentName) -> SharedKey {
     SharedKey { kind: SharedKind::Breaker, name: agent.to_string() }
 }
 
-/// Publishes the events of all unpublished transitions of `stored` up to `until`, and saves that they are published.
+/// Publishes the events of all unpublished changes of `stored` up to `until`, and saves that they are published.
 /// Returns the number of published events and the breaker as it is stored then. Logs failures; [`tell_untold`] publishes
 /// the remaining events.
 pub async fn tell<P: Ports>(ports: &P, stored: Stored, until: Timestamp) -> (u64, Stored) {
@@ -112,7 +112,7 @@ pub async fn tell<P: Ports>(ports: &P, stored: Stored, until: Timestamp) -> (u64
     (count, record_published(ports, stored, &published).await)
 }
 
-/// Saves that the events of these transitions are published. If this save is lost, they are published again: at least
+/// Saves that the events of these changes are published. If this save is lost, they are published again: at least
 /// once.
 async fn record_published<P: Ports>(ports: &P, mut stored: Stored, published: &[Turn]) -> Stored {
     for _ in 0..limits::CONFLICTS_MAX {
@@ -133,7 +133,7 @@ async fn record_published<P: Ports>(ports: &P, mut stored: Stored, published: &[
 }
 
 /// Publishes the events that instances did not publish because they crashed after the save. The supervisor calls this on
-/// each run. Transitions younger than [`Timing::pickup_within`](steward_core::model::time::Timing) are skipped, because
+/// each run. Changes younger than [`Timing::pickup_within`](steward_core::model::time::Timing) are skipped, because
 /// the instance that made them may still publish them. Returns the number of published events.
 ///
 /// # Errors

@@ -46,7 +46,7 @@ pub struct Bulk {
 
 /// A bulk command is outside the limits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidBulk {
+pub enum InvalidBulkCommand {
     /// It has no tasks.
     #[error("no task is selected")]
     Empty,
@@ -60,14 +60,14 @@ impl Bulk {
     ///
     /// # Errors
     /// There are no tasks, or too many.
-    pub fn checked(mut self) -> Result<Self, InvalidBulk> {
+    pub fn checked(mut self) -> Result<Self, InvalidBulkCommand> {
         self.tasks.sort();
         self.tasks.dedup();
         if self.tasks.is_empty() {
-            return Err(InvalidBulk::Empty);
+            return Err(InvalidBulkCommand::Empty);
         }
         if self.tasks.len() > BULK_TASKS_MAX {
-            return Err(InvalidBulk::TooMany(self.tasks.len()));
+            return Err(InvalidBulkCommand::TooMany(self.tasks.len()));
         }
         let short = |text: &str| shorten(text, COMMAND_TEXT_CHARS_MAX);
         (self.by, self.why) = (short(&self.by), short(&self.why));
@@ -155,9 +155,9 @@ mod tests {
 
     #[test]
     fn a_check_limits_the_tasks_removes_duplicates_and_shortens_the_reason() {
-        assert_eq!(bulk(0).checked(), Err(InvalidBulk::Empty));
+        assert_eq!(bulk(0).checked(), Err(InvalidBulkCommand::Empty));
         let too_many = bulk(BULK_TASKS_MAX + 1).checked();
-        assert_eq!(too_many, Err(InvalidBulk::TooMany(BULK_TASKS_MAX + 1)));
+        assert_eq!(too_many, Err(InvalidBulkCommand::TooMany(BULK_TASKS_MAX + 1)));
         let mut twice = bulk(BULK_TASKS_MAX);
         twice.tasks.extend(bulk(10).tasks);
         let checked = twice.checked().unwrap();

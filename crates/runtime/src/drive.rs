@@ -79,7 +79,7 @@ pub enum DriveError {
     Illegal {
         /// The task.
         task_id: TaskId,
-        /// Why the event is impossible.
+        /// The reason.
         reason: String,
     },
     /// The task, or the workflow version that it is pinned to, does not exist.
@@ -87,7 +87,7 @@ pub enum DriveError {
     Missing {
         /// The task.
         task_id: TaskId,
-        /// What is missing.
+        /// The missing task or workflow version.
         what: String,
     },
     /// Other writers kept saving the task first until the time for retries ran out.

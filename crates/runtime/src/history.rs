@@ -6,7 +6,7 @@
 //! tasks themselves are authoritative. A task that ends again after an operator's command is counted each time.
 //!
 //! ```text
-//! counted_until ─┐                    now − SETTLES_WITHIN ─┐   ┌─ now
+//! counted_until ─┐                       now − SETTLE_TIME ─┐   ┌─ now
 //!     ───┬───────┴┬────────┬────────┬────────┬────────┬─────┴───┴──►
 //!     counted     │ these are counted now             │ not over yet
 //! ```
@@ -29,10 +29,10 @@ use steward_core::model::{
 
 /// The delay between the end of a minute and its count. It covers the time of a scheduler's invocation, the lag of the
 /// index and the difference between clocks.
-pub const SETTLES_WITHIN: Duration = Duration::from_secs(30);
+pub const SETTLE_TIME: Duration = Duration::from_secs(30);
 
 /// The retention time of the record of a minute.
-pub const KEPT_FOR: Duration = Duration::from_secs(14 * 24 * 3_600);
+pub const RETENTION: Duration = Duration::from_secs(14 * 24 * 3_600);
 
 /// The maximum number of minutes that the supervisor counts in one run. There are several after an outage of the
 /// supervisor.
@@ -142,7 +142,7 @@ impl Minute {
             revision: 1,
             // Serialisation of names and numbers cannot fail.
             body: serde_json::to_value(self).unwrap_or_default(),
-            expires_at: Some(later(start, KEPT_FOR)),
+            expires_at: Some(later(start, RETENTION)),
         }
     }
 
@@ -172,8 +172,8 @@ pub fn uncounted(
     counted_until: Option<Timestamp>,
     now: Timestamp,
 ) -> impl Iterator<Item = Range<Timestamp>> {
-    let until = minute_of(earlier(now, SETTLES_WITHIN));
-    let oldest = minute_of(earlier(now, KEPT_FOR));
+    let until = minute_of(earlier(now, SETTLE_TIME));
+    let oldest = minute_of(earlier(now, RETENTION));
     let from = counted_until.unwrap_or(earlier(until, MINUTE)).max(oldest);
     std::iter::successors(Some(from), |start| Some(later(*start, MINUTE)))
         .take(MINUTES_MAX)
@@ -251,9 +251,9 @@ mod tests {
     fn a_supervisor_catches_up_over_several_runs_after_an_outage() {
         let minutes = starts(Some("06:00:00"), "12:05:31");
         assert_eq!((minutes.len(), minutes[0]), (MINUTES_MAX, at("06:00:00")));
-        let long_ago = earlier(at("12:05:31"), 2 * KEPT_FOR);
+        let long_ago = earlier(at("12:05:31"), 2 * RETENTION);
         let first = uncounted(Some(long_ago), at("12:05:31")).next().unwrap();
-        assert_eq!(first.start, earlier(at("12:05:00"), KEPT_FOR));
+        assert_eq!(first.start, earlier(at("12:05:00"), RETENTION));
     }
 
     #[test]
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(minute.all(), Counts { processed: 2, error: 1, undone: 1 });
         let record = minute.record(at("12:05:00"));
         assert_eq!(record.key.name, "2026-06-01T12:05:00Z");
-        assert_eq!(record.expires_at, Some(at("12:05:00") + KEPT_FOR));
+        assert_eq!(record.expires_at, Some(at("12:05:00") + RETENTION));
         assert_eq!(Minute::read(&record), Some((at("12:05:00"), minute)));
     }
 

@@ -37,7 +37,7 @@ pub const AGENTS_SILENT: &str = "steward_agents_silent_total";
 /// pause than the attempt has time for.
 pub const ATTEMPTS_DEFERRED: &str = "steward_attempts_deferred_total";
 
-/// Transitions of circuit breakers, by `to`: `Opened` or `Closed`.
+/// Changes of circuit breakers, by `to`: `Opened` or `Closed`.
 pub const BREAKERS_TURNED: &str = "steward_breakers_turned_total";
 
 /// Tasks that stopped in Error while they were being undone. They also count as ended in `Error`.

@@ -160,7 +160,7 @@ pub trait StateStore: Send + Sync {
         document: &Document,
     ) -> impl Future<Output = Result<Put, PortError>> + Send;
 
-    /// Extends the expiry of all documents of `owner` that would expire earlier than `kept` says.
+    /// Extends the expiry of all documents of `owner` that would expire earlier than by `kept`.
     fn extend_documents(
         &self,
         owner: &Owner,

@@ -37,7 +37,7 @@ pub struct Redrive {
 
 /// The outcome of a redrive.
 #[derive(Debug, Default)]
-pub struct Redriven {
+pub struct RedriveOutcome {
     /// The number of messages that were sent, by the name of the target queue.
     pub sent: BTreeMap<String, usize>,
     /// The number of messages that were sent but not deleted, so that they are in both queues.
@@ -59,10 +59,10 @@ impl DeadLetterQueue {
         at: Timestamp,
         request: &Redrive,
         mut goes_on: impl FnMut(usize) -> bool,
-    ) -> Result<Redriven, DeadLettersError> {
+    ) -> Result<RedriveOutcome, DeadLettersError> {
         let published = bus.publish(vec![self.announcement(at, request)]).await;
         published.into_iter().collect::<Result<(), PortError>>()?;
-        let (mut redriven, mut received) = (Redriven::default(), 0);
+        let (mut redriven, mut received) = (RedriveOutcome::default(), 0);
         while received < request.max {
             let mut letters = self.receive(request.max - received, REDRIVE_SECONDS).await?;
             // If this takes long, messages that were not sent become visible again.
@@ -164,7 +164,7 @@ struct SentBack {
     deleted: bool,
 }
 
-impl Redriven {
+impl RedriveOutcome {
     /// The number of messages that were sent.
     #[must_use]
     pub fn count(&self) -> usize {

@@ -32,10 +32,10 @@ const PERMANENT: [&str; 3] = ["AccessDenied", "ResourceNotFound", "ValidationErr
 /// Codes of a statement whose condition was not met: the writer lost a race, or handled a message twice.
 const CONDITION_FAILED: [&str; 2] = ["ConditionalCheckFailed", "DuplicateItem"];
 
-/// Stands for the code of a refusal without a code.
+/// The label of a refusal without a code.
 const NO_CODE: &str = "none";
 
-/// What the store has learned about the support of batches. There is one for each store, and one store for each function
+/// The knowledge of a store about the support of batches. There is one for each store, and one store for each function
 /// instance.
 #[derive(Debug, Default)]
 pub(super) struct BatchSupport {

@@ -27,7 +27,7 @@ impl<Q, A> Default for RequestCoalescer<Q, A> {
 }
 
 impl<Q, A> RequestCoalescer<Q, A> {
-    /// Adds `request` to the open batch and waits for its response. `has_room` says whether the batch has room for the
+    /// Adds `request` to the open batch and waits for its response. `has_room` returns whether the batch has room for the
     /// request; otherwise the request starts a new batch. `send` sends a batch and answers each of its requests.
     /// Returns `None` if the caller that leads the batch was [cancelled](leader_cancelled).
     pub(super) async fn request<F: Future<Output = ()>>(

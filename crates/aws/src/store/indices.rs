@@ -121,19 +121,19 @@ impl fmt::Display for Cursor {
 /// A text is not a valid cursor.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a valid position in a list")]
-pub struct InvalidCursor(String);
+pub struct InvalidListCursor(String);
 
 impl FromStr for Cursor {
-    type Err = InvalidCursor;
+    type Err = InvalidListCursor;
 
-    fn from_str(text: &str) -> Result<Self, InvalidCursor> {
+    fn from_str(text: &str) -> Result<Self, InvalidListCursor> {
         let read = || {
             let mut parts = text.splitn(3, '.');
             let at = Timestamp::from_millisecond(parts.next()?.parse().ok()?).ok()?;
             let partition = parts.next()?.parse().ok()?;
             Some(Self { at, partition, task_id: parts.next()?.parse().ok()? })
         };
-        read().ok_or_else(|| InvalidCursor(text.to_owned()))
+        read().ok_or_else(|| InvalidListCursor(text.to_owned()))
     }
 }
 

@@ -61,7 +61,7 @@ impl TaskUpdate {
         self.task = next;
     }
 
-    /// Ends the trace spans and prepares the effects for sending. `may_have_sent` says whether an earlier delivery may
+    /// Ends the trace spans and prepares the effects for sending. `may_have_sent` is whether an earlier delivery may
     /// have sent the effects already.
     pub(super) fn into_outcome(self, spans: Vec<Span>, may_have_sent: bool) -> TaskOutcome {
         let spans = spans.into_iter().zip(self.span_outcomes);
