@@ -27,7 +27,7 @@ use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc};
 use futures_util::{FutureExt, StreamExt, stream};
 
 use crate::ports::{PortError, Ports};
-use send::{DecidedDeliveries, in_chunks, send_effects};
+use send::{DecidedDeliveries, in_chunks, send_chunk};
 use steward_core::{
     engine::event::Event,
     model::names::{Incarnation, TaskId},
@@ -148,7 +148,7 @@ pub async fn drive<P: Ports>(
             DecidedDeliveries { task_id, positions: positions.into(), outcome }
         })
         .buffer_unordered(TASKS_AT_ONCE);
-    let sent = in_chunks(decided).map(|chunk| async move { send_effects(ports, chunk).await });
+    let sent = in_chunks(decided).map(|chunk| async move { send_chunk(ports, chunk).await });
     let mut sent = std::pin::pin!(sent.buffer_unordered(send::CHUNKS_AT_ONCE));
     while let Some(chunk) = sent.next().await {
         for (position, result) in chunk {

@@ -49,7 +49,7 @@ pub(super) fn in_chunks(
 
 /// Sends the effects of a chunk. Returns results by position. If there are several for one position, the last one
 /// counts.
-pub(super) async fn send_effects<P: Ports>(
+pub(super) async fn send_chunk<P: Ports>(
     ports: &P,
     chunk: Vec<DecidedDeliveries>,
 ) -> Vec<(usize, Result<(), Arc<DriveError>>)> {
