@@ -301,7 +301,10 @@ async fn a_definition_for_whose_rule_the_bus_has_no_room_is_not_published() {
     }
     let error = bus.publisher.publish(&order).await.unwrap_err();
     let PublishError::Port(error) = error else { panic!("{error}") };
-    assert!(chain(&error).contains("the maximum number of rules that the account's quota allows"), "{error:?}");
+    assert!(
+        chain(&error).contains("the maximum number of rules that the account's quota allows"),
+        "{error:?}"
+    );
     let name = "order".parse().unwrap();
     assert_eq!(bus.publisher.definitions.published(&name, None).await.unwrap(), None);
 

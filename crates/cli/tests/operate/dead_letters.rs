@@ -196,7 +196,9 @@ async fn other_queues_than_dead_letter_queues_are_left_alone() {
         let said = world.steward(&[&["dlq", command, "nowhere"], why].concat()).await;
         said.fails(&["there is no queue `nowhere`"]);
         let said = world.steward(&[&["dlq", command, "steward-scheduler"], why].concat()).await;
-        said.fails(&["`steward-scheduler` is not a dead-letter queue: `steward dlq list` shows them"]);
+        said.fails(&[
+            "`steward-scheduler` is not a dead-letter queue: `steward dlq list` shows them",
+        ]);
     }
     world.steward(&["dlq", "redrive", "steward-scheduler-dead-letters"]).await.fails(&["--why"]);
     let said = world.steward(&["dlq", "list", "--prefix", "other"]).await;
