@@ -202,7 +202,7 @@ impl TelemetryCapture {
 const REFUSAL_LINE: &str = "statements refused";
 
 /// Part of the log line about the end of batches.
-const END_OF_BATCHES_LINE: &str = "the engine refuses batches";
+const END_OF_BATCHES_LINE: &str = "the database refuses batches";
 
 fn document(body: &str) -> Document {
     let key = DocumentKey::Input("c-1".parse().unwrap());

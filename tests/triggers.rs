@@ -313,7 +313,10 @@ async fn a_definition_is_not_published_if_the_bus_has_no_room_for_its_rule() {
     }
     let error = fixture.publisher.publish(&order).await.unwrap_err();
     let PublishError::Port(error) = error else { panic!("{error}") };
-    assert!(chain(&error).contains("as many rules as the account's quota allows"), "{error:?}");
+    assert!(
+        chain(&error).contains("the maximum number of rules that the account's quota allows"),
+        "{error:?}"
+    );
     let name = "order".parse().unwrap();
     assert_eq!(fixture.publisher.definitions.published(&name, None).await.unwrap(), None);
 

@@ -111,7 +111,7 @@ async fn a_version_with_unfinished_tasks_cannot_be_unpublished() {
     fixture.schedule(vec![wake_message("t-6")]).await;
     assert_eq!(
         fixture.unpublish(1).await.unwrap_err(),
-        "workflow `line` version 1: tasks that are not at rest: 6: t-1, t-2, t-3, t-4, t-5, …"
+        "cannot unpublish workflow `line` version 1: it has 6 unfinished tasks: t-1, t-2, t-3, t-4, t-5, …"
     );
     fixture.submit("t-8", None).await;
     assert_eq!(fixture.recorded_version("t-8").await, Some(1), "version 1 is still published");

@@ -239,8 +239,8 @@ pub(super) async fn a_second_workflow_with_the_same_trigger_and_ids_is_rejected(
     let refused = backend.publish_definition(&same(1)).await.unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "trigger.task_id: workflow `order` has the same trigger and the same ids, and of two tasks with \
-         one id only one is recorded; give these ids of their own, as `audit-${ event.id }`"
+        "trigger.task_id: workflow `order` has the same trigger and the same task ids, so only one of \
+         the two tasks would be recorded for each event; use distinct ids, such as `audit-${ event.id }`"
     );
     assert_eq!(triggered_by(&backend.another_instance(), placed).await, ["order 1"]);
     // A newer version of the same workflow replaces the older one.

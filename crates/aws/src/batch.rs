@@ -1,5 +1,5 @@
-//! Batches of SQS messages as Lambda hands them over, and the partial-batch answer: what is done is
-//! acknowledged, what failed comes back, and nothing else in the batch is disturbed.
+//! Batches of SQS messages in the format of Lambda, with partial batch responses: SQS redelivers only the messages that
+//! failed.
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
 use jiff::Timestamp;
@@ -19,41 +19,41 @@ use steward_runtime::{
     ports::{Clock, Ports, chain},
 };
 
-/// The message attribute that `redrive` sets: its queue counts the message as new, but it was delivered
-/// before, and the effects of that delivery may have been lost.
+/// The message attribute that `redrive` sets. The queue counts a redriven message as new, but it was delivered before,
+/// and the effects of that delivery may have been lost.
 pub const REDRIVEN: &str = "redriven";
 
-/// A message with what its envelope says of it.
+/// A received message with the data of its envelope.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Received {
-    /// The queue's id of the message: the batch answer refers to it.
+    /// The message id of the queue. The batch response refers to it.
     pub message_id: String,
-    /// The text.
+    /// The body.
     pub body: String,
-    /// Whether it may have been handled before: the queue delivered it before, or it was sent back from
-    /// the dead letters.
+    /// Whether the message may have been handled before: the queue delivered it before, or an operator redrove it from
+    /// the dead-letter queue.
     pub redelivered: bool,
-    /// Whether this is the first time that its queue delivers it.
+    /// Whether the queue delivers the message for the first time.
     pub first_delivery: bool,
-    /// The W3C trace it belongs to.
+    /// The W3C `traceparent`.
     pub traceparent: Option<String>,
-    /// When it was sent.
+    /// The time at which the message was sent.
     pub sent_at: Option<Timestamp>,
 }
 
-/// A message that cannot be right: it will go to its queue's dead letters.
+/// A message that can never be handled. Its queue will move it to the dead-letter queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Corrupt {
-    /// The queue's id of the message.
+    /// The message id of the queue.
     pub message_id: String,
-    /// Whether this is the first time that its queue delivers it.
+    /// Whether the queue delivers the message for the first time.
     pub first_delivery: bool,
-    /// Why; never the payload.
+    /// The reason. It never contains the payload.
     pub reason: String,
 }
 
 impl Received {
-    /// Reads one record of an event.
+    /// Reads one record of a Lambda event.
     #[must_use]
     pub fn new(message: SqsMessage) -> Self {
         let receives = receives(&message);
@@ -69,16 +69,16 @@ impl Received {
         }
     }
 
-    /// Reads the text as JSON.
+    /// Parses the body as JSON.
     ///
     /// # Errors
-    /// Says where it is not what it should be, or where an integer would lose digits.
+    /// The body is invalid, or contains an integer that would lose digits. The reason contains the position.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Corrupt> {
         check_integers(&self.body).map_err(|error| self.corrupt(error.to_string()))?;
         serde_json::from_str(&self.body).map_err(|error| self.corrupt(mistake(&error)))
     }
 
-    /// This message as one that cannot be right.
+    /// Marks this message as corrupt, with a reason.
     #[must_use]
     pub fn corrupt(&self, reason: String) -> Corrupt {
         let (message_id, first_delivery) = (self.message_id.clone(), self.first_delivery);
@@ -86,7 +86,7 @@ impl Received {
     }
 }
 
-/// How often its queue has delivered a message, this time included.
+/// The number of times that the queue has delivered a message, including this delivery.
 pub(crate) fn receives(message: &SqsMessage) -> u32 {
     let receives = message.attributes.get("ApproximateReceiveCount");
     receives.and_then(|count| count.parse().ok()).unwrap_or(1)
@@ -97,7 +97,7 @@ pub fn received(event: SqsEvent) -> impl Iterator<Item = Received> {
     event.records.into_iter().map(Received::new)
 }
 
-/// The partial-batch answer.
+/// The partial batch response, from the ids of the messages that failed.
 #[must_use]
 pub fn response(failed: impl IntoIterator<Item = String>) -> SqsBatchResponse {
     let mut response = SqsBatchResponse::default();
@@ -107,16 +107,16 @@ pub fn response(failed: impl IntoIterator<Item = String>) -> SqsBatchResponse {
     response
 }
 
-/// Logs what a drive could not do; says whether the message itself is at fault.
+/// Logs an error of the drive loop. Returns the message as corrupt if a redelivery cannot succeed.
 #[must_use]
 pub fn judge(received: &Received, error: &DriveError) -> Option<Corrupt> {
     let (message_id, redelivered) = (&received.message_id, received.redelivered);
-    tracing::warn!(message_id, redelivered, error = chain(error), "message not done");
+    tracing::warn!(message_id, redelivered, error = chain(error), "message failed");
     (!error.is_retryable()).then(|| received.corrupt(chain(error)))
 }
 
-/// Alerts the operator of corrupt messages, once each: the queue will deliver them again until they
-/// are dead letters.
+/// Publishes an alert for each corrupt message, at its first delivery only: the queue redelivers the message until it
+/// becomes a dead letter.
 pub async fn alert_corrupt<P: Ports>(ports: &P, role: &str, corrupt: &[Corrupt]) {
     let at: Timestamp = ports.clock().now();
     let alerts = corrupt.iter().filter(|message| message.first_delivery).map(|message| {
@@ -133,7 +133,7 @@ pub async fn alert_corrupt<P: Ports>(ports: &P, role: &str, corrupt: &[Corrupt])
     for error in carry_out(ports, alerts.collect()).await.into_iter().filter_map(Result::err) {
         tracing::warn!(
             error = chain(&error),
-            "a corrupt message could not be alerted; it will be a dead letter"
+            "cannot publish the alert for a corrupt message, which will become a dead letter"
         );
     }
 }
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_envelope_tells_redelivery_and_trace() {
+    fn the_envelope_contains_redelivery_and_trace() {
         let event: SqsEvent = serde_json::from_value(serde_json::json!({ "Records": [{
             "messageId": "m-1", "body": "{}", "attributes": { "ApproximateReceiveCount": "2", "SentTimestamp": "1500" },
             "messageAttributes": { "traceparent": {
@@ -194,10 +194,10 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_names_only_what_failed() {
-        let answer = serde_json::to_value(response(["m-2".to_owned()])).unwrap();
+    fn the_batch_response_contains_only_failed_messages() {
+        let response = serde_json::to_value(response(["m-2".to_owned()])).unwrap();
         assert_eq!(
-            answer,
+            response,
             serde_json::json!({ "batchItemFailures": [{ "itemIdentifier": "m-2" }] })
         );
     }

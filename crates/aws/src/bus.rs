@@ -1,4 +1,4 @@
-//! Alerts and lifecycle events on EventBridge, ten at a time.
+//! Publishes alerts and lifecycle events on EventBridge. Ten events share a request.
 
 use aws_sdk_eventbridge::{Client, types::PutEventsRequestEntry};
 use futures_util::{StreamExt, stream};
@@ -8,15 +8,15 @@ use steward_runtime::ports::{EventBus, PortError};
 
 use crate::errors::{failed, for_each};
 
-/// Entries in one call, by EventBridge's limit.
+/// Entries in one request, by EventBridge's limit.
 const ENTRIES_MAX: usize = 10;
 
-/// Bytes of entries in one call, below EventBridge's limit of 256 KiB. One entry is smaller: what an alert
-/// names is bounded.
+/// Bytes of entries in one request, below EventBridge's limit of 256 KiB. A single entry is smaller, because the content
+/// of an alert is bounded.
 const BYTES_MAX: usize = 250 * 1024;
 
-/// Calls under way at once.
-const CALLS_AT_ONCE: usize = 16;
+/// The number of concurrent requests to EventBridge.
+const REQUESTS_AT_ONCE: usize = 16;
 
 /// The event bus.
 #[derive(Debug, Clone)]
@@ -26,7 +26,7 @@ pub struct EventBridgeBus {
 }
 
 impl EventBridgeBus {
-    /// The bus of this name.
+    /// The event bus with this name.
     #[must_use]
     pub fn new(client: Client, bus: String) -> Self {
         Self { client, bus }
@@ -45,17 +45,17 @@ impl EventBridgeBus {
         });
         let request = self.client.put_events().set_entries(Some(entries.collect()));
         match request.send().await {
-            Ok(answer) => {
-                let entries = answer.entries();
-                let each = |place: usize| match entries.get(place) {
+            Ok(output) => {
+                let entries = output.entries();
+                let result = |position: usize| match entries.get(position) {
                     Some(entry) if entry.error_code().is_none() => Ok(()),
                     Some(_) | None => {
-                        let code = entries.get(place).and_then(|entry| entry.error_code());
-                        let source = code.unwrap_or("no answer for this entry").to_owned().into();
+                        let code = entries.get(position).and_then(|entry| entry.error_code());
+                        let source = code.unwrap_or("no response for this entry").to_owned().into();
                         Err(PortError { operation: operation(), retryable: true, source })
                     }
                 };
-                (0..count).map(each).collect()
+                (0..count).map(result).collect()
             }
             Err(error) => for_each(&failed(operation())(error), count).map(Err).collect(),
         }
@@ -64,28 +64,28 @@ impl EventBridgeBus {
 
 impl EventBus for EventBridgeBus {
     async fn publish(&self, events: Vec<BusEvent>) -> Vec<Result<(), PortError>> {
-        let calls: Vec<_> = calls(&events).into_iter().map(|events| self.put(events)).collect();
-        let answers: Vec<_> = stream::iter(calls).buffered(CALLS_AT_ONCE).collect().await;
-        answers.into_iter().flatten().collect()
+        let requests: Vec<_> = batches(&events).into_iter().map(|batch| self.put(batch)).collect();
+        let results: Vec<_> = stream::iter(requests).buffered(REQUESTS_AT_ONCE).collect().await;
+        results.into_iter().flatten().collect()
     }
 }
 
-/// The events with their details, divided into calls.
-fn calls(events: &[BusEvent]) -> Vec<Vec<(&BusEvent, String)>> {
-    let (mut calls, mut bytes) = (Vec::<Vec<_>>::new(), 0);
+/// The events with their serialised details, divided into batches for one request each.
+fn batches(events: &[BusEvent]) -> Vec<Vec<(&BusEvent, String)>> {
+    let (mut batches, mut bytes) = (Vec::<Vec<_>>::new(), 0);
     for event in events {
-        // Our own events always serialise: texts for keys, and no type that can refuse.
+        // Serialisation cannot fail: all keys are strings, and no type in an event has a fallible `Serialize`.
         let detail = serde_json::to_string(event).unwrap_or_default();
         let size = detail.len() + SOURCE.len() + event.data.detail_type().len();
-        match calls.last_mut().filter(|call| call.len() < ENTRIES_MAX && bytes + size <= BYTES_MAX)
-        {
-            Some(call) => call.push((event, detail)),
+        let has_room = |batch: &&mut Vec<_>| batch.len() < ENTRIES_MAX && bytes + size <= BYTES_MAX;
+        match batches.last_mut().filter(has_room) {
+            Some(batch) => batch.push((event, detail)),
             None => {
                 bytes = 0;
-                calls.push(vec![(event, detail)]);
+                batches.push(vec![(event, detail)]);
             }
         }
         bytes += size;
     }
-    calls
+    batches
 }

@@ -1,5 +1,5 @@
-//! The request/response channel on SQS: messages to one queue go out ten at a time, batches to
-//! several queues side by side.
+//! The request/response channel on SQS. Ten messages to one queue share a request; requests to several queues are sent
+//! concurrently.
 
 use std::collections::BTreeMap;
 
@@ -25,37 +25,37 @@ pub use depths::Depth;
 /// Messages in a batch, by SQS's limit.
 pub(crate) const BATCH_MESSAGES_MAX: usize = 10;
 
-/// Bytes in a batch. SQS, its emulators and the embedded queues take 1 MiB since August 2025. More than 256 KiB
-/// would save nothing: SQS bills every 64 KiB as a request.
+/// Bytes in a batch. SQS allows 1 MiB since August 2025, and so do its emulators and the embedded queues. More than
+/// 256 KiB would save nothing, because SQS bills every 64 KiB as a request.
 const BATCH_BYTES_MAX: usize = 256 * 1024;
 
-/// Batches under way at once.
+/// The number of concurrent requests to SQS.
 const BATCHES_AT_ONCE: usize = 16;
 
-/// The queues.
+/// The queues of a deployment.
 #[derive(Debug, Clone)]
 pub struct SqsChannel {
     client: Client,
     queues: Queues,
-    /// URLs.
+    /// The URLs of the dead-letter queues.
     dead_letters: Vec<String>,
 }
 
-/// Their URLs.
+/// The URLs of a deployment's queues.
 #[derive(Debug, Clone)]
 pub struct Queues {
-    /// Where submissions come in.
+    /// The submissions queue.
     pub submissions: String,
-    /// The scheduler's.
+    /// The scheduler's queue.
     pub scheduler: String,
-    /// Where refused submissions are kept.
+    /// The queue of rejected submissions.
     pub rejected: String,
-    /// The agents'.
+    /// The queues of the agents.
     pub agents: AgentQueueUrl,
 }
 
 impl SqsChannel {
-    /// A channel over these queues, of which those with these URLs hold dead letters.
+    /// A channel over these queues. `dead_letters` are the URLs of the dead-letter queues.
     #[must_use]
     pub fn new(client: Client, queues: Queues, dead_letters: Vec<String>) -> Self {
         Self { client, queues, dead_letters }
@@ -74,24 +74,24 @@ impl SqsChannel {
     /// The deployment's dead-letter queues.
     ///
     /// # Errors
-    /// One of them is not there, or is none; SQS failed.
+    /// One of the queues does not exist or is not a dead-letter queue, or SQS failed.
     pub async fn dead_letter_queues(&self) -> Result<Vec<DeadLetterQueue>, DeadLettersError> {
         let urls = self.dead_letters.iter();
         let queues: Vec<_> = urls.map(|url| DeadLetterQueue::find(&self.client, url)).collect();
         stream::iter(queues).buffered(BATCHES_AT_ONCE).try_collect().await
     }
 
-    /// The deployment's dead-letter queue of this name.
+    /// The deployment's dead-letter queue with this name.
     ///
     /// # Errors
-    /// There is none of this name; SQS failed.
+    /// The deployment has no dead-letter queue with this name, or SQS failed.
     pub async fn dead_letter_queue(&self, name: &str) -> Result<DeadLetterQueue, DeadLettersError> {
         let url = self.dead_letters.iter().find(|url| name_of(url) == name);
         let url = url.ok_or_else(|| DeadLettersError::NoQueue(name.to_owned()))?;
         DeadLetterQueue::find(&self.client, url).await
     }
 
-    /// Which of the deployment's queues has this name.
+    /// The deployment's queue with this name.
     #[must_use]
     pub fn queue(&self, name: &str) -> Option<Queue> {
         let Queues { submissions, scheduler, rejected, agents } = &self.queues;
@@ -104,7 +104,7 @@ impl SqsChannel {
         known.map(|(_, queue)| queue).or_else(|| Some(Queue::Agent(agents.agent(name)?)))
     }
 
-    /// How many messages a queue holds, by its name.
+    /// The approximate number of messages in a queue, with the name of the queue.
     async fn count_messages(&self, url: &str) -> Result<(String, u64), PortError> {
         let operation = || format!("count the messages of {url}");
         let request = DEAD_LETTER_COUNTS
@@ -112,46 +112,50 @@ impl SqsChannel {
             .fold(self.client.get_queue_attributes().queue_url(url), |request, name| {
                 request.attribute_names(name.clone())
             });
-        let answer = request.send().await.map_err(failed(operation()))?;
-        let counts = answer.attributes().into_iter().flatten();
+        let output = request.send().await.map_err(failed(operation()))?;
+        let counts = output.attributes().into_iter().flatten();
         let counts = counts.map(|(_, count)| count.parse::<u64>()).sum::<Result<_, _>>();
         let counts = counts.map_err(|error| corrupt(operation())(error.into()))?;
         Ok((name_of(url).to_owned(), counts))
     }
 
-    /// Sends one batch; answers for each place in it.
-    async fn send_batch(&self, queue: &str, batch: Batch) -> Vec<(usize, Result<(), PortError>)> {
+    /// Sends one batch. Returns a result for each of its messages, by position.
+    async fn send_batch(
+        &self,
+        queue: &str,
+        batch: MessageBatch,
+    ) -> Vec<(usize, Result<(), PortError>)> {
         let operation = || format!("send to {queue}");
-        let places: Vec<_> = batch.messages.iter().map(|(place, _)| *place).collect();
+        let positions: Vec<_> = batch.messages.iter().map(|(position, _)| *position).collect();
         let entries: Result<Vec<_>, _> = batch.messages.into_iter().map(entry).collect();
         let request = match entries {
             Ok(entries) => {
                 self.client.send_message_batch().queue_url(queue).set_entries(Some(entries))
             }
             Err(error) => {
-                let errors = for_each(&corrupt(operation())(error.into()), places.len());
-                return places.into_iter().zip(errors.map(Err)).collect();
+                let errors = for_each(&corrupt(operation())(error.into()), positions.len());
+                return positions.into_iter().zip(errors.map(Err)).collect();
             }
         };
         match request.send().await {
-            Ok(answer) => {
+            Ok(output) => {
                 let refused: BTreeMap<_, _> =
-                    answer.failed().iter().map(|failed| (failed.id(), failed)).collect();
-                let each = |place: usize| match refused.get(place.to_string().as_str()) {
-                    None => (place, Ok(())),
+                    output.failed().iter().map(|failed| (failed.id(), failed)).collect();
+                let result = |position: usize| match refused.get(position.to_string().as_str()) {
+                    None => (position, Ok(())),
                     Some(failed) => {
                         let source =
                             format!("{}: {}", failed.code(), failed.message().unwrap_or("-"));
                         let retryable = !failed.sender_fault();
                         let operation = operation();
-                        (place, Err(PortError { operation, retryable, source: source.into() }))
+                        (position, Err(PortError { operation, retryable, source: source.into() }))
                     }
                 };
-                places.into_iter().map(each).collect()
+                positions.into_iter().map(result).collect()
             }
             Err(error) => {
-                let errors = for_each(&failed(operation())(error), places.len());
-                places.into_iter().zip(errors.map(Err)).collect()
+                let errors = for_each(&failed(operation())(error), positions.len());
+                positions.into_iter().zip(errors.map(Err)).collect()
             }
         }
     }
@@ -159,16 +163,16 @@ impl SqsChannel {
 
 impl Channel for SqsChannel {
     async fn send(&self, messages: Vec<Outgoing>) -> Vec<Result<(), PortError>> {
-        let mut answers: Vec<Result<(), PortError>> = messages.iter().map(|_| Ok(())).collect();
-        let mut queues: BTreeMap<String, Vec<Batch>> = BTreeMap::new();
-        for (place, message) in messages.into_iter().enumerate() {
+        let mut results: Vec<Result<(), PortError>> = messages.iter().map(|_| Ok(())).collect();
+        let mut queues: BTreeMap<String, Vec<MessageBatch>> = BTreeMap::new();
+        for (position, message) in messages.into_iter().enumerate() {
             let batches = queues.entry(self.url(&message.queue)).or_default();
             let bytes = size(&message);
             match batches.last_mut() {
-                Some(batch) if batch.has_room_for(bytes) => batch.add(place, message, bytes),
+                Some(batch) if batch.has_room_for(bytes) => batch.add(position, message, bytes),
                 Some(_) | None => {
-                    let mut batch = Batch::default();
-                    batch.add(place, message, bytes);
+                    let mut batch = MessageBatch::default();
+                    batch.add(position, message, bytes);
                     batches.push(batch);
                 }
             }
@@ -180,13 +184,13 @@ impl Channel for SqsChannel {
             .map(|(url, batch)| async move { self.send_batch(&url, batch).await })
             .buffer_unordered(BATCHES_AT_ONCE);
         while let Some(sent) = sending.next().await {
-            for (place, answer) in sent {
-                if let Some(slot) = answers.get_mut(place) {
-                    *slot = answer;
+            for (position, result) in sent {
+                if let Some(slot) = results.get_mut(position) {
+                    *slot = result;
                 }
             }
         }
-        answers
+        results
     }
 
     async fn dead_letters(&self) -> Result<Vec<(String, u64)>, PortError> {
@@ -195,7 +199,7 @@ impl Channel for SqsChannel {
     }
 }
 
-/// The URL of a queue, given by name or URL; none if there is no queue of this name.
+/// The URL of a queue that is given by name or URL. Returns nothing if there is no queue with this name.
 ///
 /// # Errors
 /// SQS failed.
@@ -212,37 +216,37 @@ pub async fn queue_url(client: &Client, name_or_url: &str) -> Result<Option<Stri
     }
 }
 
-/// The name of a queue: the last part of its URL.
+/// The name of a queue: the last segment of its URL.
 #[must_use]
 pub fn name_of(url: &str) -> &str {
     url.rsplit('/').next().unwrap_or(url)
 }
 
-/// A dead letter that somebody is looking at is a dead letter still.
+/// The attributes that count dead letters. They include messages in flight, because an operator may be reading them.
 const DEAD_LETTER_COUNTS: [QueueAttributeName; 2] = [
     QueueAttributeName::ApproximateNumberOfMessages,
     QueueAttributeName::ApproximateNumberOfMessagesNotVisible,
 ];
 
-/// Messages that go out together, each with its place in what was asked.
+/// Messages that share a request, each with its position in the caller's list.
 #[derive(Default)]
-struct Batch {
+struct MessageBatch {
     messages: Vec<(usize, Outgoing)>,
     bytes: usize,
 }
 
-impl Batch {
+impl MessageBatch {
     fn has_room_for(&self, bytes: usize) -> bool {
         self.messages.len() < BATCH_MESSAGES_MAX && self.bytes + bytes <= BATCH_BYTES_MAX
     }
 
-    fn add(&mut self, place: usize, message: Outgoing, bytes: usize) {
-        self.messages.push((place, message));
+    fn add(&mut self, position: usize, message: Outgoing, bytes: usize) {
+        self.messages.push((position, message));
         self.bytes += bytes;
     }
 }
 
-/// The bytes that SQS counts: body, and names, types and values of attributes.
+/// The size of a message in bytes, as SQS counts it: the body, and the names, types and values of the attributes.
 #[must_use]
 pub fn size(message: &Outgoing) -> usize {
     let attributes =
@@ -251,16 +255,16 @@ pub fn size(message: &Outgoing) -> usize {
 }
 
 fn entry(
-    (place, message): (usize, Outgoing),
+    (position, message): (usize, Outgoing),
 ) -> Result<SendMessageBatchRequestEntry, aws_sdk_sqs::error::BuildError> {
     let mut entry =
-        SendMessageBatchRequestEntry::builder().id(place.to_string()).message_body(message.body);
+        SendMessageBatchRequestEntry::builder().id(position.to_string()).message_body(message.body);
     for (name, value) in message.attributes {
         let value =
             MessageAttributeValue::builder().data_type("String").string_value(value).build()?;
         entry = entry.message_attributes(name, value);
     }
-    // Whole seconds, rounded up: whoever comes early would find nothing to do.
+    // Whole seconds, rounded up: a wake that arrives early has nothing to do.
     let seconds = message.delay.min(limits::QUEUE_DELAY_MAX).as_millis().div_ceil(1_000);
     entry = entry.set_delay_seconds(i32::try_from(seconds).ok().filter(|seconds| *seconds > 0));
     entry.build()

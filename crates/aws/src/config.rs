@@ -1,5 +1,5 @@
-//! The configuration of every function, from environment variables. A missing or malformed variable
-//! stops the function at its start with a message that names it.
+//! The configuration of the functions, from environment variables. A function does not start if a variable is missing or
+//! malformed; the error message names the variable.
 
 use std::{num::NonZeroU32, str::FromStr, time::Duration};
 
@@ -11,56 +11,57 @@ use steward_core::{
 
 use crate::channel::name_of;
 
-/// What all functions of a deployment share. `template.yaml` sets all of it in one place.
+/// The configuration that all functions of a deployment share. `template.yaml` sets it in one place.
 #[derive(Debug, Clone, Envconfig)]
 pub struct Config {
-    /// The state store's table.
+    /// The table of tasks.
     #[envconfig(from = "STEWARD_TASKS_TABLE")]
     pub tasks_table: String,
-    /// The table of documents: what was submitted, what steps returned.
+    /// The table of documents: submitted inputs, outputs of steps.
     #[envconfig(from = "STEWARD_DOCUMENTS_TABLE")]
     pub documents_table: String,
-    /// The table of published definitions.
+    /// The table of definitions.
     #[envconfig(from = "STEWARD_WORKFLOWS_TABLE")]
     pub workflows_table: String,
-    /// The queue of submissions: the tasks of steps that run a workflow are submitted too.
+    /// The submissions queue. Child tasks are submitted here too.
     #[envconfig(from = "STEWARD_SUBMISSIONS_QUEUE_URL")]
     pub submissions_queue_url: String,
-    /// The scheduler's queue: wakes and replies.
+    /// The scheduler's queue, for wakes, replies and commands.
     #[envconfig(from = "STEWARD_SCHEDULER_QUEUE_URL")]
     pub scheduler_queue_url: String,
-    /// Where refused submissions are kept.
+    /// The queue of rejected submissions.
     #[envconfig(from = "STEWARD_REJECTED_QUEUE_URL")]
     pub rejected_queue_url: String,
-    /// The agents' queues: a URL in which `{agent}` stands for the logical agent's name.
+    /// The URL of the agents' queues, with the placeholder `{agent}` for the name of the agent.
     #[envconfig(from = "STEWARD_AGENT_QUEUE_URL")]
     pub agent_queue_url: AgentQueueUrl,
-    /// The queues of dead letters that the supervisor keeps an eye on, by name or URL, separated by commas.
+    /// The dead-letter queues that the supervisor watches, by name or URL, separated by commas.
     #[envconfig(from = "STEWARD_DEAD_LETTER_QUEUES", default = "")]
     pub dead_letter_queues: QueueNames,
-    /// The queues that clients may name for notices: URLs, separated by commas, each exact or with a
-    /// `*` at its end. Empty: none.
+    /// The queues that clients may choose for notifications: URLs, separated by commas. Each is exact, or a prefix that ends
+    /// in `*`. If it is empty, no queue is allowed.
     #[envconfig(from = "STEWARD_REPLY_QUEUES", default = "")]
     pub reply_queues: ReplyQueues,
     /// The event bus for alerts and lifecycle events.
     #[envconfig(from = "STEWARD_EVENT_BUS")]
     pub event_bus: String,
-    /// Shards of the due index. May be raised at any time; lowering it hides tasks.
+    /// The number of shards of the due index. It may be raised at any time. If it is lowered, the supervisor does not find
+    /// the tasks of the removed shards.
     #[envconfig(from = "STEWARD_SHARDS", default = "8")]
     pub shards: NonZeroU32,
-    /// How long a task and its documents are kept after the task's complete-by, as `30d`.
+    /// The retention time of a task and its documents, for example `30d`.
     #[envconfig(from = "STEWARD_RETENTION", default = "30d")]
     pub retention: HumanDuration,
-    /// How far clocks may disagree, as `2s`.
+    /// The maximum difference between the clocks of the functions, for example `2s`.
     #[envconfig(from = "STEWARD_CLOCK_SKEW", default = "2s")]
     pub clock_skew: HumanDuration,
-    /// How long a wake may take to be acted on before the supervisor sends another, as `60s`.
+    /// The time after which the supervisor sends a wake again, for example `60s`.
     #[envconfig(from = "STEWARD_PICKUP_WITHIN", default = "60s")]
     pub pickup_within: HumanDuration,
 }
 
 impl Config {
-    /// The deployment's times.
+    /// The time settings of the deployment.
     #[must_use]
     pub fn timing(&self) -> Timing {
         Timing {
@@ -71,7 +72,7 @@ impl Config {
     }
 }
 
-/// A duration as people write it: `90s`, `15m`, `30d`.
+/// A duration in human-readable form: `90s`, `15m`, `30d`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HumanDuration(pub Duration);
 
@@ -88,7 +89,8 @@ impl FromStr for HumanDuration {
 pub struct QueueNames(pub Vec<String>);
 
 impl QueueNames {
-    /// Their URLs. Who has only a name is in the same account and region as the queue with the URL `beside`.
+    /// The URLs of the queues. A queue that is given by name is in the same account and region as the queue with the URL
+    /// `beside`.
     pub(crate) fn urls(&self, beside: &str) -> Vec<String> {
         let base = beside.rsplit_once('/').map_or("", |(base, _)| base);
         let url = |name: &String| {
@@ -107,23 +109,23 @@ impl FromStr for QueueNames {
     }
 }
 
-/// The URL of an agent's queue, with `{agent}` for the agent's name.
+/// The URL of the agents' queues, with the placeholder `{agent}` for the name of the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentQueueUrl(String);
 
 impl AgentQueueUrl {
-    /// The queue of one agent.
+    /// The URL of the queue of one agent.
     #[must_use]
     pub fn of(&self, agent: &AgentName) -> String {
         self.0.replace("{agent}", agent.as_str())
     }
 
-    /// What the names of the agents' queues begin with.
+    /// The prefix of the names of the agents' queues.
     pub(crate) fn name_prefix(&self) -> &str {
         name_of(&self.0).split('{').next().unwrap_or_default()
     }
 
-    /// The agent whose queue has this name.
+    /// The agent whose queue has this name, if it is the name of an agent's queue.
     #[must_use]
     pub fn agent(&self, queue_name: &str) -> Option<AgentName> {
         let (before, after) = name_of(&self.0).split_once("{agent}")?;
@@ -131,9 +133,9 @@ impl AgentQueueUrl {
     }
 }
 
-/// A text without `{agent}` in it.
+/// The URL of the agents' queues has no placeholder `{agent}`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` has no {{agent}} in it")]
+#[error("`{0}` does not contain the placeholder {{agent}}")]
 pub struct NoAgentInUrl(String);
 
 impl FromStr for AgentQueueUrl {
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_fill_what_is_optional() {
+    fn optional_variables_have_defaults() {
         let config = Config::init_from_hashmap(&complete()).unwrap();
         assert_eq!(config.shards.get(), 8);
         assert_eq!(config.retention.0, Duration::from_secs(30 * 24 * 3600));
@@ -188,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_tells_its_agent() {
+    fn the_agent_is_derived_from_the_name_of_its_queue() {
         let url: AgentQueueUrl = "https://q/shop-agent-{agent}-requests".parse().unwrap();
         let payment = "payment".parse().unwrap();
         assert_eq!(url.agent("shop-agent-payment-requests"), Some(payment));

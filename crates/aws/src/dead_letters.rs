@@ -1,10 +1,10 @@
-//! Dead letters: messages that were received too often without being done. They are looked at without
-//! being used up, and sent back to where they came from.
+//! Dead letters: messages that were received too often without success. This module lists them without removing them, and
+//! redrives them to the queues that they came from.
 //!
 //! ```text
-//! steward-scheduler ──► received five times in vain ──► steward-scheduler-dead-letters
-//!        ▲                                                  │                ▲
-//!        └───────────────────── redrive ────────────────────┘      look ─────┘ and give back
+//! steward-scheduler ──► failed too often ──► steward-scheduler-dead-letters
+//!        ▲                                       │                ▲
+//!        └─────────────── redrive ───────────────┘    look: receive and release
 //! ```
 
 use std::collections::BTreeSet;
@@ -27,45 +27,50 @@ use crate::{
 
 mod redrive;
 
-pub use redrive::{Redrive, Redriven};
+pub use redrive::{Redrive, RedriveOutcome};
 
-/// What the names of dead-letter queues end in; what is before it is the source's name.
+/// The suffix of the names of dead-letter queues. The rest of the name is that of the source queue.
 pub(crate) const SUFFIX: &str = "-dead-letters";
 
-/// Queues asked about at once.
+/// The number of queues whose attributes are read concurrently.
 const QUEUES_AT_ONCE: usize = 8;
 
-/// How long a message that is looked at stays hidden from everybody else, in seconds, if it cannot be
-/// given back.
+/// The visibility timeout, in seconds, of a message that is only looked at. It applies if the message cannot be released
+/// earlier.
 const LOOK_SECONDS: i32 = 15;
 
-/// How long a message that is sent back stays hidden, in seconds: nobody else is to send it as well.
+/// The visibility timeout, in seconds, of a message that is being redriven. It prevents a second operator from sending
+/// the message too.
 const REDRIVE_SECONDS: i32 = 60;
 
-/// How long to wait for a message, in seconds: long enough for SQS to ask all of its servers.
+/// The wait time for messages, in seconds. A long poll makes SQS query all of its servers.
 const POLL_SECONDS: i32 = 1;
 
-/// Why nothing can be said of dead letters, or done with them.
+/// An operation on dead letters failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DeadLettersError {
-    /// There is no such queue.
+    /// The queue does not exist.
     #[error("there is no queue `{0}`")]
     NoQueue(String),
-    /// To receive from another queue is to take part in its work.
-    #[error("`{0}` is no dead-letter queue")]
+    /// The queue is not a dead-letter queue. Receiving from it would interfere with its consumers.
+    #[error("`{0}` is not a dead-letter queue")]
     NotOne(String),
-    /// The queue has a redrive policy of its own, which counts every look.
+    /// The queue has its own redrive policy, so reading its messages would count as receives.
     #[error(
-        "`{queue}` gives a message up after {receives_max} receives: looking would use them up"
+        "`{queue}` has a redrive policy and removes a message after {receives_max} receives: \
+         reading its messages here would count as receives"
     )]
     UsedUp {
-        /// Its name.
+        /// The name of the queue.
         queue: String,
-        /// How many it allows.
+        /// The maximum number of receives.
         receives_max: u64,
     },
-    /// The message does not say where it comes from.
-    #[error("several queues send their dead letters here: say to which it goes")]
+    /// The source queue of the message is unknown.
+    #[error(
+        "several queues send their dead letters here, and the message does not name its source: \
+         choose the target queue"
+    )]
     NoSource,
     /// SQS or the event bus failed.
     #[error(transparent)]
@@ -81,22 +86,22 @@ pub struct DeadLetterQueue {
     sources: Vec<String>,
 }
 
-/// What SQS says of a queue. The counts are approximate.
+/// The approximate numbers of messages in a dead-letter queue, and its redrive policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holds {
-    /// Messages that wait.
+    /// Messages that can be received.
     pub waiting: u64,
-    /// Messages in someone's hand.
+    /// Messages that were received and not deleted yet.
     pub in_hand: u64,
-    /// After how many receives it gives a message up itself, if it does.
+    /// The maximum number of receives of the queue's own redrive policy, if it has one.
     pub receives_max: Option<u64>,
 }
 
 impl DeadLetterQueue {
-    /// The queue of this name or URL.
+    /// The dead-letter queue with this name or URL.
     ///
     /// # Errors
-    /// There is none, or it is no dead-letter queue; SQS failed.
+    /// The queue does not exist or is not a dead-letter queue, or SQS failed.
     pub async fn find(client: &Client, name_or_url: &str) -> Result<Self, DeadLettersError> {
         let url = queue_url(client, name_or_url).await?;
         let url = url.ok_or_else(|| DeadLettersError::NoQueue(name_or_url.to_owned()))?;
@@ -104,7 +109,7 @@ impl DeadLetterQueue {
         queue.ok_or_else(|| DeadLettersError::NotOne(name_or_url.to_owned()))
     }
 
-    /// The dead-letter queues whose names begin so.
+    /// The dead-letter queues whose names start with `prefix`.
     ///
     /// # Errors
     /// SQS failed.
@@ -120,7 +125,8 @@ impl DeadLetterQueue {
         Ok(found.into_iter().flatten().collect())
     }
 
-    /// The queue, if it is one: some queue sends its dead letters here, or the name says so.
+    /// The dead-letter queue with this URL. A queue is a dead-letter queue if another queue sends its dead letters to it,
+    /// or if its name has the [`SUFFIX`].
     async fn of(client: &Client, url: String) -> Result<Option<Self>, DeadLettersError> {
         let sources = client.list_dead_letter_source_queues().queue_url(&url).max_results(1_000);
         let sources: Result<Vec<_>, _> =
@@ -133,23 +139,23 @@ impl DeadLetterQueue {
             Err(error) => return Err(failed(format!("list the sources of {url}"))(error).into()),
         };
         let queue = Self { client: client.clone(), url, sources };
-        let is_one = !queue.sources.is_empty() || queue.name().ends_with(SUFFIX);
-        Ok(is_one.then_some(queue))
+        let is_dead_letter_queue = !queue.sources.is_empty() || queue.name().ends_with(SUFFIX);
+        Ok(is_dead_letter_queue.then_some(queue))
     }
 
-    /// Its name.
+    /// The name.
     #[must_use]
     pub fn name(&self) -> &str {
         name_of(&self.url)
     }
 
-    /// Its URL.
+    /// The URL.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Where dead letters come from: by the queues' settings, or else by this queue's name.
+    /// The names of the source queues: by the redrive policies of the queues, or else by the name of this queue.
     #[must_use]
     pub fn source_names(&self) -> Vec<&str> {
         if self.sources.is_empty() {
@@ -158,7 +164,7 @@ impl DeadLetterQueue {
         self.sources.iter().map(|url| name_of(url)).collect()
     }
 
-    /// What it holds.
+    /// Reads the numbers of messages and the redrive policy.
     ///
     /// # Errors
     /// SQS failed.
@@ -171,41 +177,41 @@ impl DeadLetterQueue {
         ];
         let [waiting, in_hand, policy] = &names;
         let request = self.client.get_queue_attributes().queue_url(&self.url);
-        let answer = request.set_attribute_names(Some(names.to_vec())).send().await;
-        let said = answer.map_err(failed(operation()))?.attributes.unwrap_or_default();
+        let output = request.set_attribute_names(Some(names.to_vec())).send().await;
+        let attributes = output.map_err(failed(operation()))?.attributes.unwrap_or_default();
         let count = |name| {
-            let count = said.get(name).map_or("0", String::as_str).parse();
+            let count = attributes.get(name).map_or("0", String::as_str).parse();
             count.map_err(|error: std::num::ParseIntError| corrupt(operation())(error.into()))
         };
-        let receives_max = said.get(policy).and_then(|policy| receives_max(policy));
+        let receives_max = attributes.get(policy).and_then(|policy| receives_max(policy));
         Ok(Holds { waiting: count(waiting)?, in_hand: count(in_hand)?, receives_max })
     }
 
-    /// Up to `limit` messages, oldest first; the queue keeps them. For a moment nobody else can receive
-    /// them, and their count of receives grows by one.
+    /// Reads up to `limit` messages, oldest first, without removing them. Other consumers cannot receive them for a
+    /// moment, and their receive count grows by one.
     ///
     /// # Errors
-    /// A look would use them up; SQS failed.
+    /// The queue has its own redrive policy, or SQS failed.
     pub async fn look(&self, limit: usize) -> Result<Vec<DeadLetter>, DeadLettersError> {
         if let Some(receives_max) = self.holds().await?.receives_max {
             return Err(DeadLettersError::UsedUp { queue: self.name().to_owned(), receives_max });
         }
-        let (mut seen, mut ids) = (Vec::new(), BTreeSet::new());
-        while seen.len() < limit {
-            let mut letters = self.receive(limit - seen.len(), LOOK_SECONDS).await?;
-            // In a long look, the first ones come round again.
+        let (mut read, mut ids) = (Vec::new(), BTreeSet::new());
+        while read.len() < limit {
+            let mut letters = self.receive(limit - read.len(), LOOK_SECONDS).await?;
+            // If this takes long, the first messages become visible again.
             letters.retain(|letter| ids.insert(letter.message_id().to_owned()));
             if letters.is_empty() {
                 break;
             }
-            seen.extend(letters);
+            read.extend(letters);
         }
-        self.give_back(&seen).await;
-        seen.sort_by_key(DeadLetter::sent_at);
-        Ok(seen)
+        self.release(&read).await;
+        read.sort_by_key(DeadLetter::sent_at);
+        Ok(read)
     }
 
-    /// Receives up to `limit` messages, at most a batch, and hides them for so long.
+    /// Receives up to `limit` messages, at most a batch, with a visibility timeout of `hidden_seconds`.
     async fn receive(
         &self,
         limit: usize,
@@ -221,16 +227,16 @@ impl DeadLetterQueue {
             .wait_time_seconds(POLL_SECONDS)
             .message_system_attribute_names(MessageSystemAttributeName::All)
             .message_attribute_names("All");
-        let answer = request.send().await;
-        let answer = answer.map_err(failed(format!("receive from {}", self.name())))?;
-        let letters = answer.messages.unwrap_or_default().into_iter().map(|message| {
+        let output = request.send().await;
+        let output = output.map_err(failed(format!("receive from {}", self.name())))?;
+        let letters = output.messages.unwrap_or_default().into_iter().map(|message| {
             let source = self.source_of(&message);
             DeadLetter { message, source }
         });
         Ok(letters.collect())
     }
 
-    /// Where a message comes from, if there is no doubt.
+    /// The source queue of a message, if it is known.
     fn source_of(&self, message: &Message) -> Option<String> {
         let arn = MessageSystemAttributeName::DeadLetterQueueSourceArn;
         let arn = message.attributes.as_ref().and_then(|attributes| attributes.get(&arn));
@@ -242,8 +248,8 @@ impl DeadLetterQueue {
         }
     }
 
-    /// Lets others receive these messages again. What fails comes by itself in a while.
-    async fn give_back(&self, letters: &[DeadLetter]) {
+    /// Makes these messages visible again. If this fails, they become visible after their visibility timeout.
+    async fn release(&self, letters: &[DeadLetter]) {
         for batch in letters.chunks(BATCH_MESSAGES_MAX) {
             let entries = batch.iter().enumerate().map(|(n, letter)| {
                 ChangeMessageVisibilityBatchRequestEntry::builder()
@@ -252,28 +258,31 @@ impl DeadLetterQueue {
                     .visibility_timeout(0)
                     .build()
             });
-            let operation = format!("give messages back to {}", self.name());
-            let given = match entries.collect::<Result<_, _>>() {
+            let operation = format!("release messages of {}", self.name());
+            let released = match entries.collect::<Result<_, _>>() {
                 Ok(entries) => {
                     let request =
                         self.client.change_message_visibility_batch().queue_url(&self.url);
-                    let given = request.set_entries(Some(entries)).send().await;
-                    given.map(|_| ()).map_err(failed(operation))
+                    let released = request.set_entries(Some(entries)).send().await;
+                    released.map(|_| ()).map_err(failed(operation))
                 }
                 Err(error) => Err(corrupt(operation)(error.into())),
             };
-            if let Err(error) = given {
-                tracing::warn!(error = chain(&error), "dead letters stay hidden for a while");
+            if let Err(error) = released {
+                tracing::warn!(
+                    error = chain(&error),
+                    "dead letters stay hidden until their visibility timeout"
+                );
             }
         }
     }
 }
 
-/// What a redrive policy allows.
+/// The maximum number of receives in a redrive policy.
 fn receives_max(policy: &str) -> Option<u64> {
     let policy: serde_json::Value = serde_json::from_str(policy).ok()?;
     let max = policy.get("maxReceiveCount")?;
-    // SQS takes both, and says back what it was given.
+    // SQS accepts a number or a string, and returns what it was given.
     max.as_u64().or_else(|| max.as_str()?.parse().ok())
 }
 
@@ -285,13 +294,13 @@ pub struct DeadLetter {
 }
 
 impl DeadLetter {
-    /// The queue's id of it.
+    /// The message id.
     #[must_use]
     pub fn message_id(&self) -> &str {
         self.message.message_id().unwrap_or("-")
     }
 
-    /// The name of the queue it comes from, if there is no doubt.
+    /// The name of the source queue, if it is known.
     #[must_use]
     pub fn source(&self) -> Option<&str> {
         self.source.as_deref()
@@ -309,19 +318,19 @@ impl DeadLetter {
         self.time(&MessageSystemAttributeName::ApproximateFirstReceiveTimestamp)
     }
 
-    /// How often it was received, each look included.
+    /// The number of receives, including those by [`DeadLetterQueue::look`].
     #[must_use]
     pub fn receives(&self) -> Option<u64> {
         self.system(&MessageSystemAttributeName::ApproximateReceiveCount)?.parse().ok()
     }
 
-    /// Texts beside the body.
+    /// The message attributes.
     pub fn attributes(&self) -> impl Iterator<Item = (&str, &str)> {
         let attributes = self.message.message_attributes.iter().flatten();
         attributes.map(|(name, value)| (name.as_str(), text(value)))
     }
 
-    /// What it says. It may hold what customers sent.
+    /// The body. It may contain data of customers.
     #[must_use]
     pub fn body(&self) -> &str {
         self.message.body().unwrap_or_default()
@@ -349,7 +358,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_policy_of_its_own_is_read_in_either_spelling() {
+    fn a_redrive_policy_may_have_a_number_or_a_string() {
         assert_eq!(receives_max(r#"{"deadLetterTargetArn":"a","maxReceiveCount":3}"#), Some(3));
         assert_eq!(receives_max(r#"{"deadLetterTargetArn":"a","maxReceiveCount":"3"}"#), Some(3));
         assert_eq!(receives_max("{}"), None);

@@ -1,4 +1,4 @@
-//! The published definitions on DynamoDB, kept in memory once read: a version never changes.
+//! The definitions of workflows on DynamoDB, with a cache in memory.
 
 use std::{
     collections::HashMap,
@@ -13,40 +13,40 @@ use steward_core::{definition::workflow::Workflow, model::names::WorkflowName};
 use steward_runtime::ports::{Definitions, PortError};
 
 use crate::errors::{corrupt, failed};
-use kept::Kept;
+use cache::DefinitionCache;
 pub use listing::Listed;
 pub use publication::{PublishError, Stored, check_ids, definition_text};
-use reading::Reading;
+use single_flight::SingleFlight;
 
-mod kept;
+mod cache;
 mod listing;
 mod publication;
-mod reading;
+mod single_flight;
 
-/// The mark of a version that new tasks no longer take.
+/// The attribute that marks an unpublished version: new tasks do not use it.
 const UNPUBLISHED: &str = "unpublished";
 
-/// Reads under way at once for one event.
+/// The number of concurrent reads for one event.
 const READS_AT_ONCE: usize = 16;
 
-/// The definitions' table.
+/// The table of definitions.
 #[derive(Debug, Clone)]
 pub struct DynamoDefinitions {
     client: Client,
     table: String,
-    kept: Arc<Mutex<Kept>>,
-    reading: Reading,
+    cache: Arc<Mutex<DefinitionCache>>,
+    single_flight: SingleFlight,
 }
 
 impl DynamoDefinitions {
-    /// Definitions in this table.
+    /// The definitions in this table.
     #[must_use]
     pub fn new(client: Client, table: String) -> Self {
-        Self { client, table, kept: Arc::default(), reading: Reading::default() }
+        Self { client, table, cache: Arc::default(), single_flight: SingleFlight::default() }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cache(&self) -> MutexGuard<'_, DefinitionCache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn read_version(
@@ -61,12 +61,11 @@ impl DynamoDefinitions {
             .table_name(&self.table)
             .set_key(Some(publication::key(name.as_str(), version)))
             .consistent_read(true);
-        let answer = request.send().await.map_err(failed(operation()))?;
-        answer.item.as_ref().map(publication::stored).transpose().map_err(corrupt(operation()))
+        let output = request.send().await.map_err(failed(operation()))?;
+        output.item.as_ref().map(publication::stored).transpose().map_err(corrupt(operation()))
     }
 
-    /// The newest version that is published: almost always the newest there is, so they are read one
-    /// by one.
+    /// The newest published version. It is almost always the newest of all versions, so each request reads only one.
     async fn read_newest(&self, name: &WorkflowName) -> Result<Option<Workflow>, PortError> {
         let operation = || format!("read the newest version of workflow {name}");
         let mut items = self
@@ -91,7 +90,7 @@ impl DynamoDefinitions {
         Ok(None)
     }
 
-    /// What a new task runs, read now.
+    /// Reads the definition for a new task from the table, and caches it.
     async fn read_published(
         &self,
         name: &WorkflowName,
@@ -106,12 +105,12 @@ impl DynamoDefinitions {
             None => self.read_newest(name).await?,
         };
         let Some(plan) = read.map(compiled).transpose()? else { return Ok(None) };
-        self.kept().keep_published(&plan, version, now);
+        self.cache().insert_published(&plan, version, now);
         Ok(Some(plan))
     }
 
-    /// What a new task runs, if it is `wanted`: as it is kept, or as another reads it just now. What is not
-    /// wanted is read anew before it is believed: it may be the version before the one that is.
+    /// The definition for a new task, if `wanted` returns true for it. A cached definition that is not wanted is read
+    /// again, because a newer version may have been published.
     async fn published_if(
         &self,
         name: &WorkflowName,
@@ -119,18 +118,18 @@ impl DynamoDefinitions {
         wanted: impl Fn(&Workflow) -> bool,
     ) -> Result<Option<Arc<Plan>>, PortError> {
         let is_wanted = |workflow: &Arc<Plan>| wanted(workflow);
-        let kept = || self.kept().published(name, version, Instant::now()).filter(is_wanted);
-        let turn = match kept() {
-            Some(kept) => return Ok(Some(kept)),
-            None => self.reading.turn(name, version).await,
+        let cached = || self.cache().published(name, version, Instant::now()).filter(is_wanted);
+        let permit = match cached() {
+            Some(cached) => return Ok(Some(cached)),
+            None => self.single_flight.permit(name, version).await,
         };
-        match turn.waited.then(kept).flatten() {
-            Some(kept) => Ok(Some(kept)),
+        match permit.waited.then(cached).flatten() {
+            Some(cached) => Ok(Some(cached)),
             None => Ok(self.read_published(name, version).await?.filter(is_wanted)),
         }
     }
 
-    /// The workflows that have this trigger now.
+    /// Reads the workflows whose newest published version has this trigger, bypassing the cache.
     async fn read_triggered(
         &self,
         source: &str,
@@ -151,17 +150,17 @@ impl Definitions for DynamoDefinitions {
         version: Option<u32>,
     ) -> Result<Option<Arc<Plan>>, PortError> {
         let Some(version) = version else { return self.published(name, None).await };
-        let kept = || self.kept().version(name, version);
-        let turn = match kept() {
-            Some(kept) => return Ok(Some(kept)),
-            None => self.reading.turn(name, Some(version)).await,
+        let cached = || self.cache().version(name, version);
+        let permit = match cached() {
+            Some(cached) => return Ok(Some(cached)),
+            None => self.single_flight.permit(name, Some(version)).await,
         };
-        if let Some(kept) = turn.waited.then(kept).flatten() {
-            return Ok(Some(kept));
+        if let Some(cached) = permit.waited.then(cached).flatten() {
+            return Ok(Some(cached));
         }
         let Some(stored) = self.read_version(name, version).await? else { return Ok(None) };
         let plan = compiled(stored.workflow)?;
-        self.kept().keep(&plan);
+        self.cache().insert(&plan);
         Ok(Some(plan))
     }
 

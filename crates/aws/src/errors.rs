@@ -1,4 +1,4 @@
-//! AWS errors as the ports' errors: which operation, whether the same again may succeed, the cause.
+//! Converts AWS errors to errors of the ports: the operation, whether a retry may succeed, the cause.
 
 use std::error::Error;
 
@@ -6,7 +6,7 @@ use aws_smithy_runtime_api::client::{orchestrator::HttpResponse, result::SdkErro
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use steward_runtime::ports::{NoSuchQueue, PortError, chain};
 
-/// Error codes that say "not like this": the same request would fail again.
+/// Error codes of permanent errors: the same request would fail again.
 const PERMANENT: &[&str] = &[
     "AccessDeniedException",
     "AccessDenied",
@@ -29,16 +29,16 @@ const PERMANENT: &[&str] = &[
     "ValidationException",
 ];
 
-/// The codes of a queue that does not exist, of which SQS sends one by each of its protocols.
+/// The error codes for a queue that does not exist. SQS has one for each of its protocols.
 const NO_SUCH_QUEUE: [&str; 2] = ["AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist"];
 
-/// Whether the same request would fail again.
+/// Whether the error is permanent: the same request would fail again.
 pub(crate) fn is_permanent<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -> bool {
     matches!(error, SdkError::ConstructionFailure(_))
         || error.code().is_some_and(|code| PERMANENT.contains(&code))
 }
 
-/// An SDK error of `operation`, which names ids and no payload.
+/// Converts an SDK error of `operation`. The operation may contain ids, but no payload.
 pub(crate) fn failed<E>(
     operation: impl Into<String>,
 ) -> impl FnOnce(SdkError<E, HttpResponse>) -> PortError
@@ -62,7 +62,7 @@ where
     }
 }
 
-/// Something stored that cannot be read, or that cannot be stored.
+/// Converts the error of stored data that is unreadable, or of data that cannot be stored. It is permanent.
 pub(crate) fn corrupt(
     operation: impl Into<String>,
 ) -> impl FnOnce(Box<dyn Error + Send + Sync>) -> PortError {
@@ -70,7 +70,7 @@ pub(crate) fn corrupt(
     move |source| PortError { operation, retryable: false, source }
 }
 
-/// The same failure for each of the messages that shared the request.
+/// Copies of an error, one for each message that shared the request.
 pub(crate) fn for_each(error: &PortError, count: usize) -> impl Iterator<Item = PortError> + use<> {
     let (operation, retryable, cause) =
         (error.operation.clone(), error.retryable, chain(&*error.source));

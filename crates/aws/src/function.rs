@@ -1,4 +1,4 @@
-//! What every function's `main` needs from Lambda.
+//! Functions for the `main` of every function: read the configuration, configure the SDK, compute the deadline.
 
 use std::{env, time::Duration};
 
@@ -11,21 +11,21 @@ use envconfig::Envconfig;
 use jiff::Timestamp;
 use lambda_runtime::{Context, Error};
 
-/// Time kept back from an invocation, for the answer, and before it for the visibility of failed messages, the log, counts
-/// and spans.
+/// The time, in milliseconds, that is reserved at the end of an invocation: for the visibility of failed messages, for
+/// logs, metrics and spans, and for the response.
 const MARGIN_MS: i64 = 2_000;
 
-/// How long AWS may take to answer one attempt at a request. A connection that died while Lambda had the function
-/// frozen is never answered.
+/// The time limit of one attempt at a request to AWS. A connection that died while Lambda had frozen the function never
+/// gets a response.
 const ATTEMPT_WITHIN: Duration = Duration::from_secs(3);
 
-/// How long a request may take with all its attempts: half of what the shortest function has.
+/// The time limit of a request to AWS with all its attempts: half of the time limit of the shortest function.
 const OPERATION_WITHIN: Duration = Duration::from_secs(15);
 
-/// A function's configuration from the environment.
+/// Reads a function's configuration from the environment variables.
 ///
 /// # Errors
-/// Names the variable that is missing or malformed.
+/// A variable is missing or malformed. The message names it.
 pub fn configuration<C: Envconfig>() -> Result<C, Error> {
     C::init_from_env().map_err(|error| {
         tracing::error!(%error, "the function cannot start");
@@ -33,9 +33,9 @@ pub fn configuration<C: Envconfig>() -> Result<C, Error> {
     })
 }
 
-/// The SDK's configuration from what Lambda sets: region, credentials, and for emulators
-/// `AWS_ENDPOINT_URL`. The SDK's own loader knows profiles, single sign-on and instance roles too, none
-/// of which a function has: they would be a tenth of its size.
+/// The SDK configuration from the variables that Lambda sets: region, credentials, and `AWS_ENDPOINT_URL` for emulators.
+/// The loader of the SDK also supports profiles, single sign-on and instance roles. A function has none of these, and
+/// the loader would add a tenth to its size.
 #[must_use]
 pub fn sdk_config() -> SdkConfig {
     let credentials = EnvironmentVariableCredentialsProvider::new();
@@ -55,14 +55,14 @@ fn timeouts() -> TimeoutConfig {
         .build()
 }
 
-/// When to stop working: shortly before Lambda stops the function.
+/// The time at which the handler has to stop, shortly before Lambda stops the function.
 #[must_use]
 pub fn deadline(context: &Context) -> Timestamp {
     let millis = i64::try_from(context.deadline).unwrap_or(i64::MAX).saturating_sub(MARGIN_MS);
     Timestamp::from_millisecond(millis).unwrap_or(Timestamp::MAX)
 }
 
-/// A number by which instances differ.
+/// A random number. It differs between instances.
 #[must_use]
 pub fn random() -> u32 {
     fastrand::u32(..)
@@ -82,19 +82,20 @@ mod tests {
         net::TcpListener,
     };
 
-    /// What the SDK's own loader would have set: without it a throttled table would fail an invocation.
+    /// The loader of the SDK would configure retries. Without them, a throttled table would fail an invocation.
     #[tokio::test]
-    async fn a_request_that_aws_fails_is_sent_again() {
+    async fn a_request_that_fails_in_aws_is_retried() {
         assert_eq!(requests_until_answered(Some("500 Internal Server Error")).await, 2);
     }
 
-    /// As on a connection that died while the function was frozen.
+    /// A connection that died while the function was frozen behaves like this.
     #[tokio::test]
-    async fn a_request_that_aws_does_not_answer_is_sent_again() {
+    async fn a_request_without_a_response_is_retried() {
         assert_eq!(requests_until_answered(None).await, 2);
     }
 
-    /// How often a request is sent whose first attempt has this answer; if none, its time passes at once.
+    /// The number of attempts at a request whose first attempt gets the response `first`. If it is `None`, the first
+    /// attempt gets no response, and the test clock advances past its time limit.
     async fn requests_until_answered(first: Option<&'static str>) -> u32 {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let aws = format!("http://{}", listener.local_addr().unwrap());
@@ -113,18 +114,18 @@ mod tests {
                     tokio::time::resume();
                     continue;
                 };
-                let answer = format!(
+                let response = format!(
                     "HTTP/1.1 {status}\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{{}}"
                 );
-                connection.write_all(answer.as_bytes()).await.unwrap();
+                connection.write_all(response.as_bytes()).await.unwrap();
             }
         });
-        let who = Credentials::new("key", "secret", None, None, "test");
+        let credentials = Credentials::new("key", "secret", None, None, "test");
         let config = sdk_config()
             .into_builder()
             .endpoint_url(aws)
             .region(Region::from_static("us-east-1"))
-            .credentials_provider(SharedCredentialsProvider::new(who))
+            .credentials_provider(SharedCredentialsProvider::new(credentials))
             .build();
         aws_sdk_sqs::Client::new(&config).list_queues().send().await.unwrap();
         requests.load(Ordering::SeqCst)

@@ -1,5 +1,5 @@
-//! The items of the tables, and what DynamoDB makes of their size: what every read and write is
-//! charged by.
+//! Converts tasks and documents to items of the tables, and computes the size of an item, by which DynamoDB charges reads
+//! and writes.
 
 use std::{collections::HashMap, num::NonZeroU32, time::Duration};
 
@@ -16,27 +16,28 @@ use steward_runtime::ports::{PortError, ended_parts, shard_of};
 
 use crate::errors::corrupt;
 
-/// An item, as the SDK has it.
+/// An item in the representation of the SDK.
 pub type Item = HashMap<String, AttributeValue>;
 
-/// Bytes of an item beyond which DynamoDB refuses to write it.
+/// The maximum size of an item in bytes. DynamoDB refuses to write larger items.
 pub const ITEM_BYTES_MAX: usize = 400 * 1_024;
 
-/// Bytes of the items of one transaction beyond which DynamoDB refuses it.
+/// The maximum size of all items of one transaction in bytes. DynamoDB refuses larger transactions.
 pub const TRANSACTION_BYTES_MAX: usize = 4 * 1_024 * 1_024;
 
-/// Bytes in one write unit.
+/// The number of bytes in one write unit.
 pub const WRITE_UNIT_BYTES: usize = 1_024;
 
-/// Bytes in one read unit, read consistently.
+/// The number of bytes in one read unit of a consistent read.
 pub const READ_UNIT_BYTES: usize = 4_096;
 
-/// When an attempt got how far, in its document's item: DynamoDB charges for names too.
+/// The attributes of a document's item with the times of its attempt. Their names are short because DynamoDB charges for
+/// names too.
 pub(crate) const QUEUED_AT: &str = "q";
 pub(crate) const CALLED_AT: &str = "c";
 pub(crate) const ANSWERED_AT: &str = "r";
 
-/// What a task's item has beside the task.
+/// The attributes of a task's item that are not fields of the task.
 const SHARD: &str = "shard";
 const EXPIRES_AT: &str = "expires_at";
 const ENDED: &str = "ended";
@@ -46,21 +47,21 @@ pub(crate) fn task_attributes() -> impl Iterator<Item = &'static str> {
     serde_introspect::<Task>().iter().copied().chain([SHARD, EXPIRES_AT, ENDED])
 }
 
-/// What a deployment's items have in common.
+/// Builds items with the settings of a deployment.
 #[derive(Debug, Clone, Copy)]
 pub struct Items {
-    /// Into how many parts the due index is split.
+    /// The number of shards of the due index.
     pub shards: NonZeroU32,
-    /// How long a finished task is kept.
+    /// The retention time of a finished task.
     pub retention: Duration,
 }
 
 impl Items {
-    /// A task's item, with its shard of the due index or the time at which it may go, and once it has
-    /// ended its part of that index.
+    /// The item of a task. A task that is due has its shard of the due index; a finished task that is not due has its
+    /// expiry. A task in a final state has its partition of the index `ended`.
     ///
     /// # Errors
-    /// The task cannot be an item.
+    /// The task cannot be converted to an item.
     pub fn task(&self, task: &Task) -> Result<Item, PortError> {
         let operation = || format!("write task {}", task.task_id);
         let mut item: Item =
@@ -72,13 +73,13 @@ impl Items {
             item.insert(EXPIRES_AT.to_owned(), number(self.task_expires_at(task).as_second()));
         }
         if task.process_state.is_final() {
-            let part = shard_of(&task.task_id, ended_parts(self.shards));
-            item.insert(ENDED.to_owned(), ended(task.process_state, part));
+            let partition = shard_of(&task.task_id, ended_parts(self.shards));
+            item.insert(ENDED.to_owned(), ended(task.process_state, partition));
         }
         Ok(item)
     }
 
-    /// A document's item.
+    /// The item of a document.
     #[must_use]
     pub fn document(&self, owner: &Owner, kept: Kept, document: &Document) -> Item {
         let mut item = document_id(owner, &document.key);
@@ -91,14 +92,13 @@ impl Items {
         item
     }
 
-    /// When a document that is kept so long may go.
+    /// The expiry of a document.
     #[must_use]
     pub fn expires_at(&self, kept: Kept) -> Timestamp {
         kept.expires_at(self.retention)
     }
 
-    /// When a task that has ended may go: the retention time after its end, and not before the documents of
-    /// the task that it runs for.
+    /// The expiry of a finished task: its end plus the retention time, and not before the documents of its parent expire.
     fn task_expires_at(&self, task: &Task) -> Timestamp {
         let ended_at = task.ended_at.unwrap_or(task.complete_by);
         let own = later(ended_at, self.retention(task.retention_s));
@@ -110,8 +110,8 @@ impl Items {
     }
 }
 
-/// When an item may go, in seconds since the epoch; never if absent. From then on DynamoDB may delete it
-/// at any moment, so it counts as absent.
+/// The expiry of an item in seconds since the epoch, if it has one. From then on the item counts as absent, because
+/// DynamoDB may delete it at any moment.
 #[must_use]
 pub fn expires_at(item: &Item) -> Option<i64> {
     item.get(EXPIRES_AT)?.as_n().ok()?.parse().ok()
@@ -123,23 +123,23 @@ pub fn has_expired(item: &Item, now: Timestamp) -> bool {
     expires_at(item).is_some_and(|at| at <= now.as_second())
 }
 
-/// The partition of the index `ended` that has a part of the tasks that ended so.
-pub(crate) fn ended(state: ProcessState, part: u32) -> AttributeValue {
-    text(&format!("{state}#{part}"))
+/// The partition key of the index `ended`, for example `Error#3`.
+pub(crate) fn ended(state: ProcessState, partition: u32) -> AttributeValue {
+    text(&format!("{state}#{partition}"))
 }
 
-/// Why an item is not what it should be.
+/// The error of an item that cannot be parsed.
 pub(crate) type Unreadable = Box<dyn std::error::Error + Send + Sync>;
 
-/// The task of an item.
+/// Parses the item of a task.
 ///
 /// # Errors
-/// It is no task's.
+/// The item is not that of a task.
 pub fn read_task(item: Item) -> Result<Task, Unreadable> {
     Ok(serde_dynamo::from_item(item)?)
 }
 
-/// A document's key.
+/// The primary key of a document's item.
 pub(crate) fn document_id(owner: &Owner, key: &DocumentKey) -> Item {
     HashMap::from([
         ("task_id".to_owned(), text(owner.task_id.as_str())),
@@ -147,13 +147,13 @@ pub(crate) fn document_id(owner: &Owner, key: &DocumentKey) -> Item {
     ])
 }
 
-/// A document's key as it is stored.
+/// The key of a document with the incarnation of its task, as it is stored.
 pub(crate) fn stored_key(owner: &Owner, key: &DocumentKey) -> StoredKey {
     StoredKey { incarnation: owner.incarnation, key: key.clone() }
 }
 
-/// An item's size by DynamoDB's rule: names and texts as UTF-8, numbers by their digits, 3 bytes for a
-/// map or a list and 1 for each of its values.
+/// The size of an item in bytes, by the rules of DynamoDB: names and strings as UTF-8, numbers by their digits, 3 bytes
+/// for a map or a list and 1 byte for each of its values.
 /// <https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html>
 #[must_use]
 pub fn size(item: &Item) -> usize {
@@ -164,14 +164,14 @@ fn value_size(value: &AttributeValue) -> usize {
     #[expect(clippy::wildcard_enum_match_arm, reason = "a foreign, non-exhaustive enum")]
     match value {
         AttributeValue::S(text) => text.len(),
-        // Two digits share a byte, and there is one more.
+        // One byte for two digits, and one more.
         AttributeValue::N(number) => number.len().div_ceil(2) + 1,
         AttributeValue::M(fields) => 3 + fields.len() + size(fields),
         AttributeValue::L(values) => {
             3 + values.len() + values.iter().map(value_size).sum::<usize>()
         }
         AttributeValue::B(bytes) => bytes.as_ref().len(),
-        // Null and true and false; no item of ours has sets.
+        // Null, true or false. The items of tasks and documents have no sets.
         _ => 1,
     }
 }

@@ -1,14 +1,21 @@
-//! Steward's ports on AWS: thin adapters, which translate and decide nothing.
+//! Implements Steward's ports with AWS services. The adapters translate; they contain no rules of a decision.
 //!
-//! | port | service | where |
+//! | port | service | module |
 //! | --- | --- | --- |
-//! | state store | DynamoDB: tables `tasks`, `documents`, index `due` | [`store`], [`items`] |
+//! | state store | DynamoDB: tables `tasks` and `documents`, indices `due` and `ended` | [`store`], [`items`] |
 //! | definitions | DynamoDB: table `workflows` | [`definitions`] |
 //! | channel | SQS, batched | [`channel`] |
 //! | event bus | EventBridge, batched | [`bus`] |
 //!
-//! Beside them: the [`config`] of the functions, what is done with [`dead_letters`], [`batch`]es of SQS messages as Lambda hands them
-//! over, [`telemetry`], and a [`meter`] that counts what AWS would bill.
+//! | other module | contents |
+//! | --- | --- |
+//! | [`batch`] | batches of SQS messages in the format of Lambda |
+//! | [`config`], [`function`] | configuration and start of a function |
+//! | [`dead_letters`] | reading and redriving dead letters |
+//! | [`meter`] | counts the requests and units that AWS bills |
+//! | [`publisher`], [`rules`] | publication of definitions, with the EventBridge rules of their triggers |
+//! | [`queues`] | the queue settings of `template.yaml` |
+//! | [`telemetry`] | logs, metrics and traces of a function |
 
 pub mod batch;
 pub mod bus;

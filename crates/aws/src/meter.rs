@@ -1,9 +1,8 @@
-//! Counts what AWS would bill: requests, bytes, DynamoDB's consumed capacity and the bus's events, by
-//! operation.
+//! Counts what AWS bills, by operation: requests, bytes, DynamoDB's consumed capacity, and events on the bus.
 //!
-//! An SDK interceptor, so that the adapters know nothing of it. It asks DynamoDB to report the
-//! capacity each request consumed; requests are counted per attempt, as they are billed. What is
-//! consumed by a write whose condition fails DynamoDB does not say, and is not in it.
+//! The meter is an SDK interceptor, so the adapters do not depend on it. It makes DynamoDB report the consumed capacity of
+//! each request. Requests are counted for each attempt, as they are billed. The units of writes whose condition fails are
+//! not counted, because DynamoDB does not report them.
 
 use std::{
     collections::BTreeMap,
@@ -40,20 +39,20 @@ use aws_smithy_runtime_api::{
 use aws_smithy_types::config_bag::ConfigBag;
 use serde::Serialize;
 
-/// What one kind of operation used.
+/// The usage of one operation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Usage {
-    /// Requests, retries included.
+    /// Requests, including retries.
     pub requests: u64,
     /// Bytes sent.
     pub request_bytes: u64,
     /// Bytes received.
     pub response_bytes: u64,
-    /// DynamoDB's read units.
+    /// Read units of DynamoDB.
     pub read_units: f64,
-    /// DynamoDB's write units.
+    /// Write units of DynamoDB.
     pub write_units: f64,
-    /// Events that the bus took.
+    /// Events that EventBridge accepted.
     pub events: u64,
 }
 
@@ -71,14 +70,14 @@ impl std::ops::AddAssign for Usage {
 /// Usage by operation: `DynamoDB.PutItem`, `SQS.SendMessageBatch`.
 pub type Usages = BTreeMap<String, Usage>;
 
-/// Counts what the clients do that carry it as an interceptor. Clones count together.
+/// Counts the usage of the clients that have it as an interceptor. All clones share their counts.
 #[derive(Debug, Clone, Default)]
 pub struct Meter {
     usages: Arc<Mutex<Usages>>,
 }
 
 impl Meter {
-    /// What has been used so far.
+    /// The usage so far.
     #[must_use]
     pub fn read(&self) -> Usages {
         self.usages.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -92,7 +91,7 @@ impl Meter {
     }
 }
 
-/// Sums usages whose operation starts with `prefix`.
+/// The sum of the usages of all operations that start with `prefix`.
 #[must_use]
 pub fn total(usages: &Usages, prefix: &str) -> Usage {
     let mut sum = Usage::default();
@@ -113,20 +112,20 @@ impl Intercept for Meter {
         _: &RuntimeComponents,
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        let wanted = Some(ReturnConsumedCapacity::Total);
+        let total = Some(ReturnConsumedCapacity::Total);
         let input = context.input_mut();
         if let Some(input) = input.downcast_mut::<PutItemInput>() {
-            input.return_consumed_capacity = wanted;
+            input.return_consumed_capacity = total;
         } else if let Some(input) = input.downcast_mut::<GetItemInput>() {
-            input.return_consumed_capacity = wanted;
+            input.return_consumed_capacity = total;
         } else if let Some(input) = input.downcast_mut::<QueryInput>() {
-            input.return_consumed_capacity = wanted;
+            input.return_consumed_capacity = total;
         } else if let Some(input) = input.downcast_mut::<BatchGetItemInput>() {
-            input.return_consumed_capacity = wanted;
+            input.return_consumed_capacity = total;
         } else if let Some(input) = input.downcast_mut::<TransactWriteItemsInput>() {
-            input.return_consumed_capacity = wanted;
+            input.return_consumed_capacity = total;
         } else if let Some(input) = input.downcast_mut::<BatchExecuteStatementInput>() {
-            input.return_consumed_capacity = wanted;
+            input.return_consumed_capacity = total;
         }
         Ok(())
     }
@@ -166,8 +165,8 @@ impl Intercept for Meter {
     }
 }
 
-/// What an operation consumed beside requests. DynamoDB reports one total of units, and whether it is
-/// of reads or of writes follows from the operation.
+/// The units and events of a response. DynamoDB reports one total of units; the operation determines whether they are
+/// read units or write units.
 fn consumed(output: &Output) -> Usage {
     let units = |consumed: &[ConsumedCapacity]| {
         consumed.iter().filter_map(ConsumedCapacity::capacity_units).sum::<f64>()
@@ -188,11 +187,11 @@ fn consumed(output: &Output) -> Usage {
     } else if let Some(output) = output.downcast_ref::<TransactWriteItemsOutput>() {
         writes(units(output.consumed_capacity()))
     } else if let Some(output) = output.downcast_ref::<BatchExecuteStatementOutput>() {
-        // The only batches of statements there are write.
+        // Steward uses batches of statements only for writes.
         writes(units(output.consumed_capacity()))
     } else if let Some(output) = output.downcast_ref::<PutEventsOutput>() {
-        let taken = output.entries().iter().filter(|entry| entry.error_code().is_none());
-        Usage { events: taken.count() as u64, ..Usage::default() }
+        let accepted = output.entries().iter().filter(|entry| entry.error_code().is_none());
+        Usage { events: accepted.count() as u64, ..Usage::default() }
     } else {
         Usage::default()
     }

@@ -1,4 +1,4 @@
-//! All ports of one function instance, on AWS clients that are built once.
+//! All ports of one function instance. The AWS clients are built once.
 
 use std::time::Duration;
 
@@ -16,14 +16,15 @@ use crate::{
     store::DynamoStore,
 };
 
-/// How often DynamoDB is asked at most. It throttles for milliseconds: a partition is split, a second ends.
+/// The maximum number of attempts at a request to DynamoDB. Throttling may last only milliseconds, until a partition is
+/// split or the current second ends.
 const ATTEMPTS_MAX: u32 = 6;
 
-/// The longest first pause before it is asked again; each may take twice as long as the one before. The SDK's own, one
-/// second, is as long as all of a step's writes.
+/// The upper bound of the first pause before a retry. It doubles with each further pause. The default of the SDK is one
+/// second, which is as long as all writes of a step take together.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// The ports on AWS, or on whatever answers at the SDK configuration's endpoint.
+/// The ports on AWS, or on an emulator if the SDK configuration names its endpoint.
 #[derive(Debug, Clone)]
 pub struct AwsPorts {
     store: DynamoStore,
@@ -35,13 +36,13 @@ pub struct AwsPorts {
 }
 
 impl AwsPorts {
-    /// Builds the clients. `role` and a random suffix name the instance in `locked_by` and logs.
+    /// Builds the clients. The name of the instance, for `locked_by` and logs, consists of `role` and a random suffix.
     #[must_use]
     pub fn new(sdk: &SdkConfig, config: &Config, role: &str) -> Self {
         Self::observed(sdk, config, role, Vec::new())
     }
 
-    /// The same, with interceptors around every AWS call: a [`meter`](crate::meter), say.
+    /// Like [`new`](Self::new), with interceptors for every request to AWS, for example a [`meter`](crate::meter).
     #[must_use]
     pub fn observed(
         sdk: &SdkConfig,
@@ -126,7 +127,7 @@ impl Ports for AwsPorts {
     }
 }
 
-/// The machine's clock.
+/// The system clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 

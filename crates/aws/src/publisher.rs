@@ -1,8 +1,8 @@
-//! Publication of definitions as a whole: the table, and the rule that brings a trigger's events.
+//! Publishes and unpublishes definitions: writes the table of workflows, and the EventBridge rule of a trigger.
 //!
 //! The table of workflows is authoritative, and the rule is derived from it. Publication is idempotent: if it fails between
-//! the two writes, the caller repeats it. An event bus has a limited number of rules, so a workflow's first rule is created
-//! before the table is written, in state disabled: a workflow for which there is no rule left is not published.
+//! the two writes, the caller repeats it. An event bus has a limited number of rules, so the first rule of a workflow is
+//! created, disabled, before the table is written. If the bus has no room for the rule, the workflow is not published.
 
 use steward_core::{
     definition::workflow::Workflow,
@@ -16,19 +16,20 @@ use crate::{
     store::DynamoStore,
 };
 
-/// Tasks that are named when a version cannot be unpublished.
+/// The maximum number of tasks that an error message names.
 const NAMED_MAX: usize = 5;
 
-/// Why the publication of a version was not ended.
+/// A version was not unpublished.
 #[derive(Debug, thiserror::Error)]
 pub enum UnpublishError {
     /// There is no such version.
     #[error("there is no workflow `{0}` version {1}")]
     Unknown(WorkflowName, u32),
-    /// Tasks of it are not at rest.
+    /// Some tasks of the version are unfinished.
     #[error(
-        "workflow `{name}` version {version}: tasks that are not at rest: {count}: {}{}",
-        named(.first),
+        "cannot unpublish workflow `{name}` version {version}: it has {count} unfinished {}: {}{}",
+        if *count == 1 { "task" } else { "tasks" },
+        task_ids(.first),
         if *count > .first.len() { ", …" } else { "" }
     )]
     InUse {
@@ -36,9 +37,9 @@ pub enum UnpublishError {
         name: WorkflowName,
         /// The version.
         version: u32,
-        /// How many tasks.
+        /// The number of unfinished tasks.
         count: usize,
-        /// Some of them.
+        /// The first of them.
         first: Vec<TaskId>,
     },
     /// AWS failed.
@@ -46,38 +47,38 @@ pub enum UnpublishError {
     Port(#[from] PortError),
 }
 
-fn named(ids: &[TaskId]) -> String {
+fn task_ids(ids: &[TaskId]) -> String {
     ids.iter().map(TaskId::as_str).collect::<Vec<_>>().join(", ")
 }
 
-/// Publishes definitions, and ends their publication.
+/// Publishes and unpublishes definitions.
 #[derive(Debug, Clone)]
 pub struct Publisher {
-    /// The published definitions.
+    /// The table of definitions.
     pub definitions: DynamoDefinitions,
-    /// The state store, which knows what is running.
+    /// The state store, to find unfinished tasks.
     pub store: DynamoStore,
-    /// The rules of triggers.
+    /// The trigger rules.
     pub rules: TriggerRules,
 }
 
 impl Publisher {
-    /// Publishes a definition, and makes or removes its rule. Again is harmless.
+    /// Publishes a definition, and creates or removes its rule. The operation is idempotent.
     ///
     /// # Errors
-    /// The definition cannot be published, also because its bus has no room for its rule; or AWS failed, and the same
-    /// again completes it.
+    /// The definition cannot be published, or the bus has no room for its rule, or AWS failed. After a failure of AWS, the
+    /// caller may repeat the call.
     pub async fn publish(&self, workflow: &Workflow) -> Result<(), PublishError> {
         definition_text(workflow)?;
         let reserved = self.reserve(workflow).await?;
         let published = self.definitions.publish(workflow).await;
         if published.is_ok() || reserved {
-            self.follow(&workflow.name, reserved).await?;
+            self.sync_rule(&workflow.name, reserved).await?;
         }
         published
     }
 
-    /// Makes the rule of a workflow that has none yet and needs one; whether it did.
+    /// Creates the rule of a workflow that needs a rule and has none yet. Returns whether it created one.
     async fn reserve(&self, workflow: &Workflow) -> Result<bool, PortError> {
         let Some(trigger) = &workflow.trigger else { return Ok(false) };
         let versions = self.definitions.versions(&workflow.name).await?;
@@ -89,13 +90,13 @@ impl Publisher {
         Ok(true)
     }
 
-    /// Ends the publication of a version: no new task takes it. Tasks that have may still be undone.
+    /// Unpublishes a version: new tasks do not use it. Its finished tasks can still be undone.
     ///
-    /// A task that is submitted at the same moment may still take it; it goes on as any other.
+    /// A task that is submitted concurrently may still use the version. It runs like any other task.
     ///
     /// # Errors
-    /// There is no such version; or tasks of it are not at rest; or AWS failed, and the same again
-    /// completes it.
+    /// There is no such version, or some of its tasks are unfinished, or AWS failed. After a failure of AWS, the caller may
+    /// repeat the call.
     pub async fn unpublish(&self, name: &WorkflowName, version: u32) -> Result<(), UnpublishError> {
         let unknown = || UnpublishError::Unknown(name.clone(), version);
         self.definitions.workflow(name, Some(version)).await?.ok_or_else(unknown)?;
@@ -109,10 +110,10 @@ impl Publisher {
         if !self.definitions.unpublish(name, version).await? {
             return Err(unknown());
         }
-        Ok(self.follow(name, false).await?)
+        Ok(self.sync_rule(name, false).await?)
     }
 
-    /// Makes every workflow's rule what its newest published version says.
+    /// Updates the rules of all workflows to the triggers of their newest published versions.
     ///
     /// # Errors
     /// AWS failed.
@@ -120,14 +121,14 @@ impl Publisher {
         let mut names: Vec<_> = self.definitions.all().await?;
         names.dedup_by(|a, b| a.workflow.name == b.workflow.name);
         for stored in names {
-            self.follow(&stored.workflow.name, false).await?;
+            self.sync_rule(&stored.workflow.name, false).await?;
         }
         Ok(())
     }
 
-    /// Makes a workflow's rule what its newest published version says. One that never had a trigger, and for which none
-    /// was reserved, has no rule, so nothing is asked of EventBridge.
-    async fn follow(&self, name: &WorkflowName, reserved: bool) -> Result<(), PortError> {
+    /// Updates the rule of a workflow to the trigger of its newest published version. Sends no request to EventBridge if
+    /// the workflow never had a trigger and no rule was reserved.
+    async fn sync_rule(&self, name: &WorkflowName, reserved: bool) -> Result<(), PortError> {
         let versions = self.definitions.versions(name).await?;
         let newest = versions.iter().rfind(|stored| stored.is_published);
         let had = |stored: &Stored| stored.workflow.trigger.is_some();

@@ -1,5 +1,5 @@
-//! The settings of the queues in `template.yaml`, for what has to know them beside AWS: the emulator and the forecast.
-//! A test compares them with the template.
+//! The settings of the queues in `template.yaml`, for the emulator and the forecast. A test compares them with the
+//! template.
 
 /// When a queue redelivers a message, and when the message becomes a dead letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

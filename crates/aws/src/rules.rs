@@ -1,9 +1,9 @@
-//! The rules that bring events to Submission: one on the deployment's bus for each workflow whose
-//! newest published version has a trigger.
+//! The EventBridge rules that route events to Submission. There is one rule on the deployment's bus for each workflow
+//! whose newest published version has a trigger.
 //!
 //! ```text
 //! event ──► bus ──► rule steward-order { source, detail-type } ──► submissions queue ──► Submission
-//!                                         └─ not delivered ──► the queue's dead letters
+//!                                         └─ not delivered ──► the queue's dead-letter queue
 //! ```
 
 use aws_sdk_eventbridge::{
@@ -18,19 +18,19 @@ use steward_runtime::ports::PortError;
 
 use crate::errors::{corrupt, failed};
 
-/// What the names of the rules begin with; the submissions queue lets these send to it.
+/// The prefix of the names of the rules. The policy of the submissions queue allows rules with this prefix to send to it.
 pub const PREFIX: &str = "steward-";
 
-/// The rule's one target.
+/// The id of the only target of a rule.
 const TARGET: &str = "submissions";
 
-/// What EventBridge says of a rule that is not there.
+/// The error code of EventBridge for a rule that does not exist.
 const NOT_FOUND: &str = "ResourceNotFoundException";
 
-/// What EventBridge says when a bus has as many rules as it may.
+/// The error code of EventBridge for a bus that has the maximum number of rules.
 const LIMIT_EXCEEDED: &str = "LimitExceededException";
 
-/// The rules of one deployment.
+/// The trigger rules of one deployment.
 #[derive(Debug, Clone)]
 pub struct TriggerRules {
     events: aws_sdk_eventbridge::Client,
@@ -40,7 +40,7 @@ pub struct TriggerRules {
 }
 
 impl TriggerRules {
-    /// Rules on `bus` that bring events to the queue `submissions`, given by name or URL.
+    /// Rules on `bus` that route events to the queue `submissions`, given by name or URL.
     #[must_use]
     pub fn new(
         events: aws_sdk_eventbridge::Client,
@@ -51,22 +51,22 @@ impl TriggerRules {
         Self { events, sqs, bus, submissions }
     }
 
-    /// Makes a workflow's rule, disabled: it brings no events before [`put`](Self::put).
+    /// Creates the rule of a workflow in the state disabled. It routes no events before [`put`](Self::put).
     ///
     /// # Errors
-    /// What AWS refuses: that the bus has no room for another rule, above all.
+    /// The bus has the maximum number of rules, or AWS failed.
     pub async fn reserve(
         &self,
         workflow: &WorkflowName,
         trigger: &Trigger,
     ) -> Result<(), PortError> {
-        let operation = format!("make the rule of workflow {workflow}");
+        let operation = format!("create the rule of workflow {workflow}");
         match self.rule(workflow, trigger).state(RuleState::Disabled).send().await {
             Ok(_) => Ok(()),
             Err(error) if error.code() == Some(LIMIT_EXCEEDED) => {
                 let source = format!(
-                    "event bus `{}` has as many rules as the account's quota allows (300 unless it was raised): \
-                     give the trigger up, or have the quota \"rules per event bus\" raised",
+                    "event bus `{}` has the maximum number of rules that the account's quota allows (300 by default): \
+                     remove the trigger, or request a higher quota \"rules per event bus\"",
                     self.bus
                 );
                 Err(PortError { operation, retryable: false, source: source.into() })
@@ -75,28 +75,28 @@ impl TriggerRules {
         }
     }
 
-    /// Makes a workflow's rule, or changes it to this trigger.
+    /// Creates and enables the rule of a workflow, or changes it to this trigger. The operation is idempotent.
     ///
     /// # Errors
-    /// What AWS refuses. Again is harmless.
+    /// AWS failed.
     pub async fn put(&self, workflow: &WorkflowName, trigger: &Trigger) -> Result<(), PortError> {
         let (name, operation) =
-            (rule(workflow), || format!("make the rule of workflow {workflow}"));
+            (rule(workflow), || format!("create the rule of workflow {workflow}"));
         let (queue, dead_letters) = self.queue().await?;
         let dead_letters = dead_letters.map(|arn| DeadLetterConfig::builder().arn(arn).build());
         let target = Target::builder().id(TARGET).arn(queue).set_dead_letter_config(dead_letters);
         let target = target.build().map_err(|error| corrupt(operation())(error.into()))?;
-        // The target comes first: a rule that is enabled without one loses what it matches.
+        // The target is set before the rule is enabled: an enabled rule without a target loses the events that it matches.
         let put = self.events.put_targets().rule(&name).event_bus_name(&self.bus).targets(target);
-        let answer = match put.clone().send().await {
+        let output = match put.clone().send().await {
             Err(error) if error.code() == Some(NOT_FOUND) => {
                 self.reserve(workflow, trigger).await?;
                 put.send().await
             }
-            answer => answer,
+            output => output,
         };
-        let answer = answer.map_err(failed(operation()))?;
-        if let Some(entry) = answer.failed_entries().first() {
+        let output = output.map_err(failed(operation()))?;
+        if let Some(entry) = output.failed_entries().first() {
             let code = entry.error_code().unwrap_or("the target was refused").to_owned();
             return Err(PortError { operation: operation(), retryable: true, source: code.into() });
         }
@@ -114,10 +114,10 @@ impl TriggerRules {
             .event_pattern(pattern.to_string())
     }
 
-    /// Removes a workflow's rule, if there is one.
+    /// Removes the rule of a workflow, if there is one. The operation is idempotent.
     ///
     /// # Errors
-    /// What AWS refuses. Again is harmless.
+    /// AWS failed.
     pub async fn remove(&self, workflow: &WorkflowName) -> Result<(), PortError> {
         let (name, operation) =
             (rule(workflow), || format!("remove the rule of workflow {workflow}"));
@@ -135,7 +135,7 @@ impl TriggerRules {
         }
     }
 
-    /// The ARNs of the queue and, if it has one, of its queue of dead letters.
+    /// The ARNs of the submissions queue and of its dead-letter queue, if it has one.
     async fn queue(&self) -> Result<(String, Option<String>), PortError> {
         let operation = || format!("look up queue {}", self.submissions);
         let mut url = self.submissions.clone();
@@ -149,8 +149,8 @@ impl TriggerRules {
             .queue_url(url)
             .attribute_names(QueueAttributeName::QueueArn)
             .attribute_names(QueueAttributeName::RedrivePolicy);
-        let answer = request.send().await.map_err(failed(operation()))?;
-        let attributes = answer.attributes.unwrap_or_default();
+        let output = request.send().await.map_err(failed(operation()))?;
+        let attributes = output.attributes.unwrap_or_default();
         let arn = attributes.get(&QueueAttributeName::QueueArn).cloned();
         let arn = arn.ok_or_else(|| corrupt(operation())("it has no ARN".into()))?;
         let policy = attributes.get(&QueueAttributeName::RedrivePolicy);

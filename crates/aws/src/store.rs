@@ -1,10 +1,15 @@
 //! The state store on DynamoDB.
 //!
-//! Table `tasks`: one small item per task; every save is a `PutItem` on the condition that the
-//! revision is the one that was read. A losing writer gets the item as it is now with the refusal,
-//! so a lost race costs no extra read; an engine that refuses without the item is asked for it. Table `documents`: (`task_id`, `document`), written once.
-//! Index `due` on `tasks`: (`shard`, `due`), keys only, sparse: an item without `due` is not in it. Index
-//! `ended`: (`ended`, `ended_at`) with the workflow's name, of the tasks that are in a final state.
+//! | table or index | key | contents |
+//! | --- | --- | --- |
+//! | table `tasks` | `task_id` | one small item for each task |
+//! | index `due` of `tasks` | `shard`, `due` | only keys; an item without `due` is not in the index |
+//! | index `ended` of `tasks` | `ended`, `ended_at` | the name of the workflow, for tasks in a final state |
+//! | table `documents` | `task_id`, `document` | documents, written once; and records that instances share |
+//!
+//! Every save of a task is a `PutItem` on the condition that the stored revision is the one that was read. The refusal of
+//! a lost race contains the stored item, so the loser needs no additional read. If the database refuses without the
+//! item, the store reads it.
 
 use std::{collections::HashMap, num::NonZeroU32, ops::Range, time::Duration};
 
@@ -33,30 +38,31 @@ use crate::{
 
 mod backoff;
 mod batch_support;
+mod coalescer;
 mod extend;
 mod indices;
 mod reads;
-mod together;
 mod unfinished;
 mod writes;
 
-pub use indices::{Count, Cursor, Entries, Entry, InvalidCursor};
-use indices::{DUE, ENDED, Slice, read_ended, read_entry};
-use reads::{Key, Reads};
-use writes::{Condition, New, Write, Writes, Written};
+pub use indices::{Count, Cursor, Entries, Entry, InvalidListCursor};
+use indices::{DUE, ENDED, PartitionQuery, read_ended, read_entry};
+use reads::{ItemKey, ItemReader};
+use writes::{ConditionalPut, ItemWriter, TaskCreation, WriteCondition, WriteOutcome};
 
-/// Tasks in a page of the due index. Each is then read and written, so a page is a few hundred ms.
+/// Tasks in a page of the due index. The supervisor reads and writes each of them, so a page takes a few hundred
+/// milliseconds.
 const DUE_PAGE: i32 = 100;
 
-/// Tasks in a page of the index of ended tasks, which are only counted: less than the 1 MB of an answer.
+/// Tasks in a page of the index `ended`. They are only counted. A page is smaller than the 1 MB of a response.
 const ENDED_PAGE: i32 = 4_000;
 
-/// The state store.
+/// The state store on DynamoDB.
 #[derive(Debug, Clone)]
 pub struct DynamoStore {
     client: Client,
-    reads: Reads,
-    writes: Writes,
+    reader: ItemReader,
+    writer: ItemWriter,
     tasks: String,
     documents: String,
     items: Items,
@@ -72,15 +78,15 @@ impl DynamoStore {
         shards: NonZeroU32,
         retention: Duration,
     ) -> Self {
-        let reads = Reads::new(client.clone());
-        let writes = Writes::new(client.clone(), reads.clone());
-        Self { client, reads, writes, tasks, documents, items: Items { shards, retention } }
+        let reader = ItemReader::new(client.clone());
+        let writer = ItemWriter::new(client.clone(), reader.clone());
+        Self { client, reader, writer, tasks, documents, items: Items { shards, retention } }
     }
 
-    /// All documents of a task, for people: the timeline of its attempts.
+    /// All documents of a task, for the timeline of its attempts.
     ///
     /// # Errors
-    /// As every read.
+    /// DynamoDB failed, or a document is unreadable.
     pub async fn all_documents(&self, owner: &Owner) -> Result<Vec<Document>, PortError> {
         let (id, now) = (&owner.task_id, Timestamp::now());
         let query = self.documents_of(id).consistent_read(true);
@@ -97,10 +103,10 @@ impl DynamoStore {
         Ok(documents)
     }
 
-    /// The shared records of a kind whose names are `from` or come after it, in the order of names.
+    /// The shared records of a kind whose names are `from` or greater, ordered by name.
     ///
     /// # Errors
-    /// As every read.
+    /// DynamoDB failed, or a record is unreadable.
     pub async fn shared_from(
         &self,
         kind: SharedKind,
@@ -125,11 +131,12 @@ impl DynamoStore {
         Ok(records)
     }
 
-    /// Which documents the newest task with this id has, and when its attempts got how far, without
-    /// what they say: for figures. Perhaps not the newest documents.
+    /// The keys of the documents of the newest task with this id, and the times of its attempts, without the bodies.
+    /// The console computes step statistics from them. The read is eventually consistent, so the newest documents may
+    /// be absent.
     ///
     /// # Errors
-    /// As every read.
+    /// DynamoDB failed, or a document is unreadable.
     pub async fn attempt_times(
         &self,
         id: &TaskId,
@@ -155,35 +162,35 @@ impl DynamoStore {
             .expression_attribute_values(":id", text(id.as_str()))
     }
 
-    /// A task's item, also one that has expired.
+    /// The item of a task, even if it has expired.
     async fn task_item(
         &self,
         id: &TaskId,
         operation: impl Fn() -> String,
     ) -> Result<Option<Item>, PortError> {
-        let key = Key { table: self.tasks.clone(), task_id: id.to_string(), document: None };
-        self.reads.get(key, operation).await
+        let key = ItemKey { table: self.tasks.clone(), task_id: id.to_string(), document: None };
+        self.reader.get(key, operation).await
     }
 
-    /// What records a new task, on a condition about the task.
+    /// The items that record a new task. `condition` applies to the item of the task.
     fn creation(
         &self,
         task: &Task,
         submitted: &Document,
-        condition: Condition,
-    ) -> Result<New, PortError> {
+        condition: WriteCondition,
+    ) -> Result<TaskCreation, PortError> {
         let document = self.items.document(&task.owner(), task.kept(), submitted);
-        Ok(New {
-            document: Write::new(&self.documents, document, Condition::IsNew),
-            task: Write::new(&self.tasks, self.items.task(task)?, condition),
+        Ok(TaskCreation {
+            document: ConditionalPut::new(&self.documents, document, WriteCondition::IsNew),
+            task: ConditionalPut::new(&self.tasks, self.items.task(task)?, condition),
         })
     }
 
-    /// Up to `limit` tasks that are `wanted`, in no order, for people. Reads every item until then:
-    /// costs as much as the table is large.
+    /// Up to `limit` tasks for which `wanted` returns true, in no particular order. Scans the table until then, so the
+    /// cost grows with the table.
     ///
     /// # Errors
-    /// As every read.
+    /// DynamoDB failed, or a task is unreadable.
     pub async fn scan_tasks(
         &self,
         limit: usize,
@@ -209,16 +216,16 @@ impl DynamoStore {
     }
 }
 
-/// DynamoDB takes no item over 400 KB. It says so with a code that it has for much else too, and in these
-/// words; for an update, "item size to update has exceeded the maximum allowed size".
+/// Recognises the refusal of an item over 400 KB by its message, because DynamoDB uses the same error code for other
+/// errors. The message of an update is "item size to update has exceeded the maximum allowed size".
 fn too_large(error: PortError) -> PortError {
-    let said = chain(&*error.source);
-    let words = said.to_lowercase();
-    let is_of_size = words.contains("item size") && words.contains("maximum allowed size");
-    if error.retryable || !is_of_size {
+    let message = chain(&*error.source);
+    let lower_case = message.to_lowercase();
+    let is_size = lower_case.contains("item size") && lower_case.contains("maximum allowed size");
+    if error.retryable || !is_size {
         return error;
     }
-    PortError { source: TooLarge(said).into(), ..error }
+    PortError { source: TooLarge(message).into(), ..error }
 }
 
 impl StateStore for DynamoStore {
@@ -231,31 +238,33 @@ impl StateStore for DynamoStore {
     async fn create(&self, task: &Task, submitted: &Document) -> Result<Created, PortError> {
         let id = &task.task_id;
         let operation = || format!("create task {id}");
-        if self.writes.create(self.creation(task, submitted, Condition::IsNew)?, operation).await? {
+        let new = self.creation(task, submitted, WriteCondition::IsNew)?;
+        if self.writer.create(new, operation).await? {
             return Ok(Created::Created);
         }
         let Some(item) = self.task_item(id, operation).await? else {
             return Ok(Created::Exists(None));
         };
         let expires_at = expires_at(&item);
-        let there = read_task(item).map_err(corrupt(format!("read task {id}")))?;
-        if !there.gives_way(expires_at, task) {
-            return Ok(Created::Exists(Some(Box::new(there))));
+        let existing = read_task(item).map_err(corrupt(format!("read task {id}")))?;
+        if !existing.gives_way(expires_at, task) {
+            return Ok(Created::Exists(Some(Box::new(existing))));
         }
-        // In its place, if it is still the one that was read.
-        let same = Condition::Same(there.revision, there.submitted_at);
-        let replaced = self.writes.create(self.creation(task, submitted, same)?, operation).await?;
+        // Replaces the expired task, on the condition that it has not changed since the read.
+        let unchanged = WriteCondition::Same(existing.revision, existing.submitted_at);
+        let new = self.creation(task, submitted, unchanged)?;
+        let replaced = self.writer.create(new, operation).await?;
         Ok(if replaced { Created::Created } else { Created::Exists(None) })
     }
 
     async fn save(&self, task: &Task) -> Result<Saved, PortError> {
         let operation = || format!("save task {}", task.task_id);
-        // A later task with the same id may have come as far.
-        let condition = Condition::Same(task.revision.saturating_sub(1), task.submitted_at);
-        let write = Write::new(&self.tasks, self.items.task(task)?, condition);
-        match self.writes.put(write, operation).await.map_err(too_large)? {
-            Written::Done => Ok(Saved::Saved),
-            Written::Refused(item) => {
+        // A later task with the same id may have the same revision, so the condition includes the submission time.
+        let condition = WriteCondition::Same(task.revision.saturating_sub(1), task.submitted_at);
+        let put = ConditionalPut::new(&self.tasks, self.items.task(task)?, condition);
+        match self.writer.put(put, operation).await.map_err(too_large)? {
+            WriteOutcome::Done => Ok(Saved::Saved),
+            WriteOutcome::ConditionFailed(item) => {
                 let now = item.map(read_task).transpose().map_err(corrupt(operation()))?;
                 Ok(Saved::Conflict(now.map(Box::new)))
             }
@@ -270,16 +279,16 @@ impl StateStore for DynamoStore {
     ) -> Result<Put, PortError> {
         let operation = || format!("write {} of {}", document.key, owner.task_id);
         let item = self.items.document(owner, kept, document);
-        let write = Write::new(&self.documents, item, Condition::IsNew);
-        match self.writes.put(write, operation).await? {
-            Written::Done => Ok(Put::Stored),
-            Written::Refused(Some(item)) => {
+        let put = ConditionalPut::new(&self.documents, item, WriteCondition::IsNew);
+        match self.writer.put(put, operation).await? {
+            WriteOutcome::Done => Ok(Put::Stored),
+            WriteOutcome::ConditionFailed(Some(item)) => {
                 let existing = read_document(&item).map_err(corrupt(operation()))?;
                 Ok(Put::Existing(existing.body))
             }
-            // It expired and was deleted between the refusal and the read: the next write succeeds.
-            Written::Refused(None) => {
-                let source = "the document that refused it was deleted meanwhile".into();
+            // The existing document expired and was deleted between the refusal and the read, so a retry succeeds.
+            WriteOutcome::ConditionFailed(None) => {
+                let source = "the existing document was deleted after the refusal".into();
                 Err(PortError { operation: operation(), retryable: true, source })
             }
         }
@@ -294,8 +303,8 @@ impl StateStore for DynamoStore {
         let operation = || format!("read documents of {id}");
         let read = keys.iter().map(|key| {
             let (table, document) = (self.documents.clone(), stored_key(owner, key).to_string());
-            let key = Key { table, task_id: id.to_string(), document: Some(document) };
-            self.reads.get(key, operation)
+            let key = ItemKey { table, task_id: id.to_string(), document: Some(document) };
+            self.reader.get(key, operation)
         });
         let (items, now) = (try_join_all(read).await?, Timestamp::now());
         let found = items.iter().flatten().filter(|item| !has_expired(item, now));
@@ -312,7 +321,7 @@ impl StateStore for DynamoStore {
         until: Timestamp,
         after: Option<&DueCursor>,
     ) -> Result<DuePage, PortError> {
-        let slice = Slice {
+        let query = PartitionQuery {
             index: DUE,
             partition: number(i64::from(shard)),
             from: Timestamp::MIN.as_millisecond(),
@@ -320,7 +329,7 @@ impl StateStore for DynamoStore {
             after: after.map(|cursor| (cursor.due, cursor.task_id.clone())),
             newest_first: false,
         };
-        let (items, last) = self.page(slice, DUE_PAGE).await?;
+        let (items, last) = self.page(query, DUE_PAGE).await?;
         let read = |item: &Item| read_entry(item, DUE).map_err(corrupt("read the due index"));
         let next = last.as_ref().map(read).transpose()?;
         let next = next.map(|Entry { at, task_id, .. }| DueCursor { due: at, task_id });
@@ -332,20 +341,20 @@ impl StateStore for DynamoStore {
     async fn ended(
         &self,
         state: ProcessState,
-        part: u32,
+        partition: u32,
         within: Range<Timestamp>,
         after: Option<&Ended>,
     ) -> Result<EndedPage, PortError> {
-        let slice = Slice {
+        let query = PartitionQuery {
             index: ENDED,
-            partition: items::ended(state, part),
+            partition: items::ended(state, partition),
             from: within.start.as_millisecond(),
             to: within.end.as_millisecond() - 1,
             after: after.map(|last| (last.at, last.task_id.clone())),
             newest_first: false,
         };
-        let (items, last) = self.page(slice, ENDED_PAGE).await?;
-        let read = |item: &Item| read_ended(item).map_err(corrupt("read the index of ended tasks"));
+        let (items, last) = self.page(query, ENDED_PAGE).await?;
+        let read = |item: &Item| read_ended(item).map_err(corrupt("read the index `ended`"));
         let ended: Vec<_> = items.iter().map(read).collect::<Result<_, _>>()?;
         let next = ended.last().filter(|_| last.is_some()).cloned();
         Ok(EndedPage { ended, next })
@@ -363,9 +372,9 @@ impl StateStore for DynamoStore {
             .table_name(&self.documents)
             .set_key(Some(shared_id(key)))
             .consistent_read(true);
-        let answer = request.send().await.map_err(failed(operation()))?;
+        let output = request.send().await.map_err(failed(operation()))?;
         let read = |item| read_shared(key.kind, &item).map_err(corrupt(operation()));
-        answer.item.map(read).transpose()
+        output.item.map(read).transpose()
     }
 
     async fn save_shared(&self, shared: &Shared) -> Result<SharedSaved, PortError> {
@@ -378,13 +387,13 @@ impl StateStore for DynamoStore {
             item.insert("expires_at".to_owned(), number(at.as_second()));
         }
         let condition = match shared.revision.saturating_sub(1) {
-            0 => Condition::IsNew,
-            before => Condition::Revision(before),
+            0 => WriteCondition::IsNew,
+            before => WriteCondition::Revision(before),
         };
-        let write = Write::new(&self.documents, item, condition);
-        match self.writes.put_alone(write, operation).await? {
-            Written::Done => Ok(SharedSaved::Saved),
-            Written::Refused(item) => {
+        let put = ConditionalPut::new(&self.documents, item, condition);
+        match self.writer.put_alone(put, operation).await? {
+            WriteOutcome::Done => Ok(SharedSaved::Saved),
+            WriteOutcome::ConditionFailed(item) => {
                 let now = item.map(|item| read_shared(key.kind, &item)).transpose();
                 Ok(SharedSaved::Conflict(now.map_err(corrupt(operation()))?))
             }
@@ -411,7 +420,7 @@ impl StateStore for DynamoStore {
     }
 }
 
-/// Shared records lie in the table of documents, under keys that no task can have.
+/// The key of a shared record. Shared records are in the table of documents, under keys that no task can have.
 fn shared_id(key: &SharedKey) -> Item {
     HashMap::from([
         ("task_id".to_owned(), text(key.kind.name())),
@@ -430,11 +439,11 @@ fn read_key(item: &Item) -> Result<StoredKey, Unreadable> {
 }
 
 fn read_times(item: &Item) -> Result<(StoredKey, AttemptTimes), Unreadable> {
-    let said = |name| item.contains_key(name).then(|| as_time(item, name)).transpose();
+    let time = |name| item.contains_key(name).then(|| as_time(item, name)).transpose();
     let times = AttemptTimes {
-        queued_at: said(QUEUED_AT)?,
-        called_at: said(CALLED_AT)?,
-        answered_at: said(ANSWERED_AT)?,
+        queued_at: time(QUEUED_AT)?,
+        called_at: time(CALLED_AT)?,
+        answered_at: time(ANSWERED_AT)?,
     };
     Ok((read_key(item)?, times))
 }

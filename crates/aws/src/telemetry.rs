@@ -1,13 +1,12 @@
-//! What a function tells of itself.
+//! Logs, metrics and traces of a function.
 //!
-//! - Logs: structured JSON on standard output, as CloudWatch takes them; `RUST_LOG` sets the level.
-//! - Counts: those of [`steward_runtime::metrics`], in CloudWatch's embedded metric format on standard
-//!   output, once an invocation. `STEWARD_DEPLOYMENT` is a dimension of each.
+//! - Logs: structured JSON on standard output, for CloudWatch. `RUST_LOG` sets the level.
+//! - Metrics: those of [`steward_runtime::metrics`], in CloudWatch's embedded metric format on standard output, once for
+//!   each invocation. `STEWARD_DEPLOYMENT` is a dimension of each metric.
 //! - [`traces`]: the spans of [`steward_runtime::trace`], sent to the OpenTelemetry collector at
-//!   `OTEL_EXPORTER_OTLP_ENDPOINT`; without that there are none.
+//!   `OTEL_EXPORTER_OTLP_ENDPOINT`. Without this variable there are no traces.
 //!
-//! Lambda freezes a function between invocations, so counts and spans leave before the answer:
-//! [`observed`].
+//! Lambda freezes a function between invocations, so [`observed`] flushes metrics and spans before the response.
 
 use std::{io::Write, sync::OnceLock};
 
@@ -22,37 +21,37 @@ use tracing_subscriber::{
 
 pub mod traces;
 
-/// CloudWatch's namespace of the counts; alarms and dashboards name it.
+/// The CloudWatch namespace of the metrics. Alarms and dashboards refer to it.
 const NAMESPACE: &str = "Steward";
 
-/// What a deployment or a function is called that does not know its name: one that was started by hand.
+/// The name of a deployment or function whose environment variable is not set, because it was started by hand.
 const UNNAMED: &str = "steward";
 
-static COUNTS: OnceLock<&Collector> = OnceLock::new();
+static METRICS: OnceLock<&Collector> = OnceLock::new();
 
-/// Starts logs, counts and, if there is a collector, traces. Call once, first in `main`.
+/// Starts logs, metrics and, if there is a collector, traces. Every `main` calls it once, before anything else.
 pub fn init() {
-    log();
+    start_logging();
     let named = |name| variable(name).unwrap_or_else(|| UNNAMED.to_owned());
     let (deployment, function) = (named("STEWARD_DEPLOYMENT"), named("AWS_LAMBDA_FUNCTION_NAME"));
     if let Some(collector) = variable("OTEL_EXPORTER_OTLP_ENDPOINT")
         && let Err(error) = traces::start(&collector, &deployment, &function)
     {
-        tracing::error!(%error, "OTEL_EXPORTER_OTLP_ENDPOINT: there will be no traces");
+        tracing::error!(%error, "cannot start traces: OTEL_EXPORTER_OTLP_ENDPOINT is invalid");
     }
-    match counts(deployment, function) {
-        Ok(collector) => _ = COUNTS.set(collector),
-        Err(error) => tracing::error!(%error, "there will be no metrics"),
+    match start_metrics(deployment, function) {
+        Ok(collector) => _ = METRICS.set(collector),
+        Err(error) => tracing::error!(%error, "cannot start metrics"),
     }
 }
 
-/// A variable that is set to something.
+/// The value of an environment variable, unless it is empty.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Starts logging, and logs panics as one line.
-fn log() {
+/// Starts logging. Each panic is logged as one line.
+fn start_logging() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     lines(std::io::stdout).with(filter).init();
     std::panic::set_hook(Box::new(|info| {
@@ -61,8 +60,8 @@ fn log() {
     }));
 }
 
-/// A line of JSON for each event, with the span of Lambda's runtime around it: that has the request id, by which the
-/// lines of one invocation are found.
+/// A subscriber that writes a line of JSON for each event. The line includes the span of the Lambda runtime with the
+/// request id, so that all lines of one invocation can be found.
 fn lines(
     to: impl for<'w> MakeWriter<'w> + Send + Sync + 'static,
 ) -> impl tracing::Subscriber + for<'s> LookupSpan<'s> {
@@ -70,30 +69,31 @@ fn lines(
     tracing_subscriber::registry().with(json)
 }
 
-/// Runs an invocation to its answer, and then lets its counts and spans out. Nothing of this can fail
-/// the invocation, and a collector that does not answer delays it by half a second.
+/// Runs an invocation, and then flushes its metrics and spans. A failure to do so does not fail the invocation. A
+/// collector that does not respond delays the invocation by half a second.
 pub async fn observed<T>(invocation: impl Future<Output = T>) -> T {
-    let answer = invocation.await;
-    if let Some(collector) = COUNTS.get()
+    let response = invocation.await;
+    if let Some(collector) = METRICS.get()
         && let Err(error) = print(collector, std::io::stdout())
     {
-        tracing::warn!(%error, "counts lost");
+        tracing::warn!(%error, "metrics lost");
     }
     traces::send().await;
-    answer
+    response
 }
 
-fn counts(deployment: String, function: String) -> Result<&'static Collector, String> {
+fn start_metrics(deployment: String, function: String) -> Result<&'static Collector, String> {
     let collector = Builder::new()
         .cloudwatch_namespace(NAMESPACE)
         .with_dimension("deployment", deployment)
         .init();
     let collector = collector.map_err(|error| error.to_string())?;
-    // Not a dimension: each would be a metric of its own, and no alarm could look at their sum.
+    // A property and not a dimension: with a dimension, CloudWatch would have a separate metric for each function, and an
+    // alarm could not use their sum.
     Ok(collector.set_property("function", function))
 }
 
-/// Writes what was counted since the last time, in one piece, so that no log line comes between.
+/// Writes the counts since the last call in one piece, so that no log line comes in between.
 fn print(collector: &Collector, mut to: impl Write) -> std::io::Result<()> {
     let mut lines = Vec::new();
     collector.flush(&mut lines)?;
@@ -119,10 +119,10 @@ mod tests {
     use steward_runtime::metrics;
 
     #[test]
-    fn a_log_line_says_of_which_request_it_is() {
+    fn a_log_line_contains_the_request_id() {
         let (reader, writer) = std::io::pipe().unwrap();
         tracing::subscriber::with_default(super::lines(Arc::new(writer)), || {
-            // As `lambda_runtime` has it.
+            // The same span as in `lambda_runtime`.
             tracing::info_span!("Lambda runtime invoke", requestId = "r-1")
                 .in_scope(|| tracing::info!(task_id = "t-1", "driven"));
         });
@@ -155,7 +155,7 @@ mod tests {
         accept(&submission, &workflow, None, jiff::Timestamp::UNIX_EPOCH, timing).0
     }
 
-    /// Counts each metric once, but for tasks that ended and attempts that failed.
+    /// Counts each metric once, except ended tasks and failed attempts.
     fn count_all() {
         let before = Task { process_state: ProcessState::Processing, ..task() };
         let begun = StepRecord::new(StepState::Failed { attempt: 1 });
@@ -183,10 +183,10 @@ mod tests {
         metrics::statements_refused("AccessDenied", 2);
     }
 
-    /// What alarms and dashboards are written against: name, label, how many.
-    type Counted = (&'static str, Option<(&'static str, &'static str)>, u64);
+    /// A metric that alarms and dashboards use: its name, its label, and the expected count.
+    type ExpectedMetric = (&'static str, Option<(&'static str, &'static str)>, u64);
 
-    const COUNTED: [Counted; 17] = [
+    const EXPECTED: [ExpectedMetric; 17] = [
         ("steward_tasks_ended_total", Some(("state", "Processed")), 1),
         ("steward_tasks_ended_total", Some(("state", "Undone")), 1),
         ("steward_tasks_ended_total", Some(("state", "Error")), 2),
@@ -207,12 +207,12 @@ mod tests {
     ];
 
     #[test]
-    fn every_declared_metric_comes_out_as_alarms_look_for_it() {
-        let collector = counts("shop".to_owned(), "shop-scheduler".to_owned()).unwrap();
+    fn every_declared_metric_is_written_in_the_form_that_alarms_use() {
+        let collector = start_metrics("shop".to_owned(), "shop-scheduler".to_owned()).unwrap();
         assert_eq!(lines(collector), [] as [Value; 0], "nothing was counted");
         count_all();
         let counted = lines(collector);
-        for (name, label, times) in COUNTED {
+        for (name, label, times) in EXPECTED {
             let labelled = |line: &&Value| {
                 line.get(name).is_some() && label.is_none_or(|(key, value)| line[key] == value)
             };
@@ -233,18 +233,18 @@ mod tests {
         let directives =
             counted.iter().map(|line| &line["_aws"]["CloudWatchMetrics"][0]["Metrics"]);
         let names = directives.map(|metrics| metrics.as_array().unwrap().len());
-        assert_eq!(names.sum::<usize>(), COUNTED.len(), "{counted:?}");
+        assert_eq!(names.sum::<usize>(), EXPECTED.len(), "{counted:?}");
         assert_eq!(lines(collector), [] as [Value; 0], "counted twice");
     }
 
     #[test]
-    fn no_declared_metric_is_left_out() {
+    fn every_declared_metric_is_tested() {
         let source = include_str!("../../runtime/src/metrics.rs");
         let declared = source.lines().filter_map(|line| line.strip_prefix("pub const "));
         let declared: Vec<_> = declared.filter_map(|line| line.split('"').nth(1)).collect();
         assert!(declared.len() > 10, "{declared:?}");
         for name in declared {
-            assert!(COUNTED.iter().any(|(counted, ..)| *counted == name), "{name}");
+            assert!(EXPECTED.iter().any(|(expected, ..)| *expected == name), "{name}");
         }
     }
 

@@ -1,8 +1,9 @@
-//! The breaker in the state store, and its alerts: saved first, told second, then noted as told.
+//! The circuit breaker record in the state store, and the events of its changes. An instance saves a change,
+//! publishes its event, and then saves that the event is published.
 //!
 //! ```text
-//! save (open, untold) ──► publish breaker_opened ──► save (open)
-//!                     ╳ dies: the supervisor publishes what stays untold
+//! save (open, unpublished) ──► publish breaker_opened ──► save (open)
+//!                          ╳ crash: the supervisor publishes the event
 //! ```
 
 use jiff::Timestamp;
@@ -17,28 +18,28 @@ use steward_core::{
     model::{events::BusEvent, names::AgentName, time::earlier},
 };
 
-/// A breaker as it is stored.
+/// A circuit breaker with the revision of its stored record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
-    /// The agent whose service it guards.
+    /// The agent whose service the breaker protects.
     pub agent: AgentName,
-    /// Grows with every save; none has been made if it is 0.
+    /// A number that grows with every save. It is 0 if there is no stored record.
     pub revision: u64,
     /// The breaker.
     pub breaker: Breaker,
 }
 
-/// What came of a save; either way, the breaker as it is now.
+/// The outcome of saving a breaker. Both variants contain the breaker as it is stored now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoredSaved {
-    /// It is saved.
+    /// The breaker is saved.
     Saved(Stored),
-    /// Another was quicker.
+    /// Another instance saved it first.
     Conflict(Stored),
 }
 
 impl Stored {
-    /// The breaker of an agent that never had one: closed.
+    /// The breaker of an agent without a stored record: closed.
     #[must_use]
     pub fn new(agent: AgentName) -> Self {
         Self { agent, revision: 0, breaker: Breaker::default() }
@@ -53,16 +54,16 @@ impl Stored {
         Ok(Self::of(agent.clone(), shared))
     }
 
-    /// Saves `breaker` in the place of this one, if this is what is stored still.
+    /// Replaces this breaker by `breaker`, on the condition that the stored revision has not changed.
     ///
     /// # Errors
-    /// The save failed, or may have.
+    /// The save failed, or its outcome is unknown.
     pub async fn save<P: Ports>(
         &self,
         ports: &P,
         breaker: Breaker,
     ) -> Result<StoredSaved, PortError> {
-        // Our own record always serialises.
+        // Serialisation of a breaker cannot fail.
         let body = serde_json::to_value(&breaker).unwrap_or_default();
         let (key, revision) = (key(&self.agent), self.revision + 1);
         let agent = self.agent.clone();
@@ -75,10 +76,9 @@ impl Stored {
 
     fn of(agent: AgentName, shared: Option<Shared>) -> Self {
         let Some(Shared { revision, body, .. }) = shared else { return Self::new(agent) };
-        // One that cannot be read must not keep a healthy service from being called: the next turn
-        // writes it anew.
+        // An unreadable record must not block calls to a healthy service. The next change replaces it.
         let breaker = serde_json::from_value(body).unwrap_or_else(|error| {
-            tracing::warn!(%agent, %error, "stored breaker is not readable; taken as closed");
+            tracing::warn!(%agent, %error, "stored circuit breaker is unreadable; treated as closed");
             Breaker::default()
         });
         Self { agent, revision, breaker }
@@ -89,9 +89,9 @@ fn key(agent: &AgentName) -> SharedKey {
     SharedKey { kind: SharedKind::Breaker, name: agent.to_string() }
 }
 
-/// Publishes every turn of `stored` that is untold and not after `until`, then notes that it is told.
-/// Returns how many were told, and the breaker as it is then. What fails is logged, and left to
-/// [`tell_untold`].
+/// Publishes the events of all unpublished changes of `stored` up to `until`, and saves that they are published.
+/// Returns the number of published events and the breaker as it is stored then. Logs failures; [`tell_untold`] publishes
+/// the remaining events.
 pub async fn tell<P: Ports>(ports: &P, stored: Stored, until: Timestamp) -> (u64, Stored) {
     let turns = stored.breaker.untold.iter().filter(|turn| turn.at <= until);
     let turns: Vec<Turn> = turns.cloned().collect();
@@ -99,26 +99,32 @@ pub async fn tell<P: Ports>(ports: &P, stored: Stored, until: Timestamp) -> (u64
         return (0, stored);
     }
     let events: Vec<BusEvent> = turns.iter().map(|turn| turn.event(&stored.agent)).collect();
-    let mut told = Vec::new();
-    for (turn, published) in turns.into_iter().zip(ports.bus().publish(events).await) {
-        match published {
-            Ok(()) => told.push(turn),
-            Err(error) => tracing::warn!(error = chain(&error), "a breaker's turn is not told yet"),
+    let mut published = Vec::new();
+    for (turn, result) in turns.into_iter().zip(ports.bus().publish(events).await) {
+        match result {
+            Ok(()) => published.push(turn),
+            Err(error) => {
+                tracing::warn!(error = chain(&error), "cannot publish a circuit breaker event yet");
+            }
         }
     }
-    let count = u64::try_from(told.len()).unwrap_or(u64::MAX);
-    (count, note_told(ports, stored, &told).await)
+    let count = u64::try_from(published.len()).unwrap_or(u64::MAX);
+    (count, record_published(ports, stored, &published).await)
 }
 
-/// If this is lost, it is told again: at least once.
-async fn note_told<P: Ports>(ports: &P, mut stored: Stored, told: &[Turn]) -> Stored {
+/// Saves that the events of these changes are published. If this save is lost, they are published again: at least
+/// once.
+async fn record_published<P: Ports>(ports: &P, mut stored: Stored, published: &[Turn]) -> Stored {
     for _ in 0..limits::CONFLICTS_MAX {
-        let Some(next) = stored.breaker.told(told) else { return stored };
+        let Some(next) = stored.breaker.told(published) else { return stored };
         match stored.save(ports, next).await {
             Ok(StoredSaved::Saved(now)) => return now,
             Ok(StoredSaved::Conflict(now)) => stored = now,
             Err(error) => {
-                tracing::warn!(error = chain(&error), "told, but not recorded as told");
+                tracing::warn!(
+                    error = chain(&error),
+                    "circuit breaker event published, but not recorded as published"
+                );
                 return stored;
             }
         }
@@ -126,9 +132,9 @@ async fn note_told<P: Ports>(ports: &P, mut stored: Stored, told: &[Turn]) -> St
     stored
 }
 
-/// Publishes what instances left untold because they died after the save: for the supervisor, on each
-/// of its runs. Turns younger than [`Timing::pickup_within`](steward_core::model::time::Timing) are left to the
-/// instance that made them. Returns how many were told.
+/// Publishes the events that instances did not publish because they crashed after the save. The supervisor calls this on
+/// each run. Changes younger than [`Timing::pickup_within`](steward_core::model::time::Timing) are skipped, because
+/// the instance that made them may still publish them. Returns the number of published events.
 ///
 /// # Errors
 /// The breakers could not be read.

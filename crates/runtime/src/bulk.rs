@@ -1,10 +1,10 @@
-//! One order for many tasks: who gave it, why, and to which. It is recorded first and sent second. Each of
-//! its commands has the run's own id, so that it is harmless to send them again: a task carries out a
+//! Bulk commands: one order of an operator for many tasks. A bulk command is recorded before its commands are sent. Each
+//! of the commands has the id of the bulk command. Sending them again is idempotent, because a task carries out a
 //! command once.
 //!
 //! ```text
-//! record the run ──► send a command to each task ──► the answer is on the task's record
-//!                ╳ dies: sent again, to those without an answer
+//! record the bulk command ──► send a command to each task ──► each task records its outcome
+//!                         ╳ crash: commands are sent again to the tasks without an outcome
 //! ```
 
 use futures_util::future::try_join_all;
@@ -25,56 +25,56 @@ use steward_core::{
     },
 };
 
-/// A run over many tasks, as it is recorded.
+/// A bulk command, as it is recorded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bulk {
-    /// Chosen by whoever makes it; the id of each of its commands too.
+    /// The id, chosen by the sender. The command to each task has the same id.
     pub id: CommandId,
-    /// What is asked of each task.
+    /// The order to each task.
     pub order: Order,
-    /// Who asks.
+    /// The operator who sends it.
     pub by: String,
-    /// Why.
+    /// The operator's reason.
     pub why: String,
-    /// When it was recorded.
+    /// The time at which it was recorded.
     pub at: Timestamp,
-    /// How the tasks were found, for people.
+    /// The filter by which the operator selected the tasks, as text for people.
     pub found_by: String,
     /// The tasks, each once.
     pub tasks: Vec<TaskId>,
 }
 
-/// Why a run cannot be.
+/// A bulk command is outside the limits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidBulk {
+pub enum InvalidBulkCommand {
     /// It has no tasks.
-    #[error("no task is picked")]
+    #[error("no task is selected")]
     Empty,
-    /// It has too many.
-    #[error("{0} tasks are picked; the limit is {max} at once", max = BULK_TASKS_MAX)]
+    /// It has too many tasks.
+    #[error("{0} tasks are selected; the limit is {max}", max = BULK_TASKS_MAX)]
     TooMany(usize),
 }
 
 impl Bulk {
-    /// A run that is within the limits.
+    /// Checks the limits, removes duplicate tasks and shortens long texts.
     ///
     /// # Errors
-    /// It has no tasks, or too many.
-    pub fn checked(mut self) -> Result<Self, InvalidBulk> {
+    /// There are no tasks, or too many.
+    pub fn checked(mut self) -> Result<Self, InvalidBulkCommand> {
         self.tasks.sort();
         self.tasks.dedup();
         if self.tasks.is_empty() {
-            return Err(InvalidBulk::Empty);
+            return Err(InvalidBulkCommand::Empty);
         }
         if self.tasks.len() > BULK_TASKS_MAX {
-            return Err(InvalidBulk::TooMany(self.tasks.len()));
+            return Err(InvalidBulkCommand::TooMany(self.tasks.len()));
         }
         let short = |text: &str| shorten(text, COMMAND_TEXT_CHARS_MAX);
         (self.by, self.why) = (short(&self.by), short(&self.why));
         Ok(self)
     }
 
-    /// The command to one task.
+    /// The command for one task.
     #[must_use]
     pub fn command(&self, task_id: &TaskId) -> Command {
         Command {
@@ -87,44 +87,44 @@ impl Bulk {
         }
     }
 
-    /// What a task made of its command, if it is decided.
+    /// The outcome of the command that the task recorded, if there is one yet.
     #[must_use]
     pub fn answer<'a>(&self, task: &'a Task) -> Option<&'a CommandRecord> {
         task.commands.iter().find(|record| record.id == self.id)
     }
 
-    /// Reads a run.
+    /// Reads a bulk command.
     ///
     /// # Errors
-    /// The store cannot be read, or what it holds is no run.
+    /// The store cannot be read, or its record is not a bulk command.
     pub async fn read<P: Ports>(ports: &P, id: &CommandId) -> Result<Option<Self>, PortError> {
         let shared = ports.store().shared(&key(id)).await?;
-        let run = shared.map(|shared| serde_json::from_value(shared.body)).transpose();
-        run.map_err(|error| {
-            let operation = format!("read run {id}");
+        let bulk = shared.map(|shared| serde_json::from_value(shared.body)).transpose();
+        bulk.map_err(|error| {
+            let operation = format!("read bulk command {id}");
             PortError { operation, retryable: false, source: Box::new(error) }
         })
     }
 
-    /// Records it, unless there is one of its id already. Says whether it did.
+    /// Records the bulk command, unless its id is used already. Returns whether it was recorded.
     ///
     /// # Errors
-    /// The save failed, or may have.
+    /// The save failed, or its outcome is unknown.
     pub async fn record<P: Ports>(&self, ports: &P) -> Result<bool, PortError> {
-        // Our own record always serialises.
+        // Serialisation of a bulk command cannot fail.
         let body = serde_json::to_value(self).unwrap_or_default();
         let expires_at = Some(later(self.at, BULK_KEPT));
         let shared = Shared { key: key(&self.id), revision: 1, body, expires_at };
         Ok(ports.store().save_shared(&shared).await? == SharedSaved::Saved)
     }
 
-    /// Sends their commands to these of its tasks; answers for each, in the order given.
+    /// Sends the command to the given tasks. Returns a result for each task, in the order given.
     pub async fn send<P: Ports>(&self, ports: &P, tasks: &[TaskId]) -> Vec<Result<(), PortError>> {
         let messages = tasks.iter().map(|task_id| commanded(self.command(task_id)));
         ports.channel().send(messages.collect()).await
     }
 
-    /// Its tasks as they are now, in its order; none for one that has expired.
+    /// Loads the tasks, in the order of `tasks`. The result is `None` for a task that has expired.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -141,7 +141,7 @@ fn key(id: &CommandId) -> SharedKey {
 mod tests {
     use super::*;
 
-    fn run(tasks: usize) -> Bulk {
+    fn bulk(tasks: usize) -> Bulk {
         Bulk {
             id: "run-1".parse().unwrap(),
             order: Order::Undo,
@@ -154,12 +154,12 @@ mod tests {
     }
 
     #[test]
-    fn a_run_has_tasks_but_not_too_many_each_once_and_a_short_reason() {
-        assert_eq!(run(0).checked(), Err(InvalidBulk::Empty));
-        let too_many = run(BULK_TASKS_MAX + 1).checked();
-        assert_eq!(too_many, Err(InvalidBulk::TooMany(BULK_TASKS_MAX + 1)));
-        let mut twice = run(BULK_TASKS_MAX);
-        twice.tasks.extend(run(10).tasks);
+    fn a_check_limits_the_tasks_removes_duplicates_and_shortens_the_reason() {
+        assert_eq!(bulk(0).checked(), Err(InvalidBulkCommand::Empty));
+        let too_many = bulk(BULK_TASKS_MAX + 1).checked();
+        assert_eq!(too_many, Err(InvalidBulkCommand::TooMany(BULK_TASKS_MAX + 1)));
+        let mut twice = bulk(BULK_TASKS_MAX);
+        twice.tasks.extend(bulk(10).tasks);
         let checked = twice.checked().unwrap();
         assert_eq!(checked.tasks.len(), BULK_TASKS_MAX);
         assert_eq!(checked.why.chars().count(), COMMAND_TEXT_CHARS_MAX);

@@ -1,49 +1,39 @@
 //! Sends the effects of decisions, in batches.
 //!
-//! Store first, send second. Any effect may be lost or repeated: a lost request or wake is made good
-//! by the supervisor after the due time, a repeated one is fenced by its attempt.
+//! Store first, send second. Any effect may be lost or repeated. The supervisor replaces a lost request or wake after
+//! the due time. The receiver of a repeated request or reply recognises it by the attempt number.
 
-use crate::ports::{Channel, Clock, EventBus};
+use std::{collections::BTreeMap, time::Duration};
+
 use futures_util::future::join;
-use steward_core::limits;
-use steward_core::model::names::AgentName;
-use steward_core::model::names::TaskId;
-
-use crate::ports::Outgoing;
-use crate::ports::PortError;
-use crate::ports::Ports;
-use crate::ports::Queue;
-use crate::ports::chain;
 use jiff::Timestamp;
 use serde::Serialize;
-use std::collections::BTreeMap;
-use std::time::Duration;
-use steward_core::engine::effect::Effect;
-use steward_core::model::attempt::Action;
-use steward_core::model::attempt::AttemptTimes;
-use steward_core::model::command::Command;
-use steward_core::model::events::BusEvent;
-use steward_core::model::events::Happened;
-use steward_core::model::json_text::JsonText;
-use steward_core::model::json_text::for_message;
-use steward_core::model::messages::Keep;
-use steward_core::model::messages::Outcome;
-use steward_core::model::messages::SchedulerMessage;
-use steward_core::model::messages::StepReply;
-use steward_core::model::names::Incarnation;
-use steward_core::model::names::Part;
+use steward_core::{
+    engine::effect::Effect,
+    limits,
+    model::{
+        attempt::{Action, AttemptTimes},
+        command::Command,
+        events::{BusEvent, Happened},
+        json_text::{JsonText, for_message},
+        messages::{Keep, Outcome, SchedulerMessage, StepReply},
+        names::{AgentName, Incarnation, Part, TaskId},
+    },
+};
 
-/// An effect with the W3C `traceparent` it belongs to.
+use crate::ports::{Channel, Clock, EventBus, Outgoing, PortError, Ports, Queue, chain};
+
+/// An effect to send, with the W3C `traceparent` of its message.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Send {
-    /// What is told to whom.
+    /// The effect.
     pub effect: Effect,
-    /// The trace.
+    /// The W3C `traceparent`.
     pub traceparent: Option<String>,
 }
 
 impl Send {
-    /// If this is the alert that a task in Error stays due for: when that task ended.
+    /// The end time of the task, if this effect is the alert that a task in Error stays due for.
     fn alerted_end(&self) -> Option<Timestamp> {
         match &self.effect {
             Effect::Publish(event) => event.is_task_alert().then_some(event.metadata.at),
@@ -59,67 +49,71 @@ impl Send {
     }
 }
 
-/// An effect as it goes out: written, so that what it was made of is not kept until then.
-pub(crate) struct Ready {
-    message: Message,
-    request: Option<Box<Requested>>,
-    is_notice: bool,
+/// An effect whose message is serialised already, so that the data it was built from can be freed before it is sent.
+pub(crate) struct PreparedEffect {
+    message: PreparedMessage,
+    request: Option<Box<RequestSummary>>,
+    is_notification: bool,
     alerted_end: Option<Timestamp>,
 }
 
-impl Ready {
-    pub(crate) fn of(send: Send) -> Self {
+impl PreparedEffect {
+    pub(crate) fn new(send: Send) -> Self {
         let alerted_end = send.alerted_end();
-        let is_notice = matches!(send.effect, Effect::Notice { .. });
-        let request = Requested::of(&send).map(Box::new);
-        Self { message: message(send.effect, send.traceparent), request, is_notice, alerted_end }
+        let is_notification = matches!(send.effect, Effect::Notice { .. });
+        let request = RequestSummary::of(&send).map(Box::new);
+        let message = prepare(send.effect, send.traceparent);
+        Self { message, request, is_notification, alerted_end }
     }
 
-    /// The same as something that may have been sent before: a request may have reached its agent while
-    /// that still had a queue.
-    pub(crate) fn sent_again(mut self) -> Self {
+    /// Marks the effect as possibly sent before: an earlier request may have reached its agent before the agent's queue
+    /// was deleted.
+    pub(crate) fn mark_resent(mut self) -> Self {
         if let Some(request) = &mut self.request {
             request.may_have_run = true;
         }
         self
     }
 
-    /// If this is the alert that a task in Error stays due for: when that task ended.
+    /// The end time of the task, if this effect is the alert that a task in Error stays due for.
     pub(crate) fn alerted_end(&self) -> Option<Timestamp> {
         self.alerted_end
     }
 
-    /// About how much room it takes.
+    /// The approximate size in memory, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         match &self.message {
-            Message::OnQueue(message) => message.body.len(),
-            Message::OnBus(_) => size_of::<BusEvent>(),
+            PreparedMessage::Queue(message) => message.body.len(),
+            PreparedMessage::Bus(_) => size_of::<BusEvent>(),
         }
     }
 }
 
-/// Sends messages and publishes events, each kind in batches, both side by side. Answers for each
-/// effect, in the order given.
+/// Sends messages to queues and publishes events on the bus, each in batches and both concurrently. Returns a result
+/// for each effect, in the order given.
 pub async fn carry_out<P: Ports>(ports: &P, sends: Vec<Send>) -> Vec<Result<(), PortError>> {
-    send_out(ports, sends.into_iter().map(Ready::of).collect()).await
+    send_prepared(ports, sends.into_iter().map(PreparedEffect::new).collect()).await
 }
 
-/// The same, of what is written already.
-pub(crate) async fn send_out<P: Ports>(ports: &P, ready: Vec<Ready>) -> Vec<Result<(), PortError>> {
-    let (mut message_places, mut messages) = (Vec::new(), Vec::new());
-    let (mut event_places, mut events) = (Vec::new(), Vec::new());
-    let mut answers: Vec<Result<(), PortError>> = ready.iter().map(|_| Ok(())).collect();
-    let notices: Vec<_> = ready.iter().map(|ready| ready.is_notice).collect();
+/// Like [`carry_out`], for effects whose messages are serialised already.
+pub(crate) async fn send_prepared<P: Ports>(
+    ports: &P,
+    effects: Vec<PreparedEffect>,
+) -> Vec<Result<(), PortError>> {
+    let (mut message_positions, mut messages) = (Vec::new(), Vec::new());
+    let (mut event_positions, mut events) = (Vec::new(), Vec::new());
+    let mut results: Vec<Result<(), PortError>> = effects.iter().map(|_| Ok(())).collect();
+    let notifications: Vec<_> = effects.iter().map(|effect| effect.is_notification).collect();
     let mut requests = BTreeMap::new();
-    for (place, Ready { message, request, .. }) in ready.into_iter().enumerate() {
-        requests.extend(request.map(|request| (place, request)));
+    for (position, PreparedEffect { message, request, .. }) in effects.into_iter().enumerate() {
+        requests.extend(request.map(|request| (position, request)));
         match message {
-            Message::OnQueue(message) => {
-                message_places.push(place);
+            PreparedMessage::Queue(message) => {
+                message_positions.push(position);
                 messages.push(message);
             }
-            Message::OnBus(event) => {
-                event_places.push(place);
+            PreparedMessage::Bus(event) => {
+                event_positions.push(position);
                 events.push(event);
             }
         }
@@ -130,28 +124,28 @@ pub(crate) async fn send_out<P: Ports>(ports: &P, ready: Vec<Ready>) -> Vec<Resu
     let publishing =
         async { if events.is_empty() { Vec::new() } else { ports.bus().publish(events).await } };
     let (sent, published) = join(sending, publishing).await;
-    let places = message_places.into_iter().chain(event_places);
-    let mut unreachable = Vec::new();
-    for (place, answer) in places.zip(sent.into_iter().chain(published)) {
-        if answer.as_ref().is_err_and(PortError::is_no_such_queue)
-            && let Some(request) = requests.remove(&place)
+    let positions = message_positions.into_iter().chain(event_positions);
+    let mut without_queue = Vec::new();
+    for (position, result) in positions.zip(sent.into_iter().chain(published)) {
+        if result.as_ref().is_err_and(PortError::is_no_such_queue)
+            && let Some(request) = requests.remove(&position)
         {
-            unreachable.push((place, request));
+            without_queue.push((position, request));
             continue;
         }
-        let is_notice = notices.get(place).copied().unwrap_or_default();
-        if let Some(slot) = answers.get_mut(place) {
-            *slot = answer.or_else(|error| give_up_on_notice(is_notice, error));
+        let is_notification = notifications.get(position).copied().unwrap_or_default();
+        if let Some(slot) = results.get_mut(position) {
+            *slot = result.or_else(|error| ignore_refused_notification(is_notification, error));
         }
     }
-    if !unreachable.is_empty() {
-        answer_for_missing_agents(ports, unreachable, &mut answers).await;
+    if !without_queue.is_empty() {
+        reply_for_missing_agents(ports, without_queue, &mut results).await;
     }
-    answers
+    results
 }
 
-/// A request on its way to an agent: what is needed to answer it if the agent has no queue.
-struct Requested {
+/// The fields of a request that are needed to reply in place of its agent, if the agent has no queue.
+struct RequestSummary {
     task_id: TaskId,
     step: Part,
     action: Action,
@@ -162,7 +156,7 @@ struct Requested {
     traceparent: Option<String>,
 }
 
-impl Requested {
+impl RequestSummary {
     fn of(Send { effect, traceparent }: &Send) -> Option<Self> {
         let Effect::Request(request) = effect else { return None };
         Some(Self {
@@ -177,7 +171,7 @@ impl Requested {
         })
     }
 
-    /// The answer, and the alert.
+    /// The reply that the request failed, and the alert.
     fn failed(self, now: Timestamp) -> (Outgoing, BusEvent) {
         let Self { task_id, step, action, attempt, agent, incarnation, may_have_run, traceparent } =
             self;
@@ -192,43 +186,43 @@ impl Requested {
     }
 }
 
-/// These requests could not be sent, as their queues do not exist, so the steps fail at once:
-/// each is answered on the scheduler's queue, as its agent would answer it, and alerted.
-async fn answer_for_missing_agents<P: Ports>(
+/// Fails the steps of requests whose agents have no queue: sends the reply *failed* to the scheduler's queue in place of
+/// the agent, and publishes an alert.
+async fn reply_for_missing_agents<P: Ports>(
     ports: &P,
-    requests: Vec<(usize, Box<Requested>)>,
-    answers: &mut [Result<(), PortError>],
+    requests: Vec<(usize, Box<RequestSummary>)>,
+    results: &mut [Result<(), PortError>],
 ) {
     let now = ports.clock().now();
-    let (places, failed): (Vec<_>, Vec<_>) =
-        requests.into_iter().map(|(place, request)| (place, request.failed(now))).unzip();
+    let (positions, failed): (Vec<_>, Vec<_>) =
+        requests.into_iter().map(|(position, request)| (position, request.failed(now))).unzip();
     let (replies, alerts) = failed.into_iter().unzip();
     let (sent, published) = join(ports.channel().send(replies), ports.bus().publish(alerts)).await;
-    for ((place, sent), published) in places.into_iter().zip(sent).zip(published) {
-        if let Some(slot) = answers.get_mut(place) {
+    for ((position, sent), published) in positions.into_iter().zip(sent).zip(published) {
+        if let Some(slot) = results.get_mut(position) {
             *slot = sent.and(published);
         }
     }
 }
 
-/// A client whose own queue is gone, or closed to us, is not told. That must not keep its task's
-/// message coming back until it is a dead letter.
-fn give_up_on_notice(is_notice: bool, error: PortError) -> Result<(), PortError> {
-    if !is_notice || error.retryable {
+/// Ignores a permanent error of a notification: the client's queue was deleted, or Steward may not send to it.
+/// Otherwise the message of the task would be redelivered until it becomes a dead letter.
+fn ignore_refused_notification(is_notification: bool, error: PortError) -> Result<(), PortError> {
+    if !is_notification || error.retryable {
         return Err(error);
     }
-    tracing::error!(error = chain(&error), "a client cannot be told: its queue refuses");
+    tracing::error!(error = chain(&error), "notification lost: the client's queue refused it");
     Ok(())
 }
 
-enum Message {
-    OnQueue(Outgoing),
-    OnBus(BusEvent),
+enum PreparedMessage {
+    Queue(Outgoing),
+    Bus(BusEvent),
 }
 
-fn message(effect: Effect, traceparent: Option<String>) -> Message {
-    Message::OnQueue(match effect {
-        Effect::Publish(event) => return Message::OnBus(event),
+fn prepare(effect: Effect, traceparent: Option<String>) -> PreparedMessage {
+    PreparedMessage::Queue(match effect {
+        Effect::Publish(event) => return PreparedMessage::Bus(event),
         Effect::Request(mut request) => {
             let body = request.body.take();
             let mut message = outgoing(Queue::Agent(request.agent.clone()), &request, traceparent);
@@ -255,28 +249,28 @@ fn message(effect: Effect, traceparent: Option<String>) -> Message {
             let attributes = std::iter::once(reason)
                 .chain(traceparent.map(|traceparent| ("traceparent", traceparent)))
                 .collect();
-            // Attributes count as well. What does not fit beside them is cut off.
+            // Attributes count towards the limit too. What exceeds the limit is cut off.
             let body = for_message(limits::shorten_bytes(submission, limits::MESSAGE_BYTES_MAX));
             Outgoing { queue: Queue::Rejected, body, attributes, delay: Duration::ZERO }
         }
     })
 }
 
-/// An operator's command on its way to the scheduler.
+/// The message that sends an operator's command to the scheduler.
 #[must_use]
 pub fn commanded(command: Command) -> Outgoing {
     outgoing(Queue::Scheduler, &SchedulerMessage::Command(command), None)
 }
 
-/// The message to a task that runs for a step of another, which needs it for longer.
+/// The message that extends the expiry of a child task.
 #[must_use]
 pub fn kept(keep: Keep) -> Outgoing {
     outgoing(Queue::Scheduler, &SchedulerMessage::Keep(keep), None)
 }
 
-/// A message as it goes out: compact JSON, its trace beside it.
+/// A message as compact JSON, with its `traceparent` as an attribute.
 fn outgoing<T: Serialize>(queue: Queue, message: &T, traceparent: Option<String>) -> Outgoing {
-    // Our own messages always serialise: their keys are texts and no type of theirs can refuse.
+    // Serialisation cannot fail: all keys are strings, and no type in a message has a fallible `Serialize`.
     let body = for_message(serde_json::to_string(message).unwrap_or_default());
     Outgoing {
         queue,
@@ -286,7 +280,7 @@ fn outgoing<T: Serialize>(queue: Queue, message: &T, traceparent: Option<String>
     }
 }
 
-/// Puts the body of a request into its message as it is written: it is neither read nor written anew.
+/// Inserts the serialised body of a request into its message, without parsing and serialising it again.
 fn put_in_body(message: &mut String, body: JsonText) {
     let body = for_message(body.to_string());
     if message.pop().is_some() {
@@ -304,7 +298,7 @@ mod tests {
     use steward_core::model::messages::StepRequest;
 
     #[test]
-    fn a_request_is_written_as_serde_writes_it_whatever_its_body() {
+    fn a_request_with_any_body_is_serialised_as_serde_does_it() {
         for body in [None, Some(json!({ "a": ["\u{ffff}\"", 1.5, null] })), Some(json!("}"))] {
             let request: StepRequest = serde_json::from_value(json!({
                 "task_id": "t", "step": "s[3]", "attempt": 1, "complete_by": "2026-11-20T12:00:00Z",
@@ -312,7 +306,7 @@ mod tests {
             }))
             .unwrap();
             let plain = serde_json::to_value(&request).unwrap();
-            let Message::OnQueue(sent) = message(Effect::Request(request), None) else {
+            let PreparedMessage::Queue(sent) = prepare(Effect::Request(request), None) else {
                 panic!("a request goes to a queue")
             };
             assert_eq!(serde_json::from_str::<Value>(&sent.body).unwrap(), plain);

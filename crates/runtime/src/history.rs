@@ -1,12 +1,12 @@
-//! History for people: how many tasks ended in which minute, by workflow and by how. The supervisor
-//! counts it from the index of ended tasks, a minute at a time.
+//! History for the console: the number of tasks that ended in each minute, by workflow and final state. The supervisor
+//! counts them from the index `ended`, minute by minute.
 //!
-//! A minute is counted once, some time after it is over: `ended_at` is when a scheduler decided, and the
-//! save and the index come after it. What comes later still is not counted; the tasks themselves are the
-//! truth. A task that an operator takes up again ends more than once, and is counted as often.
+//! Each minute is counted once, some time after it is over. The delay is needed because `ended_at` is the time of the
+//! decision, and the task appears in the index only after its save. Tasks that appear even later are not counted. The
+//! tasks themselves are authoritative. A task that ends again after an operator's command is counted each time.
 //!
 //! ```text
-//! counted_until ─┐                    now − SETTLES_WITHIN ─┐   ┌─ now
+//! counted_until ─┐                       now − SETTLE_TIME ─┐   ┌─ now
 //!     ───┬───────┴┬────────┬────────┬────────┬────────┬─────┴───┴──►
 //!     counted     │ these are counted now             │ not over yet
 //! ```
@@ -27,36 +27,38 @@ use steward_core::model::{
     time::{earlier, later},
 };
 
-/// How long after its end a minute is counted: a scheduler's invocation, a lagging index, clocks.
-pub const SETTLES_WITHIN: Duration = Duration::from_secs(30);
+/// The delay between the end of a minute and its count. It covers the time of a scheduler's invocation, the lag of the
+/// index and the difference between clocks.
+pub const SETTLE_TIME: Duration = Duration::from_secs(30);
 
-/// How long a minute is kept.
-pub const KEPT_FOR: Duration = Duration::from_secs(14 * 24 * 3_600);
+/// The retention time of the record of a minute.
+pub const RETENTION: Duration = Duration::from_secs(14 * 24 * 3_600);
 
-/// Minutes counted in one run, at most: what a supervisor that was away catches up on.
+/// The maximum number of minutes that the supervisor counts in one run. There are several after an outage of the
+/// supervisor.
 pub const MINUTES_MAX: usize = 60;
 
-/// Workflows that a minute tells apart, at most.
+/// The maximum number of workflows that a minute counts separately.
 pub const WORKFLOWS_MAX: usize = 500;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// How many tasks ended, by how.
+/// The number of tasks that ended, by final state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Processed.
+    /// Tasks that ended Processed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub processed: u64,
-    /// In Error.
+    /// Tasks that stopped in Error.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub error: u64,
-    /// Undone.
+    /// Tasks that ended Undone.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub undone: u64,
 }
 
 impl Counts {
-    /// One task.
+    /// The count of one task in this state. It is zero for a state that is not final.
     #[must_use]
     pub fn of(state: ProcessState) -> Self {
         let none = Self::default();
@@ -68,7 +70,7 @@ impl Counts {
         }
     }
 
-    /// However they ended.
+    /// The sum over all final states.
     #[must_use]
     pub fn all(&self) -> u64 {
         self.processed + self.error + self.undone
@@ -88,24 +90,24 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// What ended in one minute.
+/// The number of tasks that ended in one minute, by workflow.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Minute {
-    /// By workflow; those beyond [`WORKFLOWS_MAX`] are in `others`.
+    /// The counts of the first [`WORKFLOWS_MAX`] workflows.
     #[serde(default)]
     pub workflows: BTreeMap<WorkflowName, Counts>,
-    /// All other workflows together.
+    /// The sum of all other workflows.
     #[serde(default)]
     pub others: Counts,
 }
 
 impl Minute {
-    /// Counts a task that ended so.
+    /// Counts a task that ended in this state.
     pub fn add(&mut self, workflow: &WorkflowName, state: ProcessState) {
         self.add_counts(workflow, Counts::of(state));
     }
 
-    /// Adds what another has counted.
+    /// Adds the counts of another minute.
     pub fn merge(&mut self, other: &Self) {
         self.others += other.others;
         for (workflow, counts) in &other.workflows {
@@ -123,7 +125,7 @@ impl Minute {
         }
     }
 
-    /// All workflows together.
+    /// The sum over all workflows.
     #[must_use]
     pub fn all(&self) -> Counts {
         let mut all = self.others;
@@ -131,19 +133,20 @@ impl Minute {
         all
     }
 
-    /// Its record: made once, so two supervisors do not count a minute twice.
+    /// The shared record of this minute. It has revision 1, so it can be saved only once, and two supervisors cannot
+    /// count the same minute.
     #[must_use]
     pub fn record(&self, start: Timestamp) -> Shared {
         Shared {
             key: SharedKey { kind: SharedKind::History, name: name(start) },
             revision: 1,
-            // Names and numbers always serialise.
+            // Serialisation of names and numbers cannot fail.
             body: serde_json::to_value(self).unwrap_or_default(),
-            expires_at: Some(later(start, KEPT_FOR)),
+            expires_at: Some(later(start, RETENTION)),
         }
     }
 
-    /// When the minute of a record began, and what it says; nothing if it cannot be read.
+    /// Parses a shared record into the start of its minute and the counts. Returns nothing if it is unreadable.
     #[must_use]
     pub fn read(record: &Shared) -> Option<(Timestamp, Self)> {
         let start = record.key.name.parse().ok()?;
@@ -151,26 +154,26 @@ impl Minute {
     }
 }
 
-/// What the record of a minute is called: its start, so that names are in the order of time.
+/// The name of the record of a minute: its start as text. The order of the names is the order of the minutes.
 #[must_use]
 pub fn name(start: Timestamp) -> String {
     start.to_string()
 }
 
-/// The minute in which a time is.
+/// The start of the minute that contains `time`.
 #[must_use]
 pub fn minute_of(time: Timestamp) -> Timestamp {
     let seconds = time.as_second().div_euclid(60) * 60;
     Timestamp::from_second(seconds).unwrap_or(time)
 }
 
-/// The minutes to count now, earliest first; with nothing counted before, the newest alone.
+/// The minutes to count now, earliest first. If none was counted before, only the newest minute that has settled.
 pub fn uncounted(
     counted_until: Option<Timestamp>,
     now: Timestamp,
 ) -> impl Iterator<Item = Range<Timestamp>> {
-    let until = minute_of(earlier(now, SETTLES_WITHIN));
-    let oldest = minute_of(earlier(now, KEPT_FOR));
+    let until = minute_of(earlier(now, SETTLE_TIME));
+    let oldest = minute_of(earlier(now, RETENTION));
     let from = counted_until.unwrap_or(earlier(until, MINUTE)).max(oldest);
     std::iter::successors(Some(from), |start| Some(later(*start, MINUTE)))
         .take(MINUTES_MAX)
@@ -181,39 +184,39 @@ pub fn uncounted(
 /// The supervisor's last run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastRun {
-    /// When it began.
+    /// The start of the run.
     pub at: Timestamp,
-    /// How long the sweep took, in milliseconds.
+    /// The duration of the sweep in milliseconds.
     pub took_ms: u64,
-    /// Tasks found due.
+    /// The number of tasks that were due.
     pub due: u64,
-    /// Of these, the ones that could not be driven.
+    /// The number of due tasks that could not be recovered.
     pub failed: u64,
-    /// Shards that were not read to their end.
+    /// The number of shards that were not read completely.
     pub shards_left: u32,
-    /// Up to when ended tasks have been counted.
+    /// The time up to which ended tasks are counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counted_until: Option<Timestamp>,
 }
 
 impl LastRun {
-    /// What its record goes by.
+    /// The key of the shared record.
     #[must_use]
     pub fn key() -> SharedKey {
         SharedKey { kind: SharedKind::Supervisor, name: "last-run".to_owned() }
     }
 
-    /// What a record says; nothing if it cannot be read.
+    /// Parses a shared record. Returns nothing if it is unreadable.
     #[must_use]
     pub fn read(record: &Shared) -> Option<Self> {
         serde_json::from_value(record.body.clone()).ok()
     }
 
-    /// The record that follows one of this revision, zero if there was none.
+    /// The shared record that replaces one with the revision `before`, which is zero if there was none.
     #[must_use]
     pub fn record(&self, before: u64) -> Shared {
         let (key, revision) = (Self::key(), before + 1);
-        // Times and numbers always serialise.
+        // Serialisation of times and numbers cannot fail.
         let body = serde_json::to_value(self).unwrap_or_default();
         Shared { key, revision, body, expires_at: None }
     }
@@ -240,21 +243,21 @@ mod tests {
         assert_eq!(starts(Some("12:05:00"), "12:06:29"), []);
         assert_eq!(starts(Some("12:05:00"), "12:06:30"), [at("12:05:00")]);
         assert_eq!(starts(Some("12:03:00"), "12:05:31"), [at("12:03:00"), at("12:04:00")]);
-        // Another's clock is ahead.
+        // The clock of another supervisor is ahead.
         assert_eq!(starts(Some("12:09:00"), "12:05:31"), []);
     }
 
     #[test]
-    fn a_supervisor_that_was_away_catches_up_by_and_by() {
+    fn a_supervisor_catches_up_over_several_runs_after_an_outage() {
         let minutes = starts(Some("06:00:00"), "12:05:31");
         assert_eq!((minutes.len(), minutes[0]), (MINUTES_MAX, at("06:00:00")));
-        let long_ago = earlier(at("12:05:31"), 2 * KEPT_FOR);
+        let long_ago = earlier(at("12:05:31"), 2 * RETENTION);
         let first = uncounted(Some(long_ago), at("12:05:31")).next().unwrap();
-        assert_eq!(first.start, earlier(at("12:05:00"), KEPT_FOR));
+        assert_eq!(first.start, earlier(at("12:05:00"), RETENTION));
     }
 
     #[test]
-    fn a_minute_reads_as_it_was_recorded_and_goes_after_its_time() {
+    fn the_record_of_a_minute_can_be_parsed_and_expires() {
         let mut minute = Minute::default();
         for (workflow, state) in [
             ("order", ProcessState::Processed),
@@ -268,12 +271,12 @@ mod tests {
         assert_eq!(minute.all(), Counts { processed: 2, error: 1, undone: 1 });
         let record = minute.record(at("12:05:00"));
         assert_eq!(record.key.name, "2026-06-01T12:05:00Z");
-        assert_eq!(record.expires_at, Some(at("12:05:00") + KEPT_FOR));
+        assert_eq!(record.expires_at, Some(at("12:05:00") + RETENTION));
         assert_eq!(Minute::read(&record), Some((at("12:05:00"), minute)));
     }
 
     #[test]
-    fn more_workflows_than_a_minute_tells_apart_are_counted_together() {
+    fn workflows_over_the_limit_are_counted_together() {
         let mut minute = Minute::default();
         for n in 0..=WORKFLOWS_MAX {
             let workflow = format!("w-{n}").parse().unwrap();

@@ -1,22 +1,22 @@
-//! Applies the decisions of `steward-core`: everything that is asynchronous, over [`ports`].
+//! Applies the decisions of `steward-core`. Contains all asynchronous code, written against the traits in [`ports`].
 //!
 //! ```text
-//!                            ┌─ reads the documents that it needs, decides again ─┐
+//!                            ┌─ read the requested documents, decide again ───────┐
 //!                            ▼                                                    │
 //! message ──► drive: load ─► transition ──────────────────────────────────────────┴─► save (conditional) ─► effects
 //!                     ▲                                                               │
-//!                     └──────────────── lost the race: decide again ◄─────────────────┘
+//!                     └──────────────── lost race: decide again ◄─────────────────────┘
 //! ```
 //!
 //! | module | what it does |
 //! | --- | --- |
 //! | [`ports`] | the traits through which Steward reaches the state store, queues, the event bus and the clock |
-//! | [`drive`] | load, decide, save, send: for a batch of events |
+//! | [`drive`] | the drive loop: load, decide, save, send, for a batch of events |
 //! | [`dispatch`] | sends effects in batches |
-//! | [`breaker`] | the circuit breaker that an agent's instances share |
-//! | [`bulk`] | one command for many tasks |
-//! | [`history`] | how many tasks ended in which minute |
-//! | [`metrics`], [`trace`] | counters and spans |
+//! | [`breaker`] | the circuit breaker record that all instances of an agent share |
+//! | [`bulk`] | bulk commands: one order for many tasks |
+//! | [`history`] | the number of tasks that ended in each minute |
+//! | [`metrics`], [`trace`] | counters and trace spans |
 
 pub mod breaker;
 pub mod bulk;

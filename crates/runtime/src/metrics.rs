@@ -1,5 +1,5 @@
-//! Every metric of Steward, declared in one place. They are counters, through the `metrics` facade:
-//! whoever runs the process decides where they go, and without a recorder they cost nothing.
+//! All metrics of Steward. They are counters of the `metrics` facade: the process installs a recorder that decides where
+//! they go. Without a recorder, they cost nothing.
 
 use metrics::counter;
 
@@ -15,49 +15,49 @@ use steward_core::{
 /// Tasks that ended, by `state`: `Processed`, `Undone` or `Error`.
 pub const TASKS_ENDED: &str = "steward_tasks_ended_total";
 
-/// Attempts that were started, the first at each step included.
+/// Attempts that started, including the first attempt at each step.
 pub const ATTEMPTS_STARTED: &str = "steward_attempts_started_total";
 
-/// Attempts that failed, whether an agent said so or the supervisor found it.
+/// Attempts that failed, either by an agent's reply or because the supervisor found their deadline passed.
 pub const ATTEMPTS_FAILED: &str = "steward_attempts_failed_total";
 
-/// Events that changed nothing, by `reason`: duplicates, stale and late replies, early wakes.
+/// Events that changed nothing, by `reason`: for example duplicates, replies of superseded attempts, early wakes.
 pub const EVENTS_IGNORED: &str = "steward_events_ignored_total";
 
-/// Races for a task that were lost and decided again.
+/// Saves of a task that lost the race against another writer. The scheduler decides again after each.
 pub const SAVES_CONFLICTED: &str = "steward_saves_conflicted_total";
 
-/// Calls that agents repeated within one attempt.
+/// Calls to remote services that agents retried within one attempt.
 pub const CALLS_RETRIED: &str = "steward_calls_retried_total";
 
-/// Attempts at whose end the agent said nothing.
+/// Attempts whose deadline passed without a reply from the agent.
 pub const AGENTS_SILENT: &str = "steward_agents_silent_total";
 
-/// Attempts that were deferred because the agent's circuit breaker is open, or because the service
-/// asked for more time than the attempt has.
+/// Attempts that were deferred because the agent's circuit breaker is open, or because the service requested a longer
+/// pause than the attempt has time for.
 pub const ATTEMPTS_DEFERRED: &str = "steward_attempts_deferred_total";
 
-/// Circuit breakers that turned, by `to`: `Opened` or `Closed`.
+/// Changes of circuit breakers, by `to`: `Opened` or `Closed`.
 pub const BREAKERS_TURNED: &str = "steward_breakers_turned_total";
 
-/// Tasks that stopped in Error with something left to undo; these also count as ended in `Error`.
+/// Tasks that stopped in Error while they were being undone. They also count as ended in `Error`.
 pub const UNDOS_FAILED: &str = "steward_undos_failed_total";
 
-/// A supervisor's runs that read all their shards, or ran out of time: while none are counted, nothing
-/// that is lost is made good.
+/// Runs of the supervisor that read all their shards, or ran out of time. While none are counted, lost messages are not
+/// replaced and passed deadlines are not handled.
 pub const SWEEPS: &str = "steward_sweeps_total";
 
-/// Submissions that can never succeed and were refused.
+/// Submissions that were rejected because they can never succeed.
 pub const SUBMISSIONS_REFUSED: &str = "steward_submissions_refused_total";
 
-/// Messages that a function reported as failed, counted at each delivery. SQS redelivers them.
+/// Messages that a function reported as failed, counted for each delivery. SQS redelivers them.
 pub const MESSAGES_FAILED: &str = "steward_messages_failed_total";
 
-/// Statements of a batch that the engine refused for another reason than their condition, by `code`. Each was then
-/// written alone.
+/// Statements of a batch that DynamoDB refused for a reason other than their condition, by `code`. Their items are then
+/// written one by one.
 pub const STATEMENTS_REFUSED: &str = "steward_statements_refused_total";
 
-/// Counts a save: what ended, started and failed with it.
+/// Counts what one save changed: the end of the task, attempts that started, attempts that failed.
 pub fn saved(before: &Task, after: &Task) {
     if after.process_state.is_final() && !before.process_state.is_final() {
         counter!(TASKS_ENDED, "state" => after.process_state.to_string()).increment(1);
@@ -78,17 +78,17 @@ pub fn ignored(reason: Ignored) {
     counter!(EVENTS_IGNORED, "reason" => format!("{reason:?}")).increment(1);
 }
 
-/// Counts a race that was lost.
+/// Counts a save that lost a race.
 pub fn conflict() {
     counter!(SAVES_CONFLICTED).increment(1);
 }
 
-/// Counts a repeated call to a remote service.
+/// Counts a retried call to a remote service.
 pub fn call_retried() {
     counter!(CALLS_RETRIED).increment(1);
 }
 
-/// Counts an attempt at whose end the agent said nothing.
+/// Counts an attempt whose deadline passed without a reply from the agent.
 pub fn agent_silent() {
     counter!(AGENTS_SILENT).increment(1);
 }
@@ -103,22 +103,22 @@ pub fn breaker_turned(to: Turned) {
     counter!(BREAKERS_TURNED, "to" => format!("{to:?}")).increment(1);
 }
 
-/// Counts a supervisor's run.
+/// Counts a run of the supervisor.
 pub fn swept() {
     counter!(SWEEPS).increment(1);
 }
 
-/// Counts a submission that was refused.
+/// Counts a rejected submission.
 pub fn submission_refused() {
     counter!(SUBMISSIONS_REFUSED).increment(1);
 }
 
-/// Counts messages that could not be handled.
+/// Counts messages that a function reported as failed.
 pub fn messages_failed(messages: usize) {
     counter!(MESSAGES_FAILED).increment(u64::try_from(messages).unwrap_or(u64::MAX));
 }
 
-/// Counts statements that were refused with a code.
+/// Counts statements that were refused with this code.
 pub fn statements_refused(code: &str, statements: usize) {
     let statements = u64::try_from(statements).unwrap_or(u64::MAX);
     counter!(STATEMENTS_REFUSED, "code" => code.to_owned()).increment(statements);

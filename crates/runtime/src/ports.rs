@@ -1,43 +1,41 @@
-//! The ports: what the core asks of the world, as traits. `crates/aws` implements them on DynamoDB,
-//! SQS and EventBridge, `crates/local` in memory; one contract suite runs on both.
+//! The ports: traits for the state store, the definitions, the queues, the event bus and the clock. `crates/aws`
+//! implements them with DynamoDB, SQS and EventBridge, and `crates/testkit` in memory. One contract suite tests both
+//! implementations.
 
 use std::{error::Error, future::Future, num::NonZeroU32, ops::Range, sync::Arc, time::Duration};
 use steward_core::definition::plan::Plan;
-use steward_core::model::document::Document;
-use steward_core::model::document::DocumentKey;
-use steward_core::model::document::Kept;
-use steward_core::model::document::Owner;
-use steward_core::model::hash::fnv1a;
-use steward_core::model::time::Timing;
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use steward_core::model::{
+    document::{Document, DocumentKey, Kept, Owner},
     events::BusEvent,
+    hash::fnv1a,
     names::{AgentName, TaskId, WorkflowName},
     task::{ProcessState, Task},
+    time::Timing,
 };
 
-/// An operation on a port that did not happen, or may not have happened.
+/// An operation on a port failed. It may have taken effect nonetheless.
 #[derive(Debug, thiserror::Error)]
 #[error("{operation} failed")]
 pub struct PortError {
-    /// Which operation, with the ids it was about; never a payload.
+    /// The operation, with the ids that it concerns; never a payload.
     pub operation: String,
-    /// Whether the same again may succeed.
+    /// Whether a retry of the same operation may succeed.
     pub retryable: bool,
     /// The cause.
     #[source]
     pub source: Box<dyn Error + Send + Sync>,
 }
 
-/// Why a message was not sent: the queue does not exist.
+/// A message was not sent because its queue does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("there is no such queue")]
 pub struct NoSuchQueue;
 
-/// Why a write was refused: the store takes no item so large.
+/// The store refused a write because the item is too large.
 #[derive(Debug, thiserror::Error)]
 #[error("the item is too large: {0}")]
 pub struct TooLarge(pub String);
@@ -49,14 +47,14 @@ impl PortError {
         self.source.is::<NoSuchQueue>()
     }
 
-    /// Whether a write was refused because the item is larger than the store takes.
+    /// Whether the cause is that the item is larger than the store allows.
     #[must_use]
     pub fn is_too_large(&self) -> bool {
         self.source.is::<TooLarge>()
     }
 }
 
-/// An error with its causes, for a log line.
+/// The messages of an error and of all its causes, for a log line.
 #[must_use]
 pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
@@ -69,30 +67,30 @@ pub fn chain(error: &dyn Error) -> String {
     text
 }
 
-/// What came of recording a new task.
+/// The outcome of creating a task.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Created {
-    /// It is recorded.
+    /// The task is recorded.
     Created,
-    /// There is a task with this id already: this one, unless it was deleted since.
+    /// A task with this id exists already. Contains that task, unless it was deleted in the meantime.
     Exists(Option<Box<Task>>),
 }
 
-/// What came of a save. A lost race is a value, not an error.
+/// The outcome of saving a task. A lost race is a value, not an error.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Saved {
-    /// It is saved.
+    /// The task is saved.
     Saved,
-    /// Another save came first; this is the task as it is now, if it still exists.
+    /// Another writer saved the task first. Contains the task as it is now, if it still exists.
     Conflict(Option<Box<Task>>),
 }
 
-/// What came of writing a document.
+/// The outcome of writing a document.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Put {
-    /// It is stored.
+    /// The document is stored.
     Stored,
-    /// It was written before; this is what it says.
+    /// A document with this key exists already. Contains its body.
     Existing(Value),
 }
 
@@ -101,59 +99,58 @@ pub enum Put {
 pub struct DuePage {
     /// Tasks that are due, earliest first.
     pub task_ids: Vec<TaskId>,
-    /// Where the next page starts, if there may be one.
+    /// The start of the next page, if there may be one.
     pub next: Option<DueCursor>,
 }
 
-/// Where a page of the due index starts: after this task.
+/// The start of a page of the due index: the page begins after this task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DueCursor {
-    /// The due time of the last task seen.
+    /// The due time of the last task on the page before.
     pub due: Timestamp,
-    /// Its id.
+    /// The id of that task.
     pub task_id: TaskId,
 }
 
-/// A task that has ended, as the index `ended` has it.
+/// An entry of the index `ended`: a task in a final state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
-    /// When.
+    /// When the task ended.
     pub at: Timestamp,
     /// The task.
     pub task_id: TaskId,
-    /// What it ran.
+    /// The task's workflow.
     pub workflow: WorkflowName,
 }
 
-/// One page of the index of tasks that have ended.
+/// One page of the index `ended`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EndedPage {
     /// Tasks that have ended, earliest first.
     pub ended: Vec<Ended>,
-    /// Where the next page starts, if there may be one: after this task.
+    /// The last entry of this page, if there may be a next page. The next page begins after it.
     pub next: Option<Ended>,
 }
 
-/// The durable record of every task and of the documents beside it. Every read is consistent, but
-/// for the indices. An item past its expiry counts as absent, whether or not the store has deleted it:
-/// DynamoDB deletes each item by itself, within days.
+/// The durable record of all tasks and of their documents. Reads are consistent, except reads of an index. An item past
+/// its expiry counts as absent, whether the store has deleted it or not: DynamoDB deletes expired items within days, and
+/// not together.
 pub trait StateStore: Send + Sync {
     /// Reads a task.
     fn load(&self, id: &TaskId) -> impl Future<Output = Result<Option<Task>, PortError>> + Send;
 
-    /// Records a new task and what was submitted: both or neither. It replaces a task with the same id
-    /// that has [expired](Task::gives_way).
+    /// Records a new task and the submitted document: both or neither. Replaces an earlier task with the same id if that
+    /// task has [expired](Task::gives_way).
     fn create(
         &self,
         task: &Task,
         submitted: &Document,
     ) -> impl Future<Output = Result<Created, PortError>> + Send;
 
-    /// Replaces the task whose revision is one less than `task.revision`, if that is still the one
-    /// stored.
+    /// Saves the task, on the condition that the stored revision is one less than `task.revision`.
     fn save(&self, task: &Task) -> impl Future<Output = Result<Saved, PortError>> + Send;
 
-    /// Writes a document, unless its owner has it already.
+    /// Writes a document, on the condition that its owner has no document with this key.
     fn put_document(
         &self,
         owner: &Owner,
@@ -161,21 +158,21 @@ pub trait StateStore: Send + Sync {
         document: &Document,
     ) -> impl Future<Output = Result<Put, PortError>> + Send;
 
-    /// Has all documents of `owner` kept at least so long.
+    /// Extends the expiry of all documents of `owner` that would expire earlier than by `kept`.
     fn extend_documents(
         &self,
         owner: &Owner,
         kept: Kept,
     ) -> impl Future<Output = Result<(), PortError>> + Send;
 
-    /// Reads documents; those that do not exist are left out.
+    /// Reads documents. The result omits documents that do not exist.
     fn documents(
         &self,
         owner: &Owner,
         keys: &[DocumentKey],
     ) -> impl Future<Output = Result<Vec<Document>, PortError>> + Send;
 
-    /// Reads one page of the tasks of a shard that are due at `until` or before.
+    /// Reads one page of a shard of the due index: the tasks that are due at `until` or before.
     fn due(
         &self,
         shard: u32,
@@ -183,55 +180,56 @@ pub trait StateStore: Send + Sync {
         after: Option<&DueCursor>,
     ) -> impl Future<Output = Result<DuePage, PortError>> + Send;
 
-    /// How many shards the due index has.
+    /// The number of shards of the due index.
     fn shards(&self) -> u32;
 
-    /// Reads one page of the tasks that ended in `state` within a time (its end excluded), of one of
-    /// the [parts](ended_parts) of that index.
+    /// Reads one page of a [partition](ended_parts) of the index `ended`: the tasks that ended in `state` during
+    /// `within`, whose end is exclusive.
     fn ended(
         &self,
         state: ProcessState,
-        part: u32,
+        partition: u32,
         within: Range<Timestamp>,
         after: Option<&Ended>,
     ) -> impl Future<Output = Result<EndedPage, PortError>> + Send;
 
-    /// Reads what instances share beside the tasks.
+    /// Reads a record that instances share.
     fn shared(
         &self,
         key: &SharedKey,
     ) -> impl Future<Output = Result<Option<Shared>, PortError>> + Send;
 
-    /// Writes it, if the revision stored is one less than `shared.revision`; a new one has revision 1.
+    /// Saves a shared record, on the condition that the stored revision is one less than `shared.revision`. A new record
+    /// has revision 1.
     fn save_shared(
         &self,
         shared: &Shared,
     ) -> impl Future<Output = Result<SharedSaved, PortError>> + Send;
 
-    /// Reads all of one kind.
+    /// Reads all shared records of one kind.
     fn all_shared(
         &self,
         kind: SharedKind,
     ) -> impl Future<Output = Result<Vec<Shared>, PortError>> + Send;
 }
 
-/// What kinds of things instances share beside the tasks.
+/// The kinds of records that instances share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SharedKind {
     /// Circuit breakers, by agent.
     Breaker,
-    /// How many dead letters have been alerted, by queue.
+    /// The number of dead letters that were alerted, by queue.
     DeadLetters,
-    /// How many tasks ended, by minute.
+    /// The number of tasks that ended, by minute.
     History,
     /// The supervisor's last run.
     Supervisor,
-    /// Operators' runs over many tasks, by the run's id.
+    /// Bulk commands of operators, by id.
     Bulk,
 }
 
 impl SharedKind {
-    /// The kind in the key of what is stored. No task's id starts with `#`.
+    /// The kind in the key of the stored record. It differs from all task ids, because none starts with `#`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -244,70 +242,72 @@ impl SharedKind {
     }
 }
 
-/// What names a shared record.
+/// The key of a shared record.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SharedKey {
-    /// What it is.
+    /// The kind of record.
     pub kind: SharedKind,
-    /// Whose it is: an agent's name, a queue's, a minute's.
+    /// The name within the kind: of an agent, of a queue, of a minute.
     pub name: String,
 }
 
-/// A small record that instances share, each write conditional on the revision before it.
+/// A small record that instances share. Each save is conditional on the revision before it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shared {
-    /// Its name.
+    /// The key.
     pub key: SharedKey,
-    /// Grows with every save.
+    /// A number that grows with every save.
     pub revision: u64,
-    /// Its content.
+    /// The content.
     pub body: Value,
-    /// From when on it may go, to the second; never if absent.
+    /// The time from which the store may delete the record, in whole seconds. Without it, the record never expires.
     pub expires_at: Option<Timestamp>,
 }
 
-/// What came of saving a shared record.
+/// The outcome of saving a shared record.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SharedSaved {
-    /// It is saved.
+    /// The record is saved.
     Saved,
-    /// Another save came first; this is the record as it is now, if there is one.
+    /// Another instance saved the record first. Contains the record as it is now, if there is one.
     Conflict(Option<Shared>),
 }
 
-/// Which shard of the due index a task is in, by FNV-1a: stable over versions of everything.
+/// The shard of a task in the due index, by the FNV-1a hash of its id. The hash must never change, because the shard is
+/// stored with the task.
 #[must_use]
 pub fn shard_of(id: &TaskId, shards: NonZeroU32) -> u32 {
     fnv1a(id.as_str()) % shards
 }
 
-/// Into how many parts the index of ended tasks is split, for so many shards of the due index. Half as
-/// many: a task is written there once, and twice to the due index, so neither has the busier partitions.
+/// The number of partitions of the index `ended`, for this number of shards of the due index. It is half as large: a
+/// task is written once to the index `ended` and twice to the due index, so the write load of a partition is the same in
+/// both.
 #[must_use]
 pub fn ended_parts(shards: NonZeroU32) -> NonZeroU32 {
     NonZeroU32::new(shards.get().div_ceil(2)).unwrap_or(NonZeroU32::MIN)
 }
 
-/// The published definitions.
+/// The definitions of workflows.
 pub trait Definitions: Send + Sync {
-    /// One version of a workflow, also one that is published no more: the tasks that began with it
-    /// stay with it. Or, if none is named, the newest that is published.
+    /// One version of a workflow, even if it was unpublished, because running tasks stay with their version. Without a
+    /// version, the newest published one.
     fn workflow(
         &self,
         name: &WorkflowName,
         version: Option<u32>,
     ) -> impl Future<Output = Result<Option<Arc<Plan>>, PortError>> + Send;
 
-    /// What a new task runs: the version named, if it is published, or the newest that is. That one
-    /// is published no more, or that there is a newer one, may be noticed a few seconds late.
+    /// The definition for a new task: this version if it is published, or without a version the newest published one. A
+    /// publication, and its end, may take effect here a few seconds late.
     fn published(
         &self,
         name: &WorkflowName,
         version: Option<u32>,
     ) -> impl Future<Output = Result<Option<Arc<Plan>>, PortError>> + Send;
 
-    /// The workflows whose newest published version has this trigger, by name. A trigger that was
-    /// just published is never missed.
+    /// The workflows whose newest published version has this trigger, ordered by name. Includes a trigger from the moment
+    /// of its publication.
     fn triggered(
         &self,
         source: &str,
@@ -315,63 +315,63 @@ pub trait Definitions: Send + Sync {
     ) -> impl Future<Output = Result<Vec<Arc<Plan>>, PortError>> + Send;
 }
 
-/// Where a message goes.
+/// The destination of a message.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Queue {
-    /// The scheduler's.
+    /// The scheduler's queue.
     Scheduler,
-    /// Where submissions come in.
+    /// The submissions queue.
     Submissions,
-    /// A logical agent's.
+    /// The queue of an agent.
     Agent(AgentName),
-    /// A client's own, by URL.
+    /// The reply queue of a client, by URL.
     Client(String),
-    /// Where refused submissions are kept.
+    /// The queue that keeps rejected submissions.
     Rejected,
 }
 
 /// A message to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outgoing {
-    /// Where to.
+    /// The destination.
     pub queue: Queue,
-    /// Its JSON.
+    /// The body, as JSON.
     pub body: String,
-    /// Texts beside the body: `traceparent`, `reason`.
+    /// The message attributes: `traceparent`, `reason`.
     pub attributes: Vec<(&'static str, String)>,
-    /// How long the queue holds it back, up to [`QUEUE_DELAY_MAX`](steward_core::limits::QUEUE_DELAY_MAX);
-    /// whole seconds on SQS, rounded up.
+    /// The delay before the queue delivers the message, up to
+    /// [`QUEUE_DELAY_MAX`](steward_core::limits::QUEUE_DELAY_MAX). SQS rounds it up to whole seconds.
     pub delay: Duration,
 }
 
 /// The request/response channel.
 pub trait Channel: Send + Sync {
-    /// Sends messages, in batches; answers for each, in the order given. A message may arrive more
-    /// than once and in any order.
+    /// Sends messages, in batches. Returns a result for each message, in the order given. Delivery is at least once, in
+    /// any order.
     fn send(
         &self,
         messages: Vec<Outgoing>,
     ) -> impl Future<Output = Vec<Result<(), PortError>>> + Send;
 
-    /// How many messages each queue of dead letters holds, by the queue's name; approximately.
+    /// The approximate number of messages in each dead-letter queue, by the name of the queue.
     fn dead_letters(&self) -> impl Future<Output = Result<Vec<(String, u64)>, PortError>> + Send;
 }
 
-/// The operator's event bus.
+/// The event bus for alerts and lifecycle events.
 pub trait EventBus: Send + Sync {
-    /// Publishes events, in batches; answers for each, in the order given.
+    /// Publishes events, in batches. Returns a result for each event, in the order given.
     fn publish(
         &self,
         events: Vec<BusEvent>,
     ) -> impl Future<Output = Vec<Result<(), PortError>>> + Send;
 }
 
-/// The time.
+/// The clock.
 pub trait Clock: Send + Sync {
-    /// Now.
+    /// The current time.
     fn now(&self) -> Timestamp;
 
-    /// Returns once `duration` has passed by this clock. A clock that only a test moves returns at once.
+    /// Waits until `duration` has passed on this clock. A clock that a test advances by hand returns at once.
     fn pause(&self, duration: Duration) -> impl Future<Output = ()> + Send;
 }
 
@@ -398,9 +398,9 @@ pub trait Ports: Send + Sync {
     fn bus(&self) -> &Self::Bus;
     /// The clock.
     fn clock(&self) -> &Self::Clock;
-    /// The deployment's times.
+    /// The time settings of the deployment.
     fn timing(&self) -> Timing;
-    /// Who this instance is, for `locked_by` and logs.
+    /// The name of this instance, for `locked_by` and logs.
     fn instance(&self) -> &str;
 }
 

@@ -1,11 +1,10 @@
-//! Every span of Steward goes through here: OpenTelemetry's facade, as `metrics` and `tracing` are the
-//! facades of counts and logs. Whoever runs the process decides where spans go with [`start`]; without
-//! that there are none, nothing is allocated, and every `traceparent` is handed on as it came.
+//! All trace spans of Steward, through the OpenTelemetry facade. The process decides with [`start`] where the spans go.
+//! Without that call there are no spans and no allocations, and each `traceparent` is passed on unchanged.
 //!
 //! ```text
 //! submit ─► decide ─► attempt ─► call ─► the remote service, by its `traceparent` header
 //!             │          └─────► decide ─► attempt ...
-//!             └ each message carries the span that it was sent from; the task keeps `submit`
+//!             └ each message carries the span of its sender; the task stores the span `submit`
 //! ```
 
 use std::{collections::HashMap, fmt, sync::OnceLock};
@@ -26,30 +25,30 @@ use steward_core::{
 
 const TRACEPARENT: &str = "traceparent";
 
-struct Tracing {
+/// The tracer and the propagator of this process.
+struct TracingSetup {
     tracer: BoxedTracer,
     propagator: Box<dyn TextMapPropagator + Send + Sync>,
 }
 
-static TRACING: OnceLock<Tracing> = OnceLock::new();
+static TRACING: OnceLock<TracingSetup> = OnceLock::new();
 
-/// From now on there are spans, of `tracer`, for the rest of the process. `propagator` reads and writes
-/// `traceparent`. Says whether it was the first to be called; any other changes nothing.
+/// Starts tracing with `tracer` for the rest of the process. `propagator` reads and writes `traceparent`. Returns
+/// whether this was the first call. Later calls change nothing.
 pub fn start(
     tracer: BoxedTracer,
     propagator: impl TextMapPropagator + Send + Sync + 'static,
 ) -> bool {
-    TRACING.set(Tracing { tracer, propagator: Box::new(propagator) }).is_ok()
+    TRACING.set(TracingSetup { tracer, propagator: Box::new(propagator) }).is_ok()
 }
 
-/// A span under way, if there are any. One that is dropped before its [end](Self::end) was cut off, by a
-/// panic or an error that is retried, and is marked as an error.
+/// A trace span, or nothing if tracing was not started. A span that is dropped without [`end`](Self::end), by a panic or
+/// an error that is retried, is marked as an error.
 #[derive(Debug, Default)]
 pub struct Span(Option<BoxedSpan>);
 
 impl Span {
-    /// Begins a span under the one that `parent`, a W3C `traceparent`, names. Without a valid one it
-    /// begins a trace.
+    /// Starts a span as a child of `parent`, a W3C `traceparent`. Without a valid parent, the span starts a new trace.
     #[must_use]
     pub fn begin(name: &'static str, kind: SpanKind, parent: Option<&str>) -> Self {
         let span = TRACING.get().map(|tracing| {
@@ -59,7 +58,7 @@ impl Span {
         Self(span)
     }
 
-    /// Its `traceparent`, for what follows from it; none if there are no spans.
+    /// The `traceparent` of this span, for its children. Returns nothing if tracing was not started.
     #[must_use]
     pub fn traceparent(&self) -> Option<String> {
         let (span, tracing) = (self.0.as_ref()?, TRACING.get()?);
@@ -69,17 +68,17 @@ impl Span {
         carrier.remove(TRACEPARENT)
     }
 
-    /// Says something of it; never a payload, an address or a secret.
+    /// Sets an attribute. Its value must not be a payload, an address or a secret.
     pub fn set(&mut self, key: &'static str, value: impl fmt::Display) {
         self.attribute(key, || value.to_string().into());
     }
 
-    /// Says a number of it.
+    /// Sets a numeric attribute.
     pub fn set_number(&mut self, key: &'static str, value: u32) {
         self.attribute(key, || i64::from(value).into());
     }
 
-    /// Says which attempt it is about.
+    /// Sets the attributes that identify the attempt of a request.
     pub fn set_request(&mut self, request: &StepRequest) {
         self.set("task_id", &request.task_id);
         self.set("step", &request.step);
@@ -92,14 +91,14 @@ impl Span {
         }
     }
 
-    /// Ends it with what came of it.
+    /// Ends the span successfully, with an outcome.
     pub fn end(mut self, outcome: impl fmt::Display) {
         self.set("outcome", outcome);
-        // Dropping the inner span ends it, without the mark of one that was cut off.
+        // Dropping the inner span ends it without marking it as an error.
         self.0.take();
     }
 
-    /// Ends it with what went wrong.
+    /// Ends the span as an error, with an outcome.
     pub fn fail(mut self, outcome: impl fmt::Display) {
         self.set("outcome", outcome);
     }
@@ -113,9 +112,9 @@ impl Drop for Span {
     }
 }
 
-impl Tracing {
+impl TracingSetup {
     fn context(&self, traceparent: Option<&str>) -> Context {
-        // The library takes shorter ids too; whoever gets them from us need not.
+        // The library accepts shorter ids too, but the receivers of our `traceparent` may not.
         let has_fields = |text: &&str| text.split('-').map(str::len).take(4).eq([2, 32, 16, 2]);
         let traceparent = traceparent.filter(has_fields);
         let carrier = traceparent.map(|text| (TRACEPARENT.to_owned(), text.to_owned()));
@@ -128,25 +127,25 @@ impl Tracing {
     }
 }
 
-/// A valid `traceparent` for the calls of a task that came without one: the same trace for all its steps, by task
-/// and incarnation, and a span for each attempt; not sampled (<https://www.w3.org/TR/trace-context/>).
+/// A valid `traceparent` for a request without one. The trace id is the same for all steps of one task and incarnation,
+/// and the span id is specific to the attempt. The trace is not sampled (<https://www.w3.org/TR/trace-context/>).
 #[must_use]
-pub fn derived(request: &StepRequest) -> String {
+fn derived_traceparent(request: &StepRequest) -> String {
     let StepRequest { task_id, incarnation, idempotency_key, attempt, .. } = request;
-    let life = incarnation.map(|incarnation| incarnation.to_string()).unwrap_or_default();
-    let trace = fnv1a_128(&format!("{task_id}/{life}"));
-    let span = fnv1a_128(&format!("{idempotency_key}/{life}/{attempt}")) as u64;
-    // An id of zeros is not valid.
+    let incarnation = incarnation.map(|incarnation| incarnation.to_string()).unwrap_or_default();
+    let trace = fnv1a_128(&format!("{task_id}/{incarnation}"));
+    let span = fnv1a_128(&format!("{idempotency_key}/{incarnation}/{attempt}")) as u64;
+    // An id of zeros is invalid.
     format!("00-{:032x}-{:016x}-00", trace.max(1), span.max(1))
 }
 
-/// The `traceparent` that a call is sent with: the one that its request came with, or else a derived one.
+/// The `traceparent` for a call to a remote service: that of the request, or a derived one.
 #[must_use]
-pub fn of_call(request: &StepRequest, came: Option<&str>) -> String {
-    came.map_or_else(|| derived(request), str::to_owned)
+pub fn of_call(request: &StepRequest, received: Option<&str>) -> String {
+    received.map_or_else(|| derived_traceparent(request), str::to_owned)
 }
 
-/// Begins the span of a decision: `sweep` if nobody but the supervisor asked for it, else `decide`.
+/// Starts the span of a decision: `sweep` for an event of the supervisor, otherwise `decide`.
 pub(crate) fn decision(delivery: &Delivery, task: &Task) -> Span {
     let Some(tracing) = TRACING.get() else { return Span::default() };
     let (name, kind) = match delivery.event {
@@ -159,13 +158,14 @@ pub(crate) fn decision(delivery: &Delivery, task: &Task) -> Span {
         | Event::ChildEnded { .. }
         | Event::AlertSent { .. } => ("decide", SpanKind::Consumer),
     };
-    // What comes from elsewhere, a command say, is of no trace or of another: a task has but one.
-    let (came, own) = (delivery.traceparent.as_deref(), task.traceparent.as_deref());
+    // A message from another source, such as a command, has no trace or a foreign one. All spans of a task belong to
+    // the trace of the task.
+    let (received, own) = (delivery.traceparent.as_deref(), task.traceparent.as_deref());
     let trace = tracing.span_context(own);
     let is_own = |context: &SpanContext| context.trace_id() == trace.trace_id();
-    let parent = match trace.is_valid() && !is_own(&tracing.span_context(came)) {
+    let parent = match trace.is_valid() && !is_own(&tracing.span_context(received)) {
         true => own,
-        false => came,
+        false => received,
     };
     let mut span = Span::begin(name, kind, parent);
     span.set("task_id", &task.task_id);

@@ -1,4 +1,4 @@
-//! The codec: tasks as items and back, messages as JSON and back.
+//! The benchmarks of the codec: tasks to items and back, messages to JSON and back.
 
 use std::{num::NonZeroU32, rc::Rc, time::Duration};
 
@@ -37,7 +37,7 @@ fn items() -> Vec<Case> {
             ),
             Case::new(
                 format!("item/read_{steps}_steps"),
-                // Made anew, since each map has an order of its own, and the cost depends on it a little.
+                // Built again for each run, because the order of a map is random and affects the cost slightly.
                 move || ITEMS.task(&stored).unwrap(),
                 |item| read_task(item).unwrap(),
             ),
@@ -88,7 +88,7 @@ fn messages() -> Vec<Case> {
     ]
 }
 
-/// A request as the scheduler sends it.
+/// A request that the scheduler sends.
 fn request() -> StepRequest {
     let Transition::Apply { effects, .. } = decision(&workflow(&saga(5)), 3).decide() else {
         panic!("a completed step is followed by the next")
@@ -96,7 +96,7 @@ fn request() -> StepRequest {
     effects.into_iter().find_map(requested).unwrap()
 }
 
-/// Ten of one message, as Lambda hands them over.
+/// A Lambda event with ten copies of a message.
 fn event(body: &str) -> SqsEvent {
     let record = |n: usize| -> Value {
         json!({

@@ -1,4 +1,4 @@
-//! How long the codec takes: `cargo bench --workspace --bench codec`.
+//! Measures the time of the codec: `cargo bench --workspace --bench codec`.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "as in a test")]
 

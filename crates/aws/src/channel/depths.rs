@@ -1,4 +1,4 @@
-//! How much waits in the deployment's queues, for consoles.
+//! The numbers of messages in the deployment's queues, for the console.
 
 use std::collections::HashMap;
 
@@ -10,25 +10,25 @@ use steward_runtime::ports::PortError;
 use super::{BATCHES_AT_ONCE, SqsChannel, name_of};
 use crate::{dead_letters::SUFFIX, errors::failed};
 
-/// What a queue holds; approximate.
+/// The approximate numbers of messages in a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Depth {
-    /// The queue's name.
+    /// The name of the queue.
     pub name: String,
-    /// Messages that wait.
+    /// Messages that can be received.
     pub waiting: u64,
-    /// Messages in someone's hand.
+    /// Messages that were received and not deleted yet.
     pub in_flight: u64,
-    /// Messages that are held back on purpose.
+    /// Messages whose delay has not passed yet.
     pub delayed: u64,
 }
 
 impl SqsChannel {
-    /// What the queues hold: of submissions, the scheduler's, those of the agents whose dead letters are
-    /// watched, and of refused submissions.
+    /// The depths of the submissions queue, the scheduler's queue, the queues of all agents whose dead-letter queues the
+    /// supervisor watches, and the queue of rejected submissions.
     ///
     /// # Errors
-    /// SQS did not answer.
+    /// SQS failed.
     pub async fn depths(&self) -> Result<Vec<Depth>, PortError> {
         let agents = self.agents().map(|agent| self.queues.agents.of(&agent));
         let urls = [self.queues.submissions.clone(), self.queues.scheduler.clone()];
@@ -52,9 +52,10 @@ impl SqsChannel {
         let request = self.client.get_queue_attributes().queue_url(url);
         let request = request.attribute_names(waiting.clone());
         let request = request.attribute_names(in_flight.clone()).attribute_names(delayed.clone());
-        let answer = request.send().await.map_err(failed(format!("look at queue {url}")))?;
-        let counts: HashMap<_, _> = answer.attributes.unwrap_or_default();
-        let count = |of| counts.get(&of).and_then(|count| count.parse().ok()).unwrap_or_default();
+        let output = request.send().await.map_err(failed(format!("count messages of {url}")))?;
+        let counts: HashMap<_, _> = output.attributes.unwrap_or_default();
+        let count =
+            |name| counts.get(&name).and_then(|count| count.parse().ok()).unwrap_or_default();
         let (waiting, in_flight, delayed) = (count(waiting), count(in_flight), count(delayed));
         Ok(Depth { name: name_of(url).to_owned(), waiting, in_flight, delayed })
     }

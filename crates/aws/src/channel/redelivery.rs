@@ -20,10 +20,11 @@ use crate::{batch::receives, errors::failed};
 /// The longest delay before a redelivery.
 const LONGEST: Duration = Duration::from_secs(180);
 
-/// How long SQS may take. The answer to Lambda is more important: without it the whole batch comes back.
+/// The time limit of the request to SQS. The response to Lambda is more important: without it, SQS redelivers the whole
+/// batch.
 const WITHIN: Duration = Duration::from_secs(1);
 
-/// How long one attempt may take: a connection that died while the function was frozen leaves time for another.
+/// The time limit of one attempt. If a connection died while the function was frozen, a second attempt is possible.
 const ATTEMPT_WITHIN: Duration = Duration::from_millis(450);
 
 /// The delay before a message that has failed `receives` times is redelivered. It doubles with each receive; half of it is
@@ -48,25 +49,25 @@ impl SqsChannel {
     where
         F: Future<Output = SqsBatchResponse>,
     {
-        let deliveries: Vec<_> = event.records.iter().map(Delivery::of).collect();
+        let receipts: Vec<_> = event.records.iter().map(MessageReceipt::of).collect();
         let response = handle(event).await;
-        let is_failed = |delivery: &Delivery| {
+        let is_failed = |receipt: &MessageReceipt| {
             let mut failures = response.batch_item_failures.iter();
-            failures.any(|failure| failure.item_identifier == delivery.message_id)
+            failures.any(|failure| failure.item_identifier == receipt.message_id)
         };
-        let failures: Vec<_> = deliveries.into_iter().filter(is_failed).collect();
+        let failures: Vec<_> = receipts.into_iter().filter(is_failed).collect();
         if failures.is_empty() {
             return response;
         }
         metrics::messages_failed(failures.len());
         let url = self.url(queue);
         let batches = failures.chunks(BATCH_MESSAGES_MAX);
-        join_all(batches.map(|batch| self.deliver_later(&url, batch))).await;
+        join_all(batches.map(|batch| self.shorten_visibility(&url, batch))).await;
         response
     }
 
-    async fn deliver_later(&self, url: &str, batch: &[Delivery]) {
-        let entries = batch.iter().enumerate().map(|(place, delivery)| delivery.entry(place));
+    async fn shorten_visibility(&self, url: &str, batch: &[MessageReceipt]) {
+        let entries = batch.iter().enumerate().map(|(position, receipt)| receipt.entry(position));
         let entries = match entries.collect::<Result<Vec<_>, _>>() {
             Ok(entries) => entries,
             Err(error) => return tracing::warn!(%error, "{NOT_CHANGED}"),
@@ -76,8 +77,8 @@ impl SqsChannel {
         let request = request.set_entries(Some(entries)).customize();
         let request = request.config_override(Config::builder().timeout_config(timeouts));
         match tokio::time::timeout(WITHIN, request.send()).await {
-            Ok(Ok(answer)) => {
-                for failed in answer.failed() {
+            Ok(Ok(output)) => {
+                for failed in output.failed() {
                     tracing::warn!(code = failed.code(), "{NOT_CHANGED}");
                 }
             }
@@ -85,37 +86,37 @@ impl SqsChannel {
                 let error = failed(format!("change visibility in {url}"))(error);
                 tracing::warn!(error = chain(&error), "{NOT_CHANGED}");
             }
-            Err(_) => tracing::warn!("{NOT_CHANGED}: no answer"),
+            Err(_) => tracing::warn!("{NOT_CHANGED}: no response"),
         }
     }
 }
 
 const NOT_CHANGED: &str = "cannot shorten the visibility of a failed message; SQS redelivers it after the queue's timeout";
 
-/// One delivery of a message.
-struct Delivery {
+/// The receipt of one delivery of a message.
+struct MessageReceipt {
     message_id: String,
-    receipt: String,
+    handle: String,
     receives: u32,
 }
 
-impl Delivery {
+impl MessageReceipt {
     fn of(message: &SqsMessage) -> Self {
         Self {
             message_id: message.message_id.clone().unwrap_or_default(),
-            receipt: message.receipt_handle.clone().unwrap_or_default(),
+            handle: message.receipt_handle.clone().unwrap_or_default(),
             receives: receives(message),
         }
     }
 
     fn entry(
         &self,
-        place: usize,
+        position: usize,
     ) -> Result<ChangeMessageVisibilityBatchRequestEntry, aws_sdk_sqs::error::BuildError> {
         let seconds = delay(self.receives, fastrand::f64()).as_secs_f64().round();
         ChangeMessageVisibilityBatchRequestEntry::builder()
-            .id(place.to_string())
-            .receipt_handle(&self.receipt)
+            .id(position.to_string())
+            .receipt_handle(&self.handle)
             .visibility_timeout(seconds as i32)
             .build()
     }
@@ -125,8 +126,8 @@ impl Delivery {
 mod tests {
     use super::*;
 
-    /// Between receives: how long until a message that is never handled is a dead letter.
-    fn patience(receives_max: u32, random: f64) -> Duration {
+    /// The time until a message that always fails becomes a dead letter, not counting the time of its handling.
+    fn time_to_dead_letter(receives_max: u32, random: f64) -> Duration {
         (1..=receives_max).map(|receives| delay(receives, random)).sum()
     }
 
@@ -143,10 +144,12 @@ mod tests {
         assert_eq!(delay(3, 0.5), Duration::from_secs(6));
     }
 
-    /// `maxReceiveCount` in `template.yaml`: 16 of the scheduler's and the agents' messages, 30 of submissions.
+    /// `maxReceiveCount` in `template.yaml` is 16 for the queues of the scheduler and the agents, and 30 for submissions.
     #[test]
     fn an_outage_of_a_quarter_of_an_hour_makes_no_dead_letters() {
-        assert!(patience(16, 0.0) > Duration::from_secs(15 * 60), "{:?}", patience(16, 0.0));
-        assert!(patience(30, 0.0) > Duration::from_secs(30 * 60), "{:?}", patience(30, 0.0));
+        for (receives_max, minutes) in [(16, 15), (30, 30)] {
+            let time = time_to_dead_letter(receives_max, 0.0);
+            assert!(time > Duration::from_secs(minutes * 60), "{time:?}");
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! Dead letters go back to the queues they came from: told on the bus first, then sent one by one. A
-//! message is deleted only once it is sent: it may be done twice, and never not at all.
+//! Redrives dead letters to the queues that they came from. An event on the bus announces the redrive first; then the
+//! messages are sent one by one. A message is deleted after it is sent, so it may be handled twice, but is never lost.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -22,93 +22,94 @@ use crate::{
 /// Attributes of a message, by SQS's limit.
 const ATTRIBUTES_MAX: usize = 10;
 
-/// What an operator asks.
+/// An operator's request to redrive messages.
 #[derive(Debug, Clone)]
 pub struct Redrive {
-    /// How many messages at most.
+    /// The maximum number of messages.
     pub max: usize,
-    /// The URL of the queue to send them to; without it, where each came from.
+    /// The URL of the target queue. Without it, each message returns to its source queue.
     pub to: Option<String>,
-    /// Who asks.
+    /// The operator.
     pub by: String,
-    /// Why.
+    /// The operator's reason.
     pub why: String,
 }
 
-/// What became of the messages.
+/// The outcome of a redrive.
 #[derive(Debug, Default)]
-pub struct Redriven {
-    /// How many were sent, by the name of the queue.
+pub struct RedriveOutcome {
+    /// The number of messages that were sent, by the name of the target queue.
     pub sent: BTreeMap<String, usize>,
-    /// Of these, how many could not be deleted: they are in both queues.
+    /// The number of messages that were sent but not deleted, so that they are in both queues.
     pub doubled: usize,
-    /// Why others were kept, and how many.
+    /// The number of messages that were not sent, by reason.
     pub reasons: BTreeMap<String, usize>,
     kept: Vec<DeadLetter>,
 }
 
 impl DeadLetterQueue {
-    /// Tells on the bus that messages are sent back, by whom and why, and sends them, as long as
-    /// `goes_on` says so: it hears after each batch how many were taken up until then.
+    /// Publishes an event that announces the redrive, and sends the messages. After each batch, `goes_on` gets the number
+    /// of messages received so far and returns whether to continue.
     ///
     /// # Errors
-    /// It could not be told, and nothing was done; or SQS failed on the way, after some were sent.
+    /// The event could not be published, and no message was sent; or SQS failed, possibly after some messages were sent.
     pub async fn redrive<B: EventBus>(
         &self,
         bus: &B,
         at: Timestamp,
-        asked: &Redrive,
+        request: &Redrive,
         mut goes_on: impl FnMut(usize) -> bool,
-    ) -> Result<Redriven, DeadLettersError> {
-        let told = bus.publish(vec![self.told(at, asked)]).await;
-        told.into_iter().collect::<Result<(), PortError>>()?;
-        let (mut redriven, mut seen) = (Redriven::default(), 0);
-        while seen < asked.max {
-            let mut letters = self.receive(asked.max - seen, REDRIVE_SECONDS).await?;
-            // In a long run, what is kept comes round again.
+    ) -> Result<RedriveOutcome, DeadLettersError> {
+        let published = bus.publish(vec![self.announcement(at, request)]).await;
+        published.into_iter().collect::<Result<(), PortError>>()?;
+        let (mut redriven, mut received) = (RedriveOutcome::default(), 0);
+        while received < request.max {
+            let mut letters = self.receive(request.max - received, REDRIVE_SECONDS).await?;
+            // If this takes long, messages that were not sent become visible again.
             letters.retain(|letter| !redriven.keeps(letter));
             if letters.is_empty() {
                 break;
             }
-            seen += letters.len();
+            received += letters.len();
             let sent: Vec<_> = stream::iter(letters)
                 .map(async |letter| {
-                    let sent = self.send_back(asked.to.as_deref(), &letter).await;
+                    let sent = self.send_back(request.to.as_deref(), &letter).await;
                     (letter, sent)
                 })
                 .buffer_unordered(BATCH_MESSAGES_MAX)
                 .collect()
                 .await;
             sent.into_iter().for_each(|(letter, sent)| redriven.add(letter, sent));
-            if !goes_on(seen) {
+            if !goes_on(received) {
                 break;
             }
         }
-        self.give_back(&redriven.kept).await;
+        self.release(&redriven.kept).await;
         let (queue, by, sent, kept) =
-            (self.name(), &asked.by, redriven.count(), redriven.kept.len());
-        tracing::info!(queue, by, sent, kept, "dead letters sent back");
+            (self.name(), &request.by, redriven.count(), redriven.kept.len());
+        tracing::info!(queue, by, sent, kept, "dead letters redriven");
         Ok(redriven)
     }
 
-    fn told(&self, at: Timestamp, asked: &Redrive) -> BusEvent {
+    /// The event that announces a redrive.
+    fn announcement(&self, at: Timestamp, request: &Redrive) -> BusEvent {
         let short = |text: &str| shorten(text, COMMAND_TEXT_CHARS_MAX);
         let data = Happened::OperatorRedrive {
             queue: self.name().to_owned(),
-            to: asked.to.as_deref().map(|url| name_of(url).to_owned()),
-            messages_max: asked.max as u64,
-            by: short(&asked.by),
-            why: short(&asked.why),
+            to: request.to.as_deref().map(|url| name_of(url).to_owned()),
+            messages_max: request.max as u64,
+            by: short(&request.by),
+            why: short(&request.why),
         };
         BusEvent::new(self.name(), at, data)
     }
 
-    /// Sends a message where it came from, and then deletes it here.
+    /// Sends a message to the target queue or to its source queue, and then deletes it from this queue.
     async fn send_back(
         &self,
         to: Option<&str>,
         letter: &DeadLetter,
-    ) -> Result<Sent, DeadLettersError> {
+    ) -> Result<SentBack, DeadLettersError> {
         let target = match (to, letter.source()) {
             (Some(to), _) => to.to_owned(),
             (None, Some(source)) => self.source_url(source).await?,
@@ -127,10 +128,10 @@ impl DeadLetterQueue {
         request.send().await.map_err(failed(operation))?;
         let request = self.client.delete_message().queue_url(&self.url);
         let deleted = request.receipt_handle(letter.receipt()).send().await.is_ok();
-        Ok(Sent { target: name_of(&target).to_owned(), deleted })
+        Ok(SentBack { target: name_of(&target).to_owned(), deleted })
     }
 
-    /// The URL of a source.
+    /// The URL of a source queue.
     async fn source_url(&self, name: &str) -> Result<String, DeadLettersError> {
         if let Some(url) = self.sources.iter().find(|url| name_of(url) == name) {
             return Ok(url.clone());
@@ -140,9 +141,9 @@ impl DeadLetterQueue {
     }
 }
 
-/// The attributes of a message, and that it was sent back: its receiver then sends effects again that its
-/// earlier deliveries may have lost. A message that has as many as SQS takes is not ours and has no effects
-/// of that kind: it keeps them.
+/// The attributes of a message, with [`REDRIVEN`], so that the receiver sends effects again that the earlier deliveries
+/// may have lost. A message with the maximum number of attributes stays unmarked: it is not a message of Steward, so no
+/// effects were lost.
 fn attributes(
     letter: &DeadLetter,
 ) -> Result<HashMap<String, MessageAttributeValue>, DeadLettersError> {
@@ -150,27 +151,27 @@ fn attributes(
     if attributes.len() < ATTRIBUTES_MAX {
         let value = MessageAttributeValue::builder().data_type("String").string_value("true");
         let value = value.build().map_err(|error| {
-            corrupt(format!("mark message {} as sent back", letter.message_id()))(error.into())
+            corrupt(format!("mark message {} as redriven", letter.message_id()))(error.into())
         })?;
         attributes.insert(REDRIVEN.to_owned(), value);
     }
     Ok(attributes)
 }
 
-/// A message that is in its source again.
-struct Sent {
+/// A message that was sent to its target queue.
+struct SentBack {
     target: String,
     deleted: bool,
 }
 
-impl Redriven {
-    /// How many were sent.
+impl RedriveOutcome {
+    /// The number of messages that were sent.
     #[must_use]
     pub fn count(&self) -> usize {
         self.sent.values().sum()
     }
 
-    /// What did not go as it should, for people.
+    /// The problems of the redrive, as text for people.
     #[must_use]
     pub fn wrong(&self) -> Vec<String> {
         let kept = self.reasons.iter().map(|(reason, count)| format!("{count} kept: {reason}"));
@@ -182,9 +183,9 @@ impl Redriven {
         self.kept.iter().any(|kept| kept.message_id() == letter.message_id())
     }
 
-    fn add(&mut self, letter: DeadLetter, sent: Result<Sent, DeadLettersError>) {
+    fn add(&mut self, letter: DeadLetter, sent: Result<SentBack, DeadLettersError>) {
         match sent {
-            Ok(Sent { target, deleted }) => {
+            Ok(SentBack { target, deleted }) => {
                 *self.sent.entry(target).or_default() += 1;
                 self.doubled += usize::from(!deleted);
             }

@@ -1,5 +1,5 @@
-//! Which workflows and versions there are, without their definitions: those of a large deployment are
-//! more than a function has memory for.
+//! Lists workflows and versions without their definitions. All definitions of a large deployment may exceed the memory
+//! of a function.
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use steward_core::model::names::WorkflowName;
@@ -11,8 +11,8 @@ use crate::{
     items::{Item, Unreadable},
 };
 
-/// What is read of an item.
-const READ: &str = "#name, #version, #mark";
+/// The projection expression.
+const PROJECTION: &str = "#name, #version, #mark";
 
 /// One version of a workflow.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,22 +21,22 @@ pub struct Listed {
     pub name: WorkflowName,
     /// The version.
     pub version: u32,
-    /// Whether new tasks may run it.
+    /// Whether new tasks may use it.
     pub is_published: bool,
 }
 
 impl DynamoDefinitions {
-    /// All versions of all workflows, for people; by name, oldest first. Reads through the whole table.
+    /// All versions of all workflows, ordered by name and version. Scans the whole table.
     ///
     /// # Errors
-    /// The table failed.
+    /// DynamoDB failed, or an item is unreadable.
     pub async fn list(&self) -> Result<Vec<Listed>, PortError> {
         let mut items = self
             .client
             .scan()
             .table_name(&self.table)
-            .projection_expression(READ)
-            // A trigger's item has none.
+            .projection_expression(PROJECTION)
+            // The item of a trigger has no definition.
             .filter_expression("attribute_exists(#definition)")
             .expression_attribute_names("#definition", "definition")
             .expression_attribute_names("#name", "name")
@@ -55,10 +55,10 @@ impl DynamoDefinitions {
         Ok(all)
     }
 
-    /// The versions of a workflow, for people; oldest first.
+    /// The versions of a workflow, oldest first.
     ///
     /// # Errors
-    /// The table failed.
+    /// DynamoDB failed, or an item is unreadable.
     pub async fn list_versions(&self, name: &WorkflowName) -> Result<Vec<Listed>, PortError> {
         let operation = || format!("list the versions of workflow {name}");
         let mut items = self
@@ -66,7 +66,7 @@ impl DynamoDefinitions {
             .query()
             .table_name(&self.table)
             .key_condition_expression("#name = :name")
-            .projection_expression(READ)
+            .projection_expression(PROJECTION)
             .expression_attribute_names("#name", "name")
             .expression_attribute_names("#version", "version")
             .expression_attribute_names("#mark", UNPUBLISHED)

@@ -1,9 +1,9 @@
-//! Publishing a definition, and ending its publication.
+//! Publishes and unpublishes definitions in the table of workflows.
 //!
-//! Beside the versions the table has an item for each trigger, with the names of the workflows that
-//! have had it in some version. It is written first and never forgets: it only says where to look, and
-//! the newest published version says whether an event is still wanted. So there is no moment at which
-//! a published trigger is not found, wherever a publisher dies.
+//! The table also has an item for each trigger, with the names of all workflows that have had the trigger in any version.
+//! This item is only a lookup: the newest published version of each workflow decides whether an event submits a task. The
+//! item is written before the version, and names are never removed from it. So a published trigger is always found, even
+//! if a publisher crashes between the two writes.
 
 use std::collections::HashMap;
 
@@ -21,52 +21,53 @@ use steward_runtime::ports::PortError;
 use super::{DynamoDefinitions, UNPUBLISHED, is_published, read};
 use crate::errors::{corrupt, failed};
 
-/// What the key of a trigger begins with. No workflow's name does.
+/// The prefix of the key of a trigger. No workflow name starts with it.
 const TRIGGER: &str = "#trigger/";
 
-/// Bytes of a partition key, by DynamoDB's limit.
+/// The maximum size of a partition key in bytes, by DynamoDB's limit.
 const KEY_BYTES_MAX: usize = 2048;
 
-/// Why a definition was not published.
+/// A definition was not published.
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
-    /// It cannot run.
+    /// The definition is invalid or too large.
     #[error("{0}")]
     Invalid(String),
     /// The version exists with other content. Versions never change.
     #[error(
-        "workflow `{0}` version {1} is published already, with other content: give it a new version"
+        "workflow `{0}` version {1} is published already, with other content: use a new version number"
     )]
     Taken(WorkflowName, u32),
-    /// An event would submit two tasks with one id.
+    /// One event would submit two tasks with the same id.
     #[error(
-        "trigger.task_id: workflow `{with}` has the same trigger and the same ids, and of two tasks \
-         with one id only one is recorded; give these ids of their own, as `{workflow}-${{ event.id }}`"
+        "trigger.task_id: workflow `{with}` has the same trigger and the same task ids, so only one of \
+         the two tasks would be recorded for each event; use distinct ids, such as \
+         `{workflow}-${{ event.id }}`"
     )]
     SameTaskIds {
-        /// The one to be published.
+        /// The workflow that was to be published.
         workflow: WorkflowName,
-        /// The one that is.
+        /// The workflow that is published already.
         with: WorkflowName,
     },
-    /// The table could not be written.
+    /// DynamoDB failed.
     #[error(transparent)]
     Port(#[from] PortError),
 }
 
-/// A definition as it is stored.
+/// A stored definition.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stored {
     /// The definition.
     pub workflow: Workflow,
-    /// Whether new tasks may run it.
+    /// Whether new tasks may use it.
     pub is_published: bool,
 }
 
-/// The definition as it is stored, if it can run.
+/// Validates a definition, and returns it as the JSON text that is stored.
 ///
 /// # Errors
-/// Its first problem; or its size.
+/// The definition is invalid (the error contains its first problem), or too large.
 pub fn definition_text(workflow: &Workflow) -> Result<String, PublishError> {
     if let Some(problem) = workflow.problems().first() {
         return Err(PublishError::Invalid(problem.to_string()));
@@ -81,19 +82,19 @@ pub fn definition_text(workflow: &Workflow) -> Result<String, PublishError> {
     Ok(definition)
 }
 
-/// Whether `workflow` may be published beside those that are triggered by the same events.
+/// Checks the task ids of `workflow` against those of `others`: the workflows that are triggered by the same events.
 ///
 /// # Errors
-/// Another one's tasks would have the same ids.
+/// The tasks of another workflow would have the same ids.
 pub fn check_ids<'a>(
     workflow: &Workflow,
-    beside: impl IntoIterator<Item = &'a Workflow>,
+    others: impl IntoIterator<Item = &'a Workflow>,
 ) -> Result<(), PublishError> {
     let collides = |other: &&Workflow| {
         let both = workflow.trigger.as_ref().zip(other.trigger.as_ref());
         other.name != workflow.name && both.is_some_and(|(own, other)| own.collides_with(other))
     };
-    match beside.into_iter().find(collides) {
+    match others.into_iter().find(collides) {
         Some(other) => {
             let (workflow, with) = (workflow.name.clone(), other.name.clone());
             Err(PublishError::SameTaskIds { workflow, with })
@@ -103,17 +104,16 @@ pub fn check_ids<'a>(
 }
 
 impl DynamoDefinitions {
-    /// Publishes a definition. The same again is harmless, and publishes it again if its publication
-    /// was ended.
+    /// Publishes a definition. The operation is idempotent. It also publishes a version again that was unpublished.
     ///
     /// # Errors
-    /// The definition's problems; or the version is taken by another; or another workflow's trigger
-    /// submits tasks with the same ids; or the table failed.
+    /// The definition is invalid, or the version exists with other content, or another workflow's trigger submits tasks
+    /// with the same ids, or DynamoDB failed.
     pub async fn publish(&self, workflow: &Workflow) -> Result<(), PublishError> {
         let definition = definition_text(workflow)?;
         if let Some(trigger) = &workflow.trigger {
-            let beside = self.read_triggered(&trigger.source, &trigger.detail_type).await?;
-            check_ids(workflow, beside.iter().map(|plan| &***plan))?;
+            let others = self.read_triggered(&trigger.source, &trigger.detail_type).await?;
+            check_ids(workflow, others.iter().map(|plan| &***plan))?;
             self.register(&workflow.name, trigger).await?;
         }
         let (name, version) = (&workflow.name, workflow.version);
@@ -152,11 +152,11 @@ impl DynamoDefinitions {
         }
     }
 
-    /// Ends the publication of a version: no new task takes it. It stays readable for the tasks that
-    /// have. Says whether there is such a version; again is harmless.
+    /// Unpublishes a version: new tasks do not use it. It stays readable for its existing tasks. Returns whether there is
+    /// such a version. The operation is idempotent.
     ///
     /// # Errors
-    /// The table failed.
+    /// DynamoDB failed.
     pub async fn unpublish(&self, name: &WorkflowName, version: u32) -> Result<bool, PortError> {
         self.mark(name, version, "SET #mark = :true").await
     }
@@ -184,13 +184,13 @@ impl DynamoDefinitions {
             Err(error) => match error.as_service_error() {
                 Some(UpdateItemError::ConditionalCheckFailedException(_)) => Ok(false),
                 Some(_) | None => {
-                    Err(failed(format!("mark workflow {name} version {version}"))(error))
+                    Err(failed(format!("update workflow {name} version {version}"))(error))
                 }
             },
         }
     }
 
-    /// Adds a workflow to those that have had a trigger.
+    /// Adds a workflow to the item of a trigger.
     async fn register(&self, name: &WorkflowName, trigger: &Trigger) -> Result<(), PortError> {
         let names = AttributeValue::Ss(vec![name.to_string()]);
         let request = self
@@ -205,7 +205,7 @@ impl DynamoDefinitions {
         Ok(())
     }
 
-    /// The workflows that have had a trigger in some version.
+    /// The names of the workflows that have had a trigger in any version.
     pub(super) async fn registered(
         &self,
         source: &str,
@@ -218,8 +218,8 @@ impl DynamoDefinitions {
             .table_name(&self.table)
             .set_key(Some(key(&trigger_key(source, detail_type), 0)))
             .consistent_read(true);
-        let answer = request.send().await.map_err(failed(operation()))?;
-        let names = answer.item.unwrap_or_default().remove("workflows");
+        let output = request.send().await.map_err(failed(operation()))?;
+        let names = output.item.unwrap_or_default().remove("workflows");
         let names = names.and_then(|names| names.as_ss().cloned().ok()).unwrap_or_default();
         let names: Result<Vec<WorkflowName>, _> =
             names.into_iter().map(TryInto::try_into).collect();
@@ -230,10 +230,10 @@ impl DynamoDefinitions {
         Ok(names)
     }
 
-    /// All versions of a workflow, for people; oldest first.
+    /// All versions of a workflow with their definitions, oldest first.
     ///
     /// # Errors
-    /// The table failed.
+    /// DynamoDB failed, or a definition is unreadable.
     pub async fn versions(&self, name: &WorkflowName) -> Result<Vec<Stored>, PortError> {
         let operation = || format!("read the versions of workflow {name}");
         let mut items = self
@@ -255,10 +255,10 @@ impl DynamoDefinitions {
         Ok(versions)
     }
 
-    /// All versions of all workflows, for people; by name, oldest first. Reads the whole table.
+    /// All versions of all workflows with their definitions, ordered by name and version. Scans the whole table.
     ///
     /// # Errors
-    /// The table failed.
+    /// DynamoDB failed, or a definition is unreadable.
     pub async fn all(&self) -> Result<Vec<Stored>, PortError> {
         let operation = || "read all workflows".to_owned();
         let scan = self.client.scan().table_name(&self.table).consistent_read(true);
@@ -291,8 +291,8 @@ pub(super) fn key(name: &str, version: u32) -> HashMap<String, AttributeValue> {
     ])
 }
 
-/// The key of a trigger. Two may share one, if they are long or have a `/` in them: each workflow
-/// that is found there is asked for its trigger.
+/// The key of a trigger. Two triggers may share a key if they are long or contain a `/`. This is harmless, because the
+/// trigger of each workflow that is found there is compared.
 fn trigger_key(source: &str, detail_type: &str) -> String {
     let mut key = format!("{TRIGGER}{source}/{detail_type}");
     while key.len() > KEY_BYTES_MAX {
@@ -306,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_triggers_key_is_no_workflows_name_and_fits() {
+    fn the_key_of_a_trigger_is_not_a_workflow_name_and_does_not_exceed_the_limit() {
         assert_eq!(trigger_key("shop", "Order Placed"), "#trigger/shop/Order Placed");
         assert!(trigger_key("shop", "Order Placed").parse::<WorkflowName>().is_err());
         let long = "\u{1f69a}".repeat(limits::EVENT_TEXT_CHARS_MAX);

@@ -1,15 +1,14 @@
-//! Pauses before the same is asked of DynamoDB again that it could not do: it throttles, or another transaction has one of
-//! the items. They grow, and each is of random length ("full jitter",
-//! <https://aws.amazon.com/builders-library/timeouts-retries-and-backoff-with-jitter/>), so that those who were refused
-//! together do not come again together.
+//! Exponential backoff with full jitter for requests that DynamoDB could not carry out: it throttles, or another
+//! transaction is writing one of the items. The random pauses prevent requests that were refused together from being
+//! retried together (<https://aws.amazon.com/builders-library/timeouts-retries-and-backoff-with-jitter/>).
 
 use std::time::Duration;
 
-/// The longest that the first pause may take. Each may take twice as long as the one before.
+/// The upper bound of the first pause. It doubles with each further pause.
 const FIRST: Duration = Duration::from_millis(50);
 
-/// How many pauses there are in a row: with the longest possible ones six seconds. After that the message that the request
-/// is about goes back to its queue.
+/// The maximum number of pauses in a row. Together they take at most six seconds. After that the request fails, and its
+/// message returns to its queue.
 const PAUSES_MAX: u32 = 7;
 
 /// The pauses of one request.
@@ -19,7 +18,7 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    /// Pauses; whether it is worth asking again.
+    /// Pauses. Returns whether to retry; if not, it does not pause.
     pub(super) async fn pause(&mut self) -> bool {
         if self.paused >= PAUSES_MAX {
             return false;
@@ -30,7 +29,7 @@ impl Backoff {
         true
     }
 
-    /// Something was done: the pauses begin anew.
+    /// Starts over with the first pause, because a request made progress.
     pub(super) fn reset(&mut self) {
         self.paused = 0;
     }

@@ -1,15 +1,16 @@
-//! Whether the engine behind the store takes batches of statements, and what it has refused them for.
+//! Records whether the database supports batches of statements, and decides how to continue after a refusal.
 //!
-//! DynamoDB takes them; emulators and older engines may not, and a role may lack the grants. A batch that an engine
-//! refuses is written item by item, so a refusal costs requests and nothing else. To find that out once is enough:
+//! DynamoDB supports them. Emulators and older engines may not, and a role may lack the permission. The items of a
+//! refused batch are written one by one, so a refusal costs only additional requests. After a permanent refusal, no more
+//! batches are sent:
 //!
-//! | answer to a batch | its items | later batches |
+//! | response to a batch | its items | later batches |
 //! | --- | --- | --- |
-//! | answered, some statements refused | the refused ones are written alone | as before |
-//! | answered, every statement is [permanently](PERMANENT) refused | written alone | none is sent |
-//! | refused as a whole, and permanently | written alone | none is sent |
-//! | server error, before any batch was answered | written alone | none after [`SERVER_ERRORS_MAX`] in a row |
-//! | any other failure: throttled, timeout, server error | fail; their messages come again | as before |
+//! | success, but some statements are refused | the refused ones are written alone | are sent |
+//! | success, but every statement is refused [permanently](PERMANENT) | are written alone | are not sent |
+//! | refused as a whole, permanently | are written alone | are not sent |
+//! | server error before any batch succeeded | are written alone | are not sent after [`SERVER_ERRORS_MAX`] in a row |
+//! | any other failure: throttled, timeout, server error | fail; their messages are redelivered | are sent |
 
 use std::{
     collections::BTreeSet,
@@ -21,45 +22,46 @@ use aws_smithy_runtime_api::client::{orchestrator::HttpResponse, result::SdkErro
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use steward_runtime::metrics;
 
-/// Server errors in a row, before any batch was answered, after which no more are sent. A parser that fails on a
-/// statement (moto's, for one) answers so each time; DynamoDB may once or twice.
+/// The number of server errors in a row, before any batch succeeded, after which no more batches are sent. A parser that
+/// fails on a statement (that of moto, for example) returns one each time. DynamoDB may return one or two.
 const SERVER_ERRORS_MAX: u32 = 3;
 
-/// Codes of a single statement's refusal that lie in how the statement is written or in the role's grants.
+/// Codes of a refused statement whose cause is its syntax or the permissions of the role.
 const PERMANENT: [&str; 3] = ["AccessDenied", "ResourceNotFound", "ValidationError"];
 
-/// Codes that say that a condition was not met: a race was lost, or a message came twice.
-const NORMAL: [&str; 2] = ["ConditionalCheckFailed", "DuplicateItem"];
+/// Codes of a statement whose condition was not met: the writer lost a race, or handled a message twice.
+const CONDITION_FAILED: [&str; 2] = ["ConditionalCheckFailed", "DuplicateItem"];
 
-/// For a refusal that does not say why.
+/// The label of a refusal without a code.
 const NO_CODE: &str = "none";
 
-/// What is known of the engine. One for each store, of which a function has one.
+/// The knowledge of a store about the support of batches. There is one for each store, and one store for each function
+/// instance.
 #[derive(Debug, Default)]
 pub(super) struct BatchSupport {
-    state: Mutex<State>,
-    /// The codes that were warned about.
+    state: Mutex<SupportState>,
+    /// The codes for which a warning was logged.
     warned: Mutex<BTreeSet<String>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// No batch was answered so far.
+enum SupportState {
+    /// No batch has succeeded so far.
     Unknown {
         server_errors: u32,
     },
     Supported,
-    /// No batch is sent any more.
+    /// No more batches are sent.
     Refused,
 }
 
-impl Default for State {
+impl Default for SupportState {
     fn default() -> Self {
         Self::Unknown { server_errors: 0 }
     }
 }
 
-/// What to do with the items of a batch that failed as a whole.
+/// How to continue with the items of a batch that failed as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AfterFailure {
     WriteAlone,
@@ -67,13 +69,13 @@ pub(super) enum AfterFailure {
 }
 
 impl BatchSupport {
-    /// Whether batches are worth sending.
+    /// Whether to send batches.
     pub(super) fn is_worth_trying(&self) -> bool {
-        *lock(&self.state) != State::Refused
+        *lock(&self.state) != SupportState::Refused
     }
 
-    /// Records the answer to a batch: the refusals, and how many statements there were.
-    pub(super) fn answered<'a>(
+    /// Records a successful response to a batch: the statements that it refused, and the number of all statements.
+    pub(super) fn succeeded<'a>(
         &self,
         refusals: impl Iterator<Item = &'a BatchStatementError>,
         statements: usize,
@@ -81,16 +83,16 @@ impl BatchSupport {
         let mut permanent = 0;
         for refusal in refusals {
             let code = refusal.code().map_or(NO_CODE, |code| code.as_str());
-            if !NORMAL.contains(&code) {
+            if !CONDITION_FAILED.contains(&code) {
                 self.warn(code, refusal.message().unwrap_or_default(), 1);
             }
             permanent += usize::from(PERMANENT.contains(&code));
         }
-        let state = if permanent == statements { State::Refused } else { State::Supported };
-        self.go_to(state);
+        let all_refused = permanent == statements;
+        self.set(if all_refused { SupportState::Refused } else { SupportState::Supported });
     }
 
-    /// Records that a batch of so many statements failed as a whole.
+    /// Records that a batch with this number of statements failed as a whole.
     pub(super) fn failed<E>(
         &self,
         error: &SdkError<E, HttpResponse>,
@@ -102,53 +104,57 @@ impl BatchSupport {
     {
         let state = *lock(&self.state);
         let next = match state {
-            State::Unknown { .. } | State::Supported | State::Refused if is_permanent => {
-                State::Refused
+            SupportState::Unknown { .. } | SupportState::Supported | SupportState::Refused
+                if is_permanent =>
+            {
+                SupportState::Refused
             }
-            State::Unknown { .. } | State::Refused if !is_server_error(error) => {
+            SupportState::Unknown { .. } | SupportState::Refused if !is_server_error(error) => {
                 return AfterFailure::Fail;
             }
-            State::Supported => return AfterFailure::Fail,
-            State::Unknown { server_errors } if server_errors + 1 < SERVER_ERRORS_MAX => {
-                State::Unknown { server_errors: server_errors + 1 }
+            SupportState::Supported => return AfterFailure::Fail,
+            SupportState::Unknown { server_errors } if server_errors + 1 < SERVER_ERRORS_MAX => {
+                SupportState::Unknown { server_errors: server_errors + 1 }
             }
-            State::Unknown { .. } | State::Refused => State::Refused,
+            SupportState::Unknown { .. } | SupportState::Refused => SupportState::Refused,
         };
         self.warn(&code_of(error), error.message().unwrap_or_default(), statements);
-        self.go_to(next);
+        self.set(next);
         AfterFailure::WriteAlone
     }
 
-    /// A refusal is for the life of the process: a batch that was under way when it came does not end it.
-    fn go_to(&self, next: State) {
+    /// Sets the state. `Refused` is final: a concurrent batch that succeeds does not change it.
+    fn set(&self, next: SupportState) {
         let mut state = lock(&self.state);
-        if next == State::Refused && *state != State::Refused {
-            tracing::warn!("the engine refuses batches of statements; items are written alone");
+        if next == SupportState::Refused && *state != SupportState::Refused {
+            tracing::warn!(
+                "the database refuses batches of statements; items are written one by one"
+            );
         }
-        if *state != State::Refused {
+        if *state != SupportState::Refused {
             *state = next;
         }
     }
 
-    /// Counts refused statements; the first with a code is logged.
+    /// Counts refused statements, and logs the first one with each code.
     fn warn(&self, code: &str, message: &str, statements: usize) {
         metrics::statements_refused(code, statements);
         if lock(&self.warned).insert(code.to_owned()) {
-            // What is said of a value may quote it, and a document's is a payload.
+            // A validation message may quote the value, which may be a payload.
             let message = if code.starts_with("Validation") { "" } else { message };
-            tracing::warn!(code, message, "statements refused, their items are written alone");
+            tracing::warn!(code, message, "statements refused; their items are written one by one");
         }
     }
 }
 
-/// The code of an error, or the status of an answer that has none: `HTTP 500`.
+/// The code of an error, or the HTTP status of a response without a code: `HTTP 500`.
 fn code_of<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -> String {
     let status = || error.raw_response().map(|response| format!("HTTP {}", response.status()));
     let code = error.code().map(str::to_owned);
     code.or_else(status).unwrap_or_else(|| NO_CODE.to_owned())
 }
 
-/// An answer of the engine itself, which is at fault. Throttling comes with 400.
+/// Whether the response has a status of 500 or above. The status of throttling is 400.
 fn is_server_error<E>(error: &SdkError<E, HttpResponse>) -> bool {
     error.raw_response().is_some_and(|response| response.status().is_server_error())
 }

@@ -1,4 +1,4 @@
-//! Keeping a task's documents for longer than was known when they were written.
+//! Extends the expiry of a task's documents.
 
 use aws_sdk_dynamodb::{operation::update_item::UpdateItemError, types::AttributeValue};
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -12,14 +12,14 @@ use crate::{
     items::{Item, expires_at},
 };
 
-/// How many documents are written at once.
+/// The number of documents that are written concurrently.
 const AT_ONCE: usize = 16;
 
 impl DynamoStore {
-    /// Has the documents of `owner` that would go earlier kept until `until`. Costs a read of them all, and
-    /// a write of each.
+    /// Sets the expiry of the documents of `owner` to `until`, except those that expire later. Costs one read of all
+    /// documents, and one write for each changed document.
     pub(super) async fn extend(&self, owner: &Owner, until: Timestamp) -> Result<(), PortError> {
-        let operation = || format!("keep documents of {} for longer", owner.task_id);
+        let operation = || format!("extend the expiry of the documents of {}", owner.task_id);
         let query = self.documents_of(&owner.task_id).consistent_read(true);
         let query = query.projection_expression("task_id, document, expires_at");
         let mut items = query.into_paginator().items().send();
@@ -27,8 +27,8 @@ impl DynamoStore {
         while let Some(item) = items.next().await {
             let item = item.map_err(failed(operation()))?;
             let key = read_key(&item).map_err(corrupt(operation()))?;
-            let goes_early = expires_at(&item).is_some_and(|at| at < until.as_second());
-            if key.incarnation == owner.incarnation && goes_early {
+            let expires_earlier = expires_at(&item).is_some_and(|at| at < until.as_second());
+            if key.incarnation == owner.incarnation && expires_earlier {
                 early.push(item);
             }
         }
@@ -54,7 +54,7 @@ impl DynamoStore {
             .expression_attribute_values(":until", until);
         match request.send().await {
             Ok(_) => Ok(()),
-            // It was deleted, or another was quicker.
+            // The document was deleted, or another instance extended its expiry first.
             Err(error)
                 if error
                     .as_service_error()

@@ -1,7 +1,7 @@
-//! The indices of the tasks, read: a partition page by page, for the supervisor; all partitions as one
-//! list, or counted, for consoles. An index is some moments behind the table.
+//! Reads the indices of the table of tasks: one partition page by page for the supervisor, and all partitions as one
+//! list, or as a count, for the console. An index lags behind the table by a moment.
 
-use std::{collections::HashMap, fmt, num::NonZeroU32, ops::Range, str::FromStr};
+use std::{collections::HashMap, fmt, ops::Range, str::FromStr};
 
 use aws_sdk_dynamodb::{
     operation::query::builders::QueryFluentBuilder,
@@ -21,54 +21,56 @@ use crate::{
     items::{self, Item, Unreadable, number, text},
 };
 
-/// Partitions asked at once.
-const LANES_AT_ONCE: usize = 16;
+/// The number of partitions that are queried concurrently.
+const PARTITIONS_AT_ONCE: usize = 16;
 
 /// An index of the table of tasks.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Index {
+pub(super) struct TaskIndex {
     name: &'static str,
     partition: &'static str,
     sort: &'static str,
 }
 
-/// Tasks with something left to look after: by shard, and by when.
-pub(super) const DUE: Index = Index { name: "due", partition: "shard", sort: "due" };
+/// The index of the tasks that the supervisor has to look at, by shard and due time.
+pub(super) const DUE: TaskIndex = TaskIndex { name: "due", partition: "shard", sort: "due" };
 
-/// Tasks that have ended: by how and part, and by when.
-pub(super) const ENDED: Index = Index { name: "ended", partition: "ended", sort: "ended_at" };
+/// The index of the tasks that have ended, by final state and partition, and by end time.
+pub(super) const ENDED: TaskIndex =
+    TaskIndex { name: "ended", partition: "ended", sort: "ended_at" };
 
-/// What is asked of a partition of an index.
+/// A query of one partition of an index.
 #[derive(Debug, Clone)]
-pub(super) struct Slice {
-    pub(super) index: Index,
+pub(super) struct PartitionQuery {
+    pub(super) index: TaskIndex,
     pub(super) partition: AttributeValue,
-    /// In milliseconds, both ends included.
+    /// The earliest time, in milliseconds since the epoch, inclusive.
     pub(super) from: i64,
+    /// The latest time, in milliseconds since the epoch, inclusive.
     pub(super) to: i64,
-    /// The last one seen.
+    /// The last entry of the page before.
     pub(super) after: Option<(Timestamp, TaskId)>,
     pub(super) newest_first: bool,
 }
 
-impl Slice {
-    /// A whole partition, earliest first.
-    fn whole(index: Index, partition: AttributeValue) -> Self {
+impl PartitionQuery {
+    /// A query of a whole partition, earliest first.
+    fn whole(index: TaskIndex, partition: AttributeValue) -> Self {
         let (from, to) = (Timestamp::MIN.as_millisecond(), Timestamp::MAX.as_millisecond());
         Self { index, partition, from, to, after: None, newest_first: false }
     }
 
-    /// What is left of it after a place in a list of many, of which it is number `lane`. Tasks of one
-    /// moment are in the order of lanes.
-    fn after(mut self, lane: usize, cursor: &Cursor) -> Self {
+    /// Limits the query to the entries after `cursor`, in a list that merges several partitions. `partition` is the
+    /// number of this partition. Entries with the same time are ordered by partition.
+    fn after(mut self, partition: usize, cursor: &Cursor) -> Self {
         let at = cursor.at.as_millisecond();
-        let past = i64::from(lane < cursor.lane);
+        let past = i64::from(partition < cursor.partition);
         if self.newest_first {
             self.to = self.to.min(at - past);
         } else {
             self.from = self.from.max(at + past);
         }
-        self.after = (lane == cursor.lane).then(|| (cursor.at, cursor.task_id.clone()));
+        self.after = (partition == cursor.partition).then(|| (cursor.at, cursor.task_id.clone()));
         self
     }
 }
@@ -76,93 +78,92 @@ impl Slice {
 /// One task in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// When it is due, or when it ended.
+    /// The due time or the end time, depending on the index.
     pub at: Timestamp,
     /// The task.
     pub task_id: TaskId,
-    /// What it runs, if the index knows: that of ended tasks does.
+    /// The workflow of the task. Only the index `ended` contains it.
     pub workflow: Option<WorkflowName>,
-    lane: usize,
+    partition: usize,
 }
 
 impl Entry {
-    /// Its place in the list.
+    /// The cursor of the list after this entry.
     #[must_use]
     pub fn cursor(&self) -> Cursor {
-        Cursor { at: self.at, lane: self.lane, task_id: self.task_id.clone() }
+        Cursor { at: self.at, partition: self.partition, task_id: self.task_id.clone() }
     }
 }
 
-/// Some of a list.
+/// One page of a list of tasks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Entries {
-    /// In the list's order.
+    /// The tasks, in the order of the list.
     pub entries: Vec<Entry>,
-    /// Whether there may be more.
+    /// Whether there may be more tasks.
     pub more: bool,
 }
 
-/// A place in a list: after this task.
+/// A position in a list of tasks: after this task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cursor {
     at: Timestamp,
-    lane: usize,
+    partition: usize,
     task_id: TaskId,
 }
 
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.at.as_millisecond(), self.lane, self.task_id)
+        write!(f, "{}.{}.{}", self.at.as_millisecond(), self.partition, self.task_id)
     }
 }
 
-/// A text that is no place in a list.
+/// A text is not a valid cursor.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no place in a list")]
-pub struct InvalidCursor(String);
+#[error("`{0}` is not a valid position in a list")]
+pub struct InvalidListCursor(String);
 
 impl FromStr for Cursor {
-    type Err = InvalidCursor;
+    type Err = InvalidListCursor;
 
-    fn from_str(text: &str) -> Result<Self, InvalidCursor> {
+    fn from_str(text: &str) -> Result<Self, InvalidListCursor> {
         let read = || {
             let mut parts = text.splitn(3, '.');
             let at = Timestamp::from_millisecond(parts.next()?.parse().ok()?).ok()?;
-            let lane = parts.next()?.parse().ok()?;
-            Some(Self { at, lane, task_id: parts.next()?.parse().ok()? })
+            let partition = parts.next()?.parse().ok()?;
+            Some(Self { at, partition, task_id: parts.next()?.parse().ok()? })
         };
-        read().ok_or_else(|| InvalidCursor(text.to_owned()))
+        read().ok_or_else(|| InvalidListCursor(text.to_owned()))
     }
 }
 
-/// How many there are.
+/// A number of tasks, counted up to a limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Count {
-    /// As many as were counted.
+    /// The number of tasks that were counted.
     pub counted: u64,
-    /// Whether there are more.
+    /// Whether there are more tasks.
     pub more: bool,
 }
 
 impl DynamoStore {
-    /// Up to `limit` tasks that are not finished, by when they are due. Also such in Error whose alert
-    /// was not sent yet.
+    /// Up to `limit` unfinished tasks, ordered by due time. They include tasks in Error whose alert was not sent yet.
     ///
     /// # Errors
-    /// As every read.
+    /// DynamoDB failed, or an entry is unreadable.
     pub async fn list_unfinished(
         &self,
         after: Option<&Cursor>,
         limit: usize,
     ) -> Result<Entries, PortError> {
-        self.list(self.due_lanes(), after, limit).await
+        self.list(self.due_partitions(), after, limit).await
     }
 
-    /// Up to `limit` tasks that ended in one of these states within a time (its end excluded), newest
+    /// Up to `limit` tasks that ended in one of these states during `within`, whose end is exclusive. The newest come
     /// first.
     ///
     /// # Errors
-    /// As every read.
+    /// DynamoDB failed, or an entry is unreadable.
     pub async fn list_ended(
         &self,
         states: &[ProcessState],
@@ -170,35 +171,35 @@ impl DynamoStore {
         after: Option<&Cursor>,
         limit: usize,
     ) -> Result<Entries, PortError> {
-        let lanes = self.ended_lanes(states).into_iter().map(|lane| Slice {
+        let queries = self.ended_partitions(states).into_iter().map(|query| PartitionQuery {
             newest_first: true,
             from: within.start.as_millisecond(),
             to: within.end.as_millisecond() - 1,
-            ..lane
+            ..query
         });
-        self.list(lanes.collect(), after, limit).await
+        self.list(queries.collect(), after, limit).await
     }
 
-    /// How many tasks are not finished; counts to about `most`.
+    /// The number of unfinished tasks. The count stops at about `most`.
     ///
     /// # Errors
-    /// As every read.
+    /// DynamoDB failed.
     pub async fn count_unfinished(&self, most: usize) -> Result<Count, PortError> {
-        self.count(self.due_lanes(), most).await
+        self.count(self.due_partitions(), most).await
     }
 
-    /// How many tasks ended in a state and are still kept; counts to about `most`.
+    /// The number of tasks that ended in this state and are still stored. The count stops at about `most`.
     ///
     /// # Errors
-    /// As every read.
+    /// DynamoDB failed.
     pub async fn count_ended(&self, state: ProcessState, most: usize) -> Result<Count, PortError> {
-        self.count(self.ended_lanes(&[state]), most).await
+        self.count(self.ended_partitions(&[state]), most).await
     }
 
-    /// Tasks as they are now, in the order asked; those that are gone are left out.
+    /// The tasks with these ids, in the order given. The result omits tasks that do not exist.
     ///
     /// # Errors
-    /// As every read.
+    /// DynamoDB failed, or a task is unreadable.
     pub async fn tasks<'a>(
         &self,
         ids: impl IntoIterator<Item = &'a TaskId>,
@@ -207,43 +208,45 @@ impl DynamoStore {
         Ok(tasks.into_iter().flatten().collect())
     }
 
-    fn due_lanes(&self) -> Vec<Slice> {
+    fn due_partitions(&self) -> Vec<PartitionQuery> {
         let shards = 0..self.items.shards.get();
-        shards.map(|shard| Slice::whole(DUE, number(i64::from(shard)))).collect()
+        shards.map(|shard| PartitionQuery::whole(DUE, number(i64::from(shard)))).collect()
     }
 
-    fn ended_lanes(&self, states: &[ProcessState]) -> Vec<Slice> {
-        let lanes = |state| (0..self.parts().get()).map(move |part| items::ended(state, part));
-        states.iter().flat_map(|state| lanes(*state)).map(|key| Slice::whole(ENDED, key)).collect()
+    fn ended_partitions(&self, states: &[ProcessState]) -> Vec<PartitionQuery> {
+        let partitions = 0..ended_parts(self.items.shards).get();
+        let keys = |state: ProcessState| {
+            partitions.clone().map(move |partition| items::ended(state, partition))
+        };
+        let keys = states.iter().flat_map(|state| keys(*state));
+        keys.map(|key| PartitionQuery::whole(ENDED, key)).collect()
     }
 
-    fn parts(&self) -> NonZeroU32 {
-        ended_parts(self.items.shards)
-    }
-
+    /// Merges the results of several partitions into one page.
     async fn list(
         &self,
-        lanes: Vec<Slice>,
+        queries: Vec<PartitionQuery>,
         after: Option<&Cursor>,
         limit: usize,
     ) -> Result<Entries, PortError> {
-        let newest_first = lanes.iter().any(|lane| lane.newest_first);
+        let newest_first = queries.iter().any(|query| query.newest_first);
         let size = i32::try_from(limit).unwrap_or(i32::MAX);
-        let pages = lanes.into_iter().enumerate().map(|(lane, slice)| async move {
-            let slice = match after {
-                Some(cursor) => slice.after(lane, cursor),
-                None => slice,
+        let pages = queries.into_iter().enumerate().map(|(partition, query)| async move {
+            let query = match after {
+                Some(cursor) => query.after(partition, cursor),
+                None => query,
             };
-            let (items, last) = self.page(slice.clone(), size).await?;
-            let entry = |item| read_entry(item, slice.index).map(|entry| Entry { lane, ..entry });
+            let (items, last) = self.page(query.clone(), size).await?;
+            let entry =
+                |item| read_entry(item, query.index).map(|entry| Entry { partition, ..entry });
             let entries: Result<Vec<_>, _> = items.iter().map(entry).collect();
-            let entries = entries.map_err(corrupt(format!("read index {}", slice.index.name)))?;
+            let entries = entries.map_err(corrupt(format!("read index {}", query.index.name)))?;
             Ok::<_, PortError>(Entries { entries, more: last.is_some() })
         });
-        let pages: Vec<_> = stream::iter(pages).buffered(LANES_AT_ONCE).try_collect().await?;
+        let pages: Vec<_> = stream::iter(pages).buffered(PARTITIONS_AT_ONCE).try_collect().await?;
         let more = pages.iter().any(|page| page.more);
         let mut entries: Vec<_> = pages.into_iter().flat_map(|page| page.entries).collect();
-        // What is of one moment stays in the order of lanes.
+        // The sort is stable, so entries with the same time stay ordered by partition.
         entries.sort_by_key(|entry| {
             let at = entry.at.as_millisecond();
             if newest_first { -at } else { at }
@@ -253,28 +256,29 @@ impl DynamoStore {
         Ok(Entries { entries, more })
     }
 
-    /// Ids are spread evenly, so each partition may count its share and as much again.
-    async fn count(&self, lanes: Vec<Slice>, most: usize) -> Result<Count, PortError> {
-        let share = (most / lanes.len().max(1)).saturating_mul(2).max(1);
-        let counts = lanes.into_iter().map(|lane| self.count_one(lane, share));
+    /// Counts the entries of several partitions up to about `most`. The tasks are spread evenly over the partitions, so
+    /// each partition counts up to twice its share.
+    async fn count(&self, queries: Vec<PartitionQuery>, most: usize) -> Result<Count, PortError> {
+        let share = (most / queries.len().max(1)).saturating_mul(2).max(1);
+        let counts = queries.into_iter().map(|query| self.count_one(query, share));
         let counts: Vec<Count> =
-            stream::iter(counts).buffer_unordered(LANES_AT_ONCE).try_collect().await?;
+            stream::iter(counts).buffer_unordered(PARTITIONS_AT_ONCE).try_collect().await?;
         Ok(counts.into_iter().fold(Count::default(), |all, one| Count {
             counted: all.counted + one.counted,
             more: all.more || one.more,
         }))
     }
 
-    async fn count_one(&self, slice: Slice, most: usize) -> Result<Count, PortError> {
-        let name = slice.index.name;
+    async fn count_one(&self, query: PartitionQuery, most: usize) -> Result<Count, PortError> {
+        let name = query.index.name;
         let (mut counted, mut start) = (0, None);
         loop {
             let left = i32::try_from(most).unwrap_or(i32::MAX).saturating_sub(counted);
-            let query = self.query(&slice, left).select(Select::Count);
-            let answer = query.set_exclusive_start_key(start).send().await;
-            let answer = answer.map_err(failed(format!("count index {name}")))?;
-            counted = counted.saturating_add(answer.count);
-            start = answer.last_evaluated_key;
+            let request = self.query(&query, left).select(Select::Count);
+            let output = request.set_exclusive_start_key(start).send().await;
+            let output = output.map_err(failed(format!("count index {name}")))?;
+            counted = counted.saturating_add(output.count);
+            start = output.last_evaluated_key;
             let more = start.is_some();
             if !more || counted as usize >= most {
                 return Ok(Count { counted: counted.unsigned_abs().into(), more });
@@ -282,29 +286,29 @@ impl DynamoStore {
         }
     }
 
-    /// Some of a partition, and the key of the last one if there may be more.
+    /// One page of a partition, and the key of its last item if there may be more.
     pub(super) async fn page(
         &self,
-        slice: Slice,
+        query: PartitionQuery,
         limit: i32,
     ) -> Result<(Vec<Item>, Option<Item>), PortError> {
-        if slice.from > slice.to {
+        if query.from > query.to {
             return Ok((Vec::new(), None));
         }
-        let start = slice.after.as_ref().map(|(at, task_id)| {
+        let start = query.after.as_ref().map(|(at, task_id)| {
             HashMap::from([
-                (slice.index.partition.to_owned(), slice.partition.clone()),
-                (slice.index.sort.to_owned(), items::time(*at)),
+                (query.index.partition.to_owned(), query.partition.clone()),
+                (query.index.sort.to_owned(), items::time(*at)),
                 ("task_id".to_owned(), text(task_id.as_str())),
             ])
         });
-        let answer = self.query(&slice, limit).set_exclusive_start_key(start).send().await;
-        let answer = answer.map_err(failed(format!("query index {}", slice.index.name)))?;
-        Ok((answer.items.unwrap_or_default(), answer.last_evaluated_key))
+        let output = self.query(&query, limit).set_exclusive_start_key(start).send().await;
+        let output = output.map_err(failed(format!("query index {}", query.index.name)))?;
+        Ok((output.items.unwrap_or_default(), output.last_evaluated_key))
     }
 
-    fn query(&self, slice: &Slice, limit: i32) -> QueryFluentBuilder {
-        let Slice { index, partition, from, to, newest_first, .. } = slice;
+    fn query(&self, query: &PartitionQuery, limit: i32) -> QueryFluentBuilder {
+        let PartitionQuery { index, partition, from, to, newest_first, .. } = query;
         self.client
             .query()
             .table_name(&self.tasks)
@@ -320,13 +324,13 @@ impl DynamoStore {
     }
 }
 
-pub(super) fn read_entry(item: &Item, index: Index) -> Result<Entry, Unreadable> {
+pub(super) fn read_entry(item: &Item, index: TaskIndex) -> Result<Entry, Unreadable> {
     let workflow = item.get("workflow").and_then(|name| name.as_s().ok());
     Ok(Entry {
         at: as_time(item, index.sort)?,
         task_id: as_text(item, "task_id")?.parse()?,
         workflow: workflow.map(|name| name.parse()).transpose()?,
-        lane: 0,
+        partition: 0,
     })
 }
 

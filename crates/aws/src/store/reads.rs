@@ -1,6 +1,6 @@
-//! Reads that are asked for at the same moment go out [together](super::together): one `BatchGetItem` for
-//! the tasks of a batch, and one for the documents that they want, instead of a `GetItem` for each. What is
-//! read and what it costs is the same; it is fewer requests to sign, send and wait for.
+//! [Coalesces](super::coalescer) concurrent reads: one `BatchGetItem` for the tasks of a batch, and one for the
+//! documents that they need, instead of a `GetItem` for each. The read units stay the same, with fewer requests to sign,
+//! send and wait for.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -13,7 +13,7 @@ use tokio::sync::oneshot::Sender;
 
 use super::{
     backoff::Backoff,
-    together::{Asked, Together, cut_off},
+    coalescer::{PendingRequest, RequestCoalescer, leader_cancelled},
 };
 use crate::{
     errors::{corrupt, failed, for_each},
@@ -23,18 +23,18 @@ use crate::{
 /// Keys in one `BatchGetItem`, by DynamoDB's limit.
 const KEYS_MAX: usize = 100;
 
-/// Until the one who asked says what it was for.
+/// The operation in errors of a batch. Each caller replaces it by its own operation.
 const OPERATION: &str = "read items";
 
-/// What an item goes by.
+/// The table and primary key of an item.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Key {
+pub(super) struct ItemKey {
     pub(super) table: String,
     pub(super) task_id: String,
     pub(super) document: Option<String>,
 }
 
-impl Key {
+impl ItemKey {
     fn attributes(&self) -> Item {
         let document = self.document.iter().map(|document| ("document".to_owned(), text(document)));
         std::iter::once(("task_id".to_owned(), text(&self.task_id))).chain(document).collect()
@@ -47,38 +47,38 @@ impl Key {
     }
 }
 
-type Found = Result<Option<Item>, PortError>;
+type ReadResult = Result<Option<Item>, PortError>;
 
-/// Consistent reads by key.
+/// Reads items by key, consistently.
 #[derive(Debug, Clone)]
-pub(super) struct Reads {
+pub(super) struct ItemReader {
     client: Client,
-    together: Arc<Together<Key, Found>>,
+    coalescer: Arc<RequestCoalescer<ItemKey, ReadResult>>,
 }
 
-impl Reads {
+impl ItemReader {
     pub(super) fn new(client: Client) -> Self {
-        Self { client, together: Arc::default() }
+        Self { client, coalescer: Arc::default() }
     }
 
-    /// Reads one item for `operation`, together with whatever else is being asked for.
-    pub(super) async fn get(&self, key: Key, operation: impl Fn() -> String) -> Found {
-        let has_room = |asked: &[_], _: &Key| asked.len() < KEYS_MAX;
-        let found = self.together.ask(key, has_room, |asked| self.send(asked)).await;
-        let found = found.unwrap_or_else(|| Err(cut_off(OPERATION)));
-        found.map_err(|error| PortError { operation: operation(), ..error })
+    /// Reads one item for `operation`, in one batch with concurrent reads.
+    pub(super) async fn get(&self, key: ItemKey, operation: impl Fn() -> String) -> ReadResult {
+        let has_room = |batch: &[_], _: &ItemKey| batch.len() < KEYS_MAX;
+        let result = self.coalescer.request(key, has_room, |batch| self.send(batch)).await;
+        let result = result.unwrap_or_else(|| Err(leader_cancelled(OPERATION)));
+        result.map_err(|error| PortError { operation: operation(), ..error })
     }
 
-    /// Sends a request, and hands the answers out.
-    async fn send(&self, asked: Vec<Asked<Key, Found>>) {
-        let mut readers: BTreeMap<Key, Vec<Sender<Found>>> = BTreeMap::new();
-        asked.into_iter().for_each(|(key, reader)| readers.entry(key).or_default().push(reader));
+    /// Sends a batch and distributes the results.
+    async fn send(&self, batch: Vec<PendingRequest<ItemKey, ReadResult>>) {
+        let mut readers: BTreeMap<ItemKey, Vec<Sender<ReadResult>>> = BTreeMap::new();
+        batch.into_iter().for_each(|(key, reader)| readers.entry(key).or_default().push(reader));
         let keys: Vec<_> = readers.keys().cloned().collect();
         let read = match keys.as_slice() {
             [key] => self.get_one(key).await,
             keys => self.get_many(keys).await,
         };
-        // A reader that was given up does not listen.
+        // Sending to a reader fails if the reader was cancelled.
         match read {
             Ok(mut found) => readers.into_iter().for_each(|(key, readers)| {
                 let item = found.remove(&key);
@@ -92,28 +92,28 @@ impl Reads {
         }
     }
 
-    async fn get_one(&self, key: &Key) -> Result<HashMap<Key, Item>, PortError> {
+    async fn get_one(&self, key: &ItemKey) -> Result<HashMap<ItemKey, Item>, PortError> {
         let request = self.client.get_item().table_name(&key.table).consistent_read(true);
-        let answer = request.set_key(Some(key.attributes())).send().await;
-        let item = answer.map_err(failed(OPERATION))?.item;
+        let output = request.set_key(Some(key.attributes())).send().await;
+        let item = output.map_err(failed(OPERATION))?.item;
         Ok(item.into_iter().map(|item| (key.clone(), item)).collect())
     }
 
-    async fn get_many(&self, keys: &[Key]) -> Result<HashMap<Key, Item>, PortError> {
+    async fn get_many(&self, keys: &[ItemKey]) -> Result<HashMap<ItemKey, Item>, PortError> {
         let (mut unread, mut found, mut backoff) =
-            (wanted(keys)?, HashMap::new(), Backoff::default());
+            (keys_by_table(keys)?, HashMap::new(), Backoff::default());
         loop {
             let before = found.len();
             let request = self.client.batch_get_item().set_request_items(Some(unread));
-            let answer = request.send().await.map_err(failed(OPERATION))?;
-            for (table, items) in answer.responses.unwrap_or_default() {
-                found.extend(items.into_iter().map(|item| (Key::of(&table, &item), item)));
+            let output = request.send().await.map_err(failed(OPERATION))?;
+            for (table, items) in output.responses.unwrap_or_default() {
+                found.extend(items.into_iter().map(|item| (ItemKey::of(&table, &item), item)));
             }
-            unread = answer.unprocessed_keys.unwrap_or_default();
+            unread = output.unprocessed_keys.unwrap_or_default();
             if unread.is_empty() {
                 return Ok(found);
             }
-            // An answer has 16 MB at most, and 1 MB of one partition: what is large takes many.
+            // A response has at most 16 MB, and at most 1 MB of one partition, so large items need several requests.
             if found.len() > before {
                 backoff.reset();
             }
@@ -125,8 +125,8 @@ impl Reads {
     }
 }
 
-/// The keys by table, as `BatchGetItem` takes them.
-fn wanted(keys: &[Key]) -> Result<HashMap<String, KeysAndAttributes>, PortError> {
+/// The keys by table, in the form of a `BatchGetItem` request.
+fn keys_by_table(keys: &[ItemKey]) -> Result<HashMap<String, KeysAndAttributes>, PortError> {
     let mut tables: HashMap<String, Vec<Item>> = HashMap::new();
     for key in keys {
         tables.entry(key.table.clone()).or_default().push(key.attributes());

@@ -1,4 +1,4 @@
-//! Which tasks still need their definition.
+//! Finds the tasks that still need a workflow version.
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use steward_core::model::{
@@ -10,22 +10,22 @@ use steward_runtime::ports::PortError;
 use super::{DynamoStore, text};
 use crate::errors::{corrupt, failed};
 
-/// The states in which a task goes on, by itself or by an operator's word.
+/// The states from which a task can continue, either by itself or by an operator's command.
 const UNFINISHED: [ProcessState; 4] =
     [ProcessState::Pending, ProcessState::Processing, ProcessState::Undoing, ProcessState::Error];
 
 impl DynamoStore {
-    /// The tasks of one version of a workflow that are neither Processed nor Undone, in no order.
-    /// Reads every item: costs as much as the table is large.
+    /// The tasks of a workflow version that are neither Processed nor Undone, in no particular order. Scans the whole
+    /// table, so the cost grows with the table.
     ///
     /// # Errors
-    /// As every read.
+    /// DynamoDB failed, or an item is unreadable.
     pub async fn unfinished(
         &self,
         workflow: &WorkflowName,
         version: u32,
     ) -> Result<Vec<TaskId>, PortError> {
-        let operation = || format!("look for tasks of workflow {workflow} version {version}");
+        let operation = || format!("find tasks of workflow {workflow} version {version}");
         let mut scan = self
             .client
             .scan()

@@ -1,7 +1,6 @@
-//! Writes that are asked for at the same moment go out [together](super::together): conditional puts as
-//! statements of one `BatchExecuteStatement`, each with its own condition and its own answer; new tasks
-//! in one transaction. What is written and what it costs is the same, in fewer requests. Whatever such a
-//! request refuses is asked for again alone, and that answer counts: together is only quicker
+//! [Coalesces](super::coalescer) concurrent writes. Conditional puts become statements of one `BatchExecuteStatement`,
+//! each with its own condition and result. New tasks share one transaction. The write units stay the same, with fewer
+//! requests. If a batch refuses an item, the item is written again in its own request, and only that response counts
 //! (`docs/adr/0021`).
 
 use std::{collections::HashMap, sync::Arc};
@@ -21,8 +20,8 @@ use steward_runtime::ports::{PortError, chain};
 use super::{
     backoff::Backoff,
     batch_support::{AfterFailure, BatchSupport},
-    reads::{Key, Reads},
-    together::{Asked, Together, cut_off},
+    coalescer::{PendingRequest, RequestCoalescer, leader_cancelled},
+    reads::{ItemKey, ItemReader},
 };
 use crate::{
     errors::{corrupt, failed, for_each, is_permanent},
@@ -32,43 +31,43 @@ use crate::{
 /// Statements in one `BatchExecuteStatement`, by DynamoDB's limit.
 const STATEMENTS_MAX: usize = 25;
 
-/// New tasks in one transaction; DynamoDB's limit is 100 items, of which a task takes two.
+/// New tasks in one transaction. Each has two items; DynamoDB's limit is 100 items.
 const CREATED_MAX: usize = 25;
 
-/// Bytes of items in one request. DynamoDB takes more; what is large gains nothing by company.
+/// Bytes of items in one request. DynamoDB accepts more, but large items do not benefit from a shared request.
 const BYTES_MAX: usize = 256 * 1024;
 
 const TASK_ID: &str = "task_id";
 const DOCUMENT: &str = "document";
 
-/// There is no item of this key, in either table.
+/// The condition that there is no item with this key, for both tables.
 const IS_NEW: &str = "attribute_not_exists(task_id)";
 
-/// Until the one who asked says what it was for.
-const TOGETHER: &str = "write items";
+/// The operation in errors of a batch. Each caller replaces it by its own operation.
+const OPERATION: &str = "write items";
 
-/// An item to be written.
+/// An item to write, with its condition.
 #[derive(Debug)]
-pub(super) struct Write {
+pub(super) struct ConditionalPut {
     table: String,
     item: Item,
-    condition: Condition,
+    condition: WriteCondition,
     bytes: usize,
 }
 
-/// When it may be written.
+/// The condition of a write.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Condition {
-    /// There is no item of this key.
+pub(super) enum WriteCondition {
+    /// There is no item with this key.
     IsNew,
-    /// The item's `revision` is this one.
+    /// The stored item has this `revision`.
     Revision(u64),
-    /// The item's `revision` and `submitted_at` are these.
+    /// The stored item has this `revision` and this `submitted_at`.
     Same(u64, Timestamp),
 }
 
-impl Condition {
-    /// As an expression, with its values.
+impl WriteCondition {
+    /// The condition expression and its values.
     fn expression(self) -> (&'static str, Option<HashMap<String, AttributeValue>>) {
         let revision = |revision: u64| AttributeValue::N(revision.to_string());
         match self {
@@ -88,75 +87,79 @@ impl Condition {
     }
 }
 
-/// What came of it.
+/// The outcome of a conditional write.
 #[derive(Debug)]
-pub(super) enum Written {
+pub(super) enum WriteOutcome {
     Done,
-    /// The condition refused it; the item as it is, if there is one. It came with the refusal or was read after it.
-    Refused(Option<Item>),
+    /// The condition was not met. Contains the stored item, if there is one. It came with the refusal, or was read
+    /// afterwards.
+    ConditionFailed(Option<Item>),
 }
 
-/// A new task and what was submitted.
+/// The items of a new task: the submitted document and the task.
 #[derive(Debug)]
-pub(super) struct New {
-    pub(super) document: Write,
-    pub(super) task: Write,
+pub(super) struct TaskCreation {
+    pub(super) document: ConditionalPut,
+    pub(super) task: ConditionalPut,
 }
 
-/// What became of what went out together.
+/// The outcome of one write in a batch.
 #[derive(Debug)]
-enum Answer<Q> {
+enum BatchedOutcome<Q> {
     Done,
-    /// It was not written: to be asked for again.
-    Alone(Q),
+    /// The batch did not write it. The caller writes it in its own request.
+    WriteAlone(Q),
     Failed(PortError),
 }
 
-/// Conditional writes.
+type PendingWrite<Q> = PendingRequest<Q, BatchedOutcome<Q>>;
+type WriteCoalescer<Q> = Arc<RequestCoalescer<Q, BatchedOutcome<Q>>>;
+
+/// Writes items under conditions.
 #[derive(Debug, Clone)]
-pub(super) struct Writes {
+pub(super) struct ItemWriter {
     client: Client,
-    reads: Reads,
-    batches: Arc<BatchSupport>,
-    puts: Arc<Together<Write, Answer<Write>>>,
-    creations: Arc<Together<New, Answer<New>>>,
+    reader: ItemReader,
+    support: Arc<BatchSupport>,
+    puts: WriteCoalescer<ConditionalPut>,
+    creations: WriteCoalescer<TaskCreation>,
 }
 
-impl Writes {
-    /// Writes through `client`; what a refusal does not say is read through `reads`.
-    pub(super) fn new(client: Client, reads: Reads) -> Self {
-        let (batches, puts, creations) = (Arc::default(), Arc::default(), Arc::default());
-        Self { client, reads, batches, puts, creations }
+impl ItemWriter {
+    /// A writer that reads through `reader` the items that refusals do not contain.
+    pub(super) fn new(client: Client, reader: ItemReader) -> Self {
+        let (support, puts, creations) = (Arc::default(), Arc::default(), Arc::default());
+        Self { client, reader, support, puts, creations }
     }
 
-    /// Writes an item together with whatever else is being written.
+    /// Writes an item, in one batch with concurrent writes.
     pub(super) async fn put(
         &self,
-        write: Write,
+        put: ConditionalPut,
         operation: impl Fn() -> String,
-    ) -> Result<Written, PortError> {
-        let has_room = |asked: &[Asked<Write, _>], write: &Write| {
-            let bytes: usize = asked.iter().map(|(asked, _)| asked.bytes).sum();
-            asked.len() < STATEMENTS_MAX
-                && bytes + write.bytes <= BYTES_MAX
-                && asked.iter().all(|(asked, _)| !asked.is_same_item(write))
+    ) -> Result<WriteOutcome, PortError> {
+        let has_room = |batch: &[PendingWrite<ConditionalPut>], put: &ConditionalPut| {
+            let bytes: usize = batch.iter().map(|(other, _)| other.bytes).sum();
+            batch.len() < STATEMENTS_MAX
+                && bytes + put.bytes <= BYTES_MAX
+                && batch.iter().all(|(other, _)| !other.is_same_item(put))
         };
-        let answer = self.puts.ask(write, has_room, |asked| self.send_puts(asked)).await;
-        match answer.unwrap_or_else(|| Answer::Failed(cut_off(TOGETHER))) {
-            Answer::Done => Ok(Written::Done),
-            Answer::Alone(write) => self.put_alone(write, operation).await,
-            Answer::Failed(error) => Err(PortError { operation: operation(), ..error }),
+        let outcome = self.puts.request(put, has_room, |batch| self.send_puts(batch)).await;
+        match outcome.unwrap_or_else(|| BatchedOutcome::Failed(leader_cancelled(OPERATION))) {
+            BatchedOutcome::Done => Ok(WriteOutcome::Done),
+            BatchedOutcome::WriteAlone(put) => self.put_alone(put, operation).await,
+            BatchedOutcome::Failed(error) => Err(PortError { operation: operation(), ..error }),
         }
     }
 
-    /// Writes an item in a request of its own.
+    /// Writes an item in its own request.
     pub(super) async fn put_alone(
         &self,
-        write: Write,
+        put: ConditionalPut,
         operation: impl Fn() -> String,
-    ) -> Result<Written, PortError> {
-        let key = write.key();
-        let Write { table, item, condition, .. } = write;
+    ) -> Result<WriteOutcome, PortError> {
+        let key = put.key();
+        let ConditionalPut { table, item, condition, .. } = put;
         let request = self
             .client
             .put_item()
@@ -167,55 +170,56 @@ impl Writes {
         let request =
             request.condition_expression(expression).set_expression_attribute_values(values);
         match request.send().await {
-            Ok(_) => Ok(Written::Done),
+            Ok(_) => Ok(WriteOutcome::Done),
             Err(error) => match error.as_service_error() {
                 Some(PutItemError::ConditionalCheckFailedException(refused)) => {
                     let item = match refused.item.clone() {
                         Some(item) => Some(item),
                         None => self.read_back(key, operation).await?,
                     };
-                    Ok(Written::Refused(item))
+                    Ok(WriteOutcome::ConditionFailed(item))
                 }
                 Some(_) | None => Err(failed(operation())(error)),
             },
         }
     }
 
-    /// The item that a write was refused for, when the refusal came without it: there is none, or the engine does not
-    /// return it. DynamoDB does since June 2023 for a `PutItem`; other engines may not. This is the only place that
-    /// uses the item of a refusal: transactions and statements that are refused are read or written alone.
+    /// Reads the stored item after a refusal that came without it: either there is no item, or the database does not
+    /// return it. DynamoDB returns it for a `PutItem` since June 2023; other databases may not. Only `put_alone` uses the
+    /// item of a refusal: refused transactions and statements are read or written again in their own requests.
     async fn read_back(
         &self,
-        key: Key,
+        key: ItemKey,
         operation: impl Fn() -> String,
     ) -> Result<Option<Item>, PortError> {
-        self.reads.get(key, operation).await
+        self.reader.get(key, operation).await
     }
 
-    /// Records a new task together with whatever else is being recorded; whether it did, or a condition
+    /// Records a new task, in one transaction with other new tasks. Returns whether it was recorded; if not, a condition
     /// was not met.
     pub(super) async fn create(
         &self,
-        new: New,
+        new: TaskCreation,
         operation: impl Fn() -> String,
     ) -> Result<bool, PortError> {
-        let has_room = |asked: &[Asked<New, _>], new: &New| {
-            let bytes: usize = asked.iter().map(|(asked, _)| asked.bytes()).sum();
-            asked.len() < CREATED_MAX
+        let has_room = |batch: &[PendingWrite<TaskCreation>], new: &TaskCreation| {
+            let bytes: usize = batch.iter().map(|(other, _)| other.bytes()).sum();
+            batch.len() < CREATED_MAX
                 && bytes + new.bytes() <= BYTES_MAX
-                && asked.iter().all(|(asked, _)| !asked.task.is_same_item(&new.task))
+                && batch.iter().all(|(other, _)| !other.task.is_same_item(&new.task))
         };
-        let answer = self.creations.ask(new, has_room, |asked| self.send_creations(asked)).await;
-        match answer.unwrap_or_else(|| Answer::Failed(cut_off(TOGETHER))) {
-            Answer::Done => Ok(true),
-            Answer::Alone(new) => self.create_alone(new, operation).await,
-            Answer::Failed(error) => Err(PortError { operation: operation(), ..error }),
+        let send = |batch| self.send_creations(batch);
+        let outcome = self.creations.request(new, has_room, send).await;
+        match outcome.unwrap_or_else(|| BatchedOutcome::Failed(leader_cancelled(OPERATION))) {
+            BatchedOutcome::Done => Ok(true),
+            BatchedOutcome::WriteAlone(new) => self.create_alone(new, operation).await,
+            BatchedOutcome::Failed(error) => Err(PortError { operation: operation(), ..error }),
         }
     }
 
     async fn create_alone(
         &self,
-        new: New,
+        new: TaskCreation,
         operation: impl Fn() -> String,
     ) -> Result<bool, PortError> {
         let items = new.items().map_err(|error| corrupt(operation())(error.into()))?;
@@ -224,100 +228,104 @@ impl Writes {
         loop {
             let Err(error) = request.clone().send().await else { return Ok(true) };
             match error.as_service_error().and_then(canceled) {
-                Some(reasons) if reasons.iter().any(exists) => return Ok(false),
-                Some(reasons) if reasons.iter().all(passes) && backoff.pause().await => {}
+                Some(reasons) if reasons.iter().any(is_condition_failed) => return Ok(false),
+                Some(reasons) if reasons.iter().all(is_transient) && backoff.pause().await => {}
                 Some(_) | None => return Err(failed(operation())(error)),
             }
         }
     }
 
-    async fn send_puts(&self, asked: Vec<Asked<Write, Answer<Write>>>) {
-        if asked.len() < 2 || !self.batches.is_worth_trying() {
-            return all_alone(asked);
+    async fn send_puts(&self, batch: Vec<PendingWrite<ConditionalPut>>) {
+        if batch.len() < 2 || !self.support.is_worth_trying() {
+            return write_alone(batch);
         }
-        let statements = asked.iter().map(|(write, _)| write.statement()).collect::<Result<_, _>>();
-        let Ok(statements) = statements else { return all_alone(asked) };
+        let statements = batch.iter().map(|(put, _)| put.statement()).collect::<Result<_, _>>();
+        let Ok(statements) = statements else { return write_alone(batch) };
         let request = self.client.batch_execute_statement().set_statements(Some(statements));
         match request.send().await {
-            Ok(answer) => {
-                let refusals = answer.responses().iter().filter_map(|response| response.error());
-                self.batches.answered(refusals, asked.len());
-                for ((write, writer), answer) in asked.into_iter().zip(answer.responses()) {
-                    let is_done = answer.error().is_none();
-                    // A writer that was given up does not listen.
-                    let _ = writer.send(if is_done { Answer::Done } else { Answer::Alone(write) });
+            Ok(output) => {
+                let refusals = output.responses().iter().filter_map(|response| response.error());
+                self.support.succeeded(refusals, batch.len());
+                for ((put, writer), response) in batch.into_iter().zip(output.responses()) {
+                    let is_done = response.error().is_none();
+                    // Sending to a writer fails if the writer was cancelled.
+                    let _ = writer.send(if is_done {
+                        BatchedOutcome::Done
+                    } else {
+                        BatchedOutcome::WriteAlone(put)
+                    });
                 }
             }
-            Err(error) => match self.batches.failed(&error, is_permanent(&error), asked.len()) {
-                AfterFailure::WriteAlone => all_alone(asked),
-                AfterFailure::Fail => not_together(failed(TOGETHER)(error), asked),
+            Err(error) => match self.support.failed(&error, is_permanent(&error), batch.len()) {
+                AfterFailure::WriteAlone => write_alone(batch),
+                AfterFailure::Fail => fail_batch(failed(OPERATION)(error), batch),
             },
         }
     }
 
-    async fn send_creations(&self, mut asked: Vec<Asked<New, Answer<New>>>) {
+    async fn send_creations(&self, mut batch: Vec<PendingWrite<TaskCreation>>) {
         let mut backoff = Backoff::default();
-        while asked.len() > 1 {
-            let items = asked.iter().map(|(new, _)| new.items()).collect::<Result<Vec<_>, _>>();
+        while batch.len() > 1 {
+            let items = batch.iter().map(|(new, _)| new.items()).collect::<Result<Vec<_>, _>>();
             let Ok(items) = items else { break };
             let items = items.concat();
             let request = self.client.transact_write_items().set_transact_items(Some(items));
             let error = match request.send().await {
                 Ok(_) => {
-                    return asked
+                    return batch
                         .into_iter()
-                        .for_each(|(_, writer)| drop(writer.send(Answer::Done)));
+                        .for_each(|(_, writer)| drop(writer.send(BatchedOutcome::Done)));
                 }
                 Err(error) => error,
             };
             let Some(reasons) = error.as_service_error().and_then(canceled) else {
-                return not_together(failed(TOGETHER)(error), asked);
+                return fail_batch(failed(OPERATION)(error), batch);
             };
-            // Nothing was written, of any. What has a reason of its own says so when it is asked for alone.
-            let mut of_each = reasons.chunks(2).map(|reasons| !reasons.iter().all(passes));
-            let is_alone: Vec<_> = asked.iter().map(|_| of_each.next() == Some(true)).collect();
+            // The transaction wrote nothing. A task that caused this itself is written alone, to get its own error.
+            let mut is_cause = reasons.chunks(2).map(|reasons| !reasons.iter().all(is_transient));
+            let is_alone: Vec<_> = batch.iter().map(|_| is_cause.next() == Some(true)).collect();
             if !is_alone.contains(&true) && !backoff.pause().await {
-                return not_together(failed(TOGETHER)(error), asked);
+                return fail_batch(failed(OPERATION)(error), batch);
             }
             let mut is_alone = is_alone.into_iter();
-            let (alone, others) = asked.into_iter().partition(|_| is_alone.next() == Some(true));
-            all_alone(alone);
-            asked = others;
+            let (alone, others) = batch.into_iter().partition(|_| is_alone.next() == Some(true));
+            write_alone(alone);
+            batch = others;
         }
-        all_alone(asked);
+        write_alone(batch);
     }
 }
 
-impl Write {
-    pub(super) fn new(table: &str, item: Item, condition: Condition) -> Self {
+impl ConditionalPut {
+    pub(super) fn new(table: &str, item: Item, condition: WriteCondition) -> Self {
         Self { table: table.to_owned(), bytes: items::size(&item), item, condition }
     }
 
-    /// Two statements for one item are refused.
+    /// Whether both write the same item. DynamoDB refuses a batch with two statements for one item.
     fn is_same_item(&self, other: &Self) -> bool {
         let is_same = |name| self.item.get(name) == other.item.get(name);
         self.table == other.table && is_same(TASK_ID) && is_same(DOCUMENT)
     }
 
-    fn key(&self) -> Key {
-        Key::of(&self.table, &self.item)
+    fn key(&self) -> ItemKey {
+        ItemKey::of(&self.table, &self.item)
     }
 
-    /// The same as a statement of PartiQL, which has no word for "replace": all attributes of an item that
-    /// is there are set, and those that a task may have and this one has not are removed.
+    /// The write as a PartiQL statement. PartiQL cannot replace an item, so an update sets all attributes of the new
+    /// item, and removes all other attributes that a task may have.
     fn statement(&self) -> Result<BatchStatementRequest, BuildError> {
         let table = &self.table;
         let mut attributes: Vec<_> = self.item.iter().collect();
-        // In one order, so that items alike have the same statement.
+        // A fixed order, so that items with the same attributes have the same statement.
         attributes.sort_unstable_by_key(|(name, _)| *name);
         let (text, parameters) = match self.condition {
-            Condition::IsNew => {
+            WriteCondition::IsNew => {
                 let values: Vec<_> =
                     attributes.iter().map(|(name, _)| format!("'{name}': ?")).collect();
                 let text = format!("INSERT INTO \"{table}\" VALUE {{{}}}", values.join(", "));
                 (text, attributes.into_iter().map(|(_, value)| value.clone()).collect())
             }
-            Condition::Revision(before) | Condition::Same(before, _) => {
+            WriteCondition::Revision(before) | WriteCondition::Same(before, _) => {
                 attributes.retain(|(name, _)| *name != TASK_ID);
                 let mut text = format!("UPDATE \"{table}\"");
                 attributes.iter().for_each(|(name, _)| text.extend([" SET \"", name, "\"=?"]));
@@ -328,11 +336,11 @@ impl Write {
                 let values = values.chain(self.item.get(TASK_ID)).cloned();
                 let values = values.chain([AttributeValue::N(before.to_string())]);
                 let submitted_at = match self.condition {
-                    Condition::Same(_, submitted_at) => {
+                    WriteCondition::Same(_, submitted_at) => {
                         text.push_str(" AND \"submitted_at\"=?");
                         Some(time(submitted_at))
                     }
-                    Condition::IsNew | Condition::Revision(_) => None,
+                    WriteCondition::IsNew | WriteCondition::Revision(_) => None,
                 };
                 (text, values.chain(submitted_at).collect::<Vec<_>>())
             }
@@ -341,13 +349,13 @@ impl Write {
     }
 }
 
-impl New {
+impl TaskCreation {
     fn bytes(&self) -> usize {
         self.document.bytes + self.task.bytes
     }
 
     fn items(&self) -> Result<[TransactWriteItem; 2], BuildError> {
-        let item = |write: &Write| {
+        let item = |write: &ConditionalPut| {
             let (expression, values) = write.condition.expression();
             let put = Put::builder()
                 .table_name(&write.table)
@@ -361,25 +369,27 @@ impl New {
     }
 }
 
-/// Lets each be asked for alone.
-fn all_alone<Q>(asked: Vec<Asked<Q, Answer<Q>>>) {
-    asked.into_iter().for_each(|(one, writer)| drop(writer.send(Answer::Alone(one))));
+/// Makes each caller write its own item.
+fn write_alone<Q>(batch: Vec<PendingWrite<Q>>) {
+    batch
+        .into_iter()
+        .for_each(|(write, writer)| drop(writer.send(BatchedOutcome::WriteAlone(write))));
 }
 
-/// What comes of a request that failed as a whole: one that would fail again is made alone by each.
-fn not_together<Q>(error: PortError, asked: Vec<Asked<Q, Answer<Q>>>) {
+/// Reports that a batch failed as a whole. After a permanent error, each caller writes its own item.
+fn fail_batch<Q>(error: PortError, batch: Vec<PendingWrite<Q>>) {
     if !error.retryable {
-        tracing::warn!(error = chain(&error), "refused together, written alone");
-        return all_alone(asked);
+        tracing::warn!(error = chain(&error), "batch refused; its items are written one by one");
+        return write_alone(batch);
     }
-    let errors = for_each(&error, asked.len());
-    asked
+    let errors = for_each(&error, batch.len());
+    batch
         .into_iter()
         .zip(errors)
-        .for_each(|((_, writer), error)| drop(writer.send(Answer::Failed(error))));
+        .for_each(|((_, writer), error)| drop(writer.send(BatchedOutcome::Failed(error))));
 }
 
-/// Why a transaction was canceled, item by item; nothing if it was not.
+/// The reasons for the cancellation of a transaction, one for each item; nothing for other errors.
 fn canceled(error: &TransactWriteItemsError) -> Option<&[CancellationReason]> {
     let TransactWriteItemsError::TransactionCanceledException(canceled) = error else {
         return None;
@@ -387,19 +397,20 @@ fn canceled(error: &TransactWriteItemsError) -> Option<&[CancellationReason]> {
     Some(canceled.cancellation_reasons())
 }
 
-/// Whether it was nothing about this item, or something that passes: it was throttled, or another transaction has it.
-fn passes(reason: &CancellationReason) -> bool {
-    const PASSING: [&str; 5] = [
+/// Whether this item did not cause the cancellation, or the cause is transient: the item was throttled, or another
+/// transaction is writing it.
+fn is_transient(reason: &CancellationReason) -> bool {
+    const TRANSIENT: [&str; 5] = [
         "None",
         "ProvisionedThroughputExceeded",
         "ThrottlingError",
         "TransactionConflict",
         "TransactionInProgress",
     ];
-    reason.code().is_none_or(|code| PASSING.contains(&code))
+    reason.code().is_none_or(|code| TRANSIENT.contains(&code))
 }
 
-/// Whether it was because an item exists.
-fn exists(reason: &CancellationReason) -> bool {
+/// Whether the condition of this item was not met.
+fn is_condition_failed(reason: &CancellationReason) -> bool {
     reason.code() == Some("ConditionalCheckFailed")
 }

@@ -1,6 +1,6 @@
-//! Spans on their way to an OpenTelemetry collector: OTLP over plain HTTP, in protobuf. They are held
-//! until the end of the invocation, and leave in one request, on the invocation's own time: the library's
-//! batching threads would be frozen with the function.
+//! Sends trace spans to an OpenTelemetry collector: OTLP in protobuf over plain HTTP. The spans of an invocation are
+//! buffered and sent in one request at its end, before the response. The background threads of the library cannot do
+//! this, because Lambda freezes them together with the function.
 
 use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError},
@@ -18,31 +18,31 @@ use opentelemetry_sdk::{
 use steward_runtime::{ports::chain, trace};
 use tokio::time::timeout;
 
-/// How long an invocation waits for the collector. With the answer it must fit into the time that
-/// [`deadline`](crate::function::deadline) keeps back: a dead collector costs spans, and no batch.
+/// The time that an invocation waits for the collector. It must fit into the time that
+/// [`deadline`](crate::function::deadline) reserves: if the collector is down, spans are lost, but no batch fails.
 const SEND_WITHIN: Duration = Duration::from_millis(500);
 
-/// Spans of one invocation that are kept, as many as OpenTelemetry's own queue takes.
+/// The maximum number of buffered spans of one invocation. The queue of the OpenTelemetry library has the same limit.
 const SPANS_MAX: usize = 2_048;
 
-static OUTBOX: OnceLock<Outbox> = OnceLock::new();
+static PIPELINE: OnceLock<SpanPipeline> = OnceLock::new();
 
-struct Outbox {
-    ended: Ended,
+struct SpanPipeline {
+    buffer: SpanBuffer,
     exporter: opentelemetry_otlp::SpanExporter,
 }
 
-/// No collector can be reached there.
+/// The URL of the collector is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not the base of an http:// URL")]
 pub struct InvalidCollector;
 
-/// Starts tracing, for the rest of the process, to the collector with this base URL.
+/// Starts sending spans to the collector with this base URL, for the rest of the process.
 ///
 /// # Errors
-/// It is not an `http://` URL. The connection is not tried here.
+/// The URL is not an `http://` URL. The connection is not tested.
 pub fn start(collector: &str, deployment: &str, function: &str) -> Result<(), InvalidCollector> {
-    // The collector is on the same machine or network: there is no TLS in this client.
+    // The client has no TLS, because the collector is on the same machine or network.
     if !collector.starts_with("http://") {
         return Err(InvalidCollector);
     }
@@ -58,47 +58,47 @@ pub fn start(collector: &str, deployment: &str, function: &str) -> Result<(), In
         .build()
         .map_err(|_| InvalidCollector)?;
     exporter.set_resource(&resource);
-    let ended = Ended::default();
+    let buffer = SpanBuffer::default();
     let provider = SdkTracerProvider::builder()
-        .with_span_processor(ended.clone())
+        .with_span_processor(buffer.clone())
         .with_resource(resource)
         .build();
-    if OUTBOX.set(Outbox { ended, exporter }).is_ok() {
+    if PIPELINE.set(SpanPipeline { buffer, exporter }).is_ok() {
         let tracer = BoxedTracer::new(Box::new(provider.tracer("steward")));
         trace::start(tracer, TraceContextPropagator::new());
     }
     Ok(())
 }
 
-/// Sends the spans that have ended. Those that the collector does not take in time are lost.
+/// Sends the spans that have ended. Spans that the collector does not accept in time are lost.
 pub async fn send() {
-    let Some(Outbox { ended, exporter }) = OUTBOX.get() else { return };
-    let spans = std::mem::take(&mut *ended.lock());
+    let Some(SpanPipeline { buffer, exporter }) = PIPELINE.get() else { return };
+    let spans = std::mem::take(&mut *buffer.lock());
     let count = spans.len();
     if count == 0 {
         return;
     }
     if count == SPANS_MAX {
-        tracing::warn!(kept = count, "too many spans for one invocation, the rest are lost");
+        tracing::warn!(limit = count, "the invocation has too many spans; further spans are lost");
     }
     match timeout(SEND_WITHIN, exporter.export(spans)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::warn!(spans = count, error = chain(&error), "spans lost"),
-        Err(_) => tracing::warn!(spans = count, "spans lost: no answer from the collector"),
+        Err(_) => tracing::warn!(spans = count, "spans lost: no response from the collector"),
     }
 }
 
-/// The spans that have ended and are not sent.
+/// The spans that have ended and are not sent yet.
 #[derive(Debug, Clone, Default)]
-struct Ended(Arc<Mutex<Vec<SpanData>>>);
+struct SpanBuffer(Arc<Mutex<Vec<SpanData>>>);
 
-impl Ended {
+impl SpanBuffer {
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<SpanData>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl SpanProcessor for Ended {
+impl SpanProcessor for SpanBuffer {
     fn on_start(&self, _: &mut Span, _: &Context) {}
 
     fn on_end(&self, span: SpanData) {
@@ -128,14 +128,14 @@ mod tests {
 
     use crate::telemetry::observed;
 
-    // The clock is tokio's: it goes on when there is nothing left but to wait for the collector.
+    // The test uses the paused clock of tokio, which advances when all tasks wait for the collector.
     #[tokio::test(start_paused = true)]
-    async fn a_collector_that_is_dead_or_mute_delays_the_answer_and_does_no_more() {
+    async fn a_collector_that_is_down_or_does_not_respond_only_delays_the_response() {
         assert_eq!(Span::begin("off", SpanKind::Internal, None).traceparent(), None);
         send().await;
-        // Connections are taken in by the system, and nobody ever reads from them.
-        let mute = TcpListener::bind("127.0.0.1:0").unwrap();
-        start(&format!("http://{}", mute.local_addr().unwrap()), "shop", "f").unwrap();
+        // The system accepts connections, but the test never reads from them.
+        let unresponsive = TcpListener::bind("127.0.0.1:0").unwrap();
+        start(&format!("http://{}", unresponsive.local_addr().unwrap()), "shop", "f").unwrap();
         let invocation = async {
             Span::begin("on", SpanKind::Internal, None).end("done");
             7
@@ -143,14 +143,14 @@ mod tests {
         let begun = Instant::now();
         assert_eq!(observed(invocation).await, 7);
         assert!((SEND_WITHIN..2 * SEND_WITHIN).contains(&begun.elapsed()), "{:?}", begun.elapsed());
-        assert!(OUTBOX.get().unwrap().ended.lock().is_empty(), "kept for ever");
+        assert!(PIPELINE.get().unwrap().buffer.lock().is_empty(), "never removed");
 
-        drop(mute);
+        drop(unresponsive);
         for _ in 0..=SPANS_MAX {
             Span::begin("on", SpanKind::Internal, None).end("done");
         }
-        assert_eq!(OUTBOX.get().unwrap().ended.lock().len(), SPANS_MAX);
+        assert_eq!(PIPELINE.get().unwrap().buffer.lock().len(), SPANS_MAX);
         observed(async {}).await;
-        assert!(OUTBOX.get().unwrap().ended.lock().is_empty(), "kept for ever");
+        assert!(PIPELINE.get().unwrap().buffer.lock().is_empty(), "never removed");
     }
 }

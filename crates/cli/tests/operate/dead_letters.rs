@@ -132,7 +132,7 @@ async fn a_dead_letter_queue_with_any_name_is_found_and_each_message_returns_to_
     // A message that was sent to the dead-letter queue directly has no source queue.
     send(&sqs, &dead_url, "three").await;
     let output = harness.steward(&["dlq", "redrive", dead, "--why", "repaired"]).await;
-    output.fails(&["1 kept: several queues send their dead letters here: say to which it goes"]);
+    output.fails(&["1 kept: several queues send their dead letters here, and the message does not name its source"]);
     let trace = || "00-trace-01".to_owned();
     assert_eq!(contents(&sqs, &first).await, [("one".to_owned(), trace())]);
     assert_eq!(contents(&sqs, &second).await, [("two".to_owned(), trace())]);
@@ -206,13 +206,15 @@ async fn other_queues_than_dead_letter_queues_are_refused() {
         let output = harness.steward(&[&["dlq", command, "nowhere"], why].concat()).await;
         output.fails(&["there is no queue `nowhere`"]);
         let output = harness.steward(&[&["dlq", command, "steward-scheduler"], why].concat()).await;
-        output.fails(&["`steward-scheduler` is no dead-letter queue; `steward dlq list` lists the dead-letter queues"]);
+        output.fails(&[
+            "`steward-scheduler` is not a dead-letter queue: `steward dlq list` shows them",
+        ]);
     }
     harness.steward(&["dlq", "redrive", "steward-scheduler-dead-letters"]).await.fails(&["--why"]);
     let output = harness.steward(&["dlq", "list", "--prefix", "other"]).await;
-    output.fails(&["no dead-letter queue has a name that begins with `other`"]);
+    output.fails(&["no dead-letter queue's name begins with `other`"]);
     let output = harness.steward(&["dlq", "list", "--queue", "steward-scheduler"]).await;
-    output.fails(&["`steward-scheduler` is no dead-letter queue"]);
+    output.fails(&["`steward-scheduler` is not a dead-letter queue"]);
     let named = ["dlq", "list", "--prefix", "other", "--queue", "steward-scheduler-dead-letters"];
     harness.steward(&named).await.has(&["steward-scheduler-dead-letters"]);
 }

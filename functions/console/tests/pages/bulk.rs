@@ -312,7 +312,7 @@ async fn an_invalid_run_is_rejected_with_the_reason() {
     };
     for (changed, expected) in [
         (("reason", ""), "enter a reason"),
-        (("task", ""), "no task is picked"),
+        (("task", ""), "no task is selected"),
         (("task", "a b"), "task id `a b` is not valid"),
         (("action", "delete"), "there is no command `delete`"),
         (("action", "skip"), "no step to skip"),
@@ -327,7 +327,7 @@ async fn an_invalid_run_is_rejected_with_the_reason() {
     many.extend(ids.iter().map(|id| ("task", id.as_str())));
     let refused = console.post("/console/bulk", &many).await;
     assert!(
-        refused.text().contains("1001 tasks are picked; the limit is 1000"),
+        refused.text().contains("1001 tasks are selected; the limit is 1000"),
         "{}",
         refused.text()
     );

@@ -1,4 +1,4 @@
-//! What the log says of a decision.
+//! The log line of a transition.
 
 use steward_core::{
     engine::event::Event,
@@ -8,8 +8,8 @@ use steward_core::{
     },
 };
 
-/// One log line per transition, with fixed fields.
-pub(super) struct Line {
+/// The fields of the log line of one transition. They are collected before the save, and logged after it.
+pub(super) struct TransitionLogLine {
     task_id: TaskId,
     workflow: String,
     step: String,
@@ -21,8 +21,8 @@ pub(super) struct Line {
     state: ProcessState,
 }
 
-impl Line {
-    pub(super) fn of(before: &Task, after: &Task, event: &Event) -> Self {
+impl TransitionLogLine {
+    pub(super) fn new(before: &Task, after: &Task, event: &Event) -> Self {
         let (step, attempt) =
             event.step().map_or((None, 0), |(step, attempt)| (Some(step), attempt));
         let state = |task: &Task| match step.and_then(|step| task.record(step)) {

@@ -1,16 +1,14 @@
-//! Keeping what a task refers to for longer: its documents, and the tasks that run for its steps. Each was
-//! to be kept for as long as the task could live when it was written; a pause, an undo or an operator
-//! may make that longer. In the ordinary life of a task nothing of this happens.
-
-use std::sync::Arc;
-use steward_core::definition::plan::Plan;
-use steward_core::definition::plan::Step;
+//! Extends the expiry of what a task refers to: its documents, and the child tasks of its steps. Their expiry was
+//! computed from the latest possible end of the task at the time when they were written. A pause, an undo or an
+//! operator's command may move that end. Most tasks never need an extension.
 
 use super::DriveError;
 use crate::{
     dispatch::kept,
     ports::{Channel, Definitions, PortError, Ports, Saved, StateStore},
 };
+use steward_core::definition::plan::Plan;
+use steward_core::definition::plan::Step;
 use steward_core::{
     engine::request::child_id,
     limits,
@@ -18,9 +16,9 @@ use steward_core::{
     submission::is_tombstone,
 };
 
-/// Has the documents of `task` kept for as long as it may live now, and tells the tasks of its steps. To
-/// be done before the task is saved: if this process dies in between, it is done again.
-pub(super) async fn for_longer<P: Ports>(
+/// Extends the expiry of the documents of `task`, and sends messages to its child tasks so that they do the same. The
+/// caller saves the task afterwards: if the process crashes in between, the extension is repeated.
+pub(super) async fn extend<P: Ports>(
     ports: &P,
     workflow: &Plan,
     task: &Task,
@@ -40,7 +38,7 @@ pub(super) async fn for_longer<P: Ports>(
     ports.channel().send(messages).await.into_iter().collect()
 }
 
-/// The tasks that run for steps of `task`, as far as they may have been submitted.
+/// The ids of all child tasks that `task` may have submitted.
 fn children(workflow: &Plan, task: &Task) -> impl Iterator<Item = TaskId> {
     let parts = task
         .parts()
@@ -48,35 +46,35 @@ fn children(workflow: &Plan, task: &Task) -> impl Iterator<Item = TaskId> {
     parts.filter_map(|(part, _)| child_id(task, &part).ok())
 }
 
-/// Keeps a task for longer, for the task that it runs for. One that is not there is not kept: it was
-/// refused, or has not been recorded yet.
+/// Extends the expiry of a child task because its parent needs it for longer. Does nothing if the child does not exist:
+/// its submission was refused, or is not recorded yet.
 ///
 /// # Errors
-/// A port failed, or the race for the task was lost too many times in a row.
+/// A port failed, or other writers won too many races for the task in a row.
 pub async fn keep<P: Ports>(ports: &P, keep: &Keep) -> Result<(), DriveError> {
     let task_id = &keep.task_id;
-    let port = |source| DriveError::Port { task_id: task_id.clone(), source: Arc::new(source) };
+    let port = DriveError::port(task_id);
     for _ in 0..limits::CONFLICTS_MAX {
         let Some(task) = ports.store().load(task_id).await.map_err(port)? else { return Ok(()) };
-        let Some(mut longer) = task.kept_for(keep) else { return Ok(()) };
-        longer.saved_by = Some(ports.instance().to_owned());
+        let Some(mut extended) = task.kept_for(keep) else { return Ok(()) };
+        extended.saved_by = Some(ports.instance().to_owned());
         let (name, version) = (&task.workflow, Some(task.version));
         let workflow = ports.definitions().workflow(name, version).await.map_err(port)?;
         match workflow {
-            Some(workflow) => for_longer(ports, &workflow, &longer).await.map_err(port)?,
-            // The record that a task was never begun, of a workflow that may not exist.
+            Some(workflow) => extend(ports, &workflow, &extended).await.map_err(port)?,
+            // A tombstone may belong to a workflow that does not exist.
             None if is_tombstone(&task) => {
-                let (owner, until) = (longer.owner(), longer.kept());
+                let (owner, until) = (extended.owner(), extended.kept());
                 ports.store().extend_documents(&owner, until).await.map_err(port)?;
             }
             None => {
                 let what = format!("workflow `{name}` in version {}", task.version);
-                return Err(DriveError::Missing { task_id: task_id.clone(), what });
+                return Err(DriveError::missing(task_id, what));
             }
         }
-        match ports.store().save(&longer).await.map_err(port)? {
+        match ports.store().save(&extended).await.map_err(port)? {
             Saved::Saved => {
-                tracing::info!(%task_id, parent = %keep.parent, "kept for longer");
+                tracing::info!(%task_id, parent = %keep.parent, "expiry extended for the parent task");
                 return Ok(());
             }
             Saved::Conflict(_) => {}

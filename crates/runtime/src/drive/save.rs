@@ -1,0 +1,114 @@
+//! Writes the new documents of a task, and then the task that refers to them.
+
+use futures_util::{StreamExt, stream};
+use serde_json::Value;
+use steward_core::definition::plan::Plan;
+
+use super::{Delivery, retention, update::TaskUpdate};
+use crate::ports::{PortError, Ports, Put, Saved, StateStore};
+use steward_core::{
+    engine::event::Event,
+    model::{
+        document::{Document, DocumentKey},
+        messages::{Answer, ChildOutcome, Outcome, StepReply},
+        names::CallbackFence,
+        task::Task,
+    },
+};
+
+/// The number of documents of one task that are written concurrently.
+const DOCUMENTS_AT_ONCE: usize = 16;
+
+/// The outcome of one attempt to save an updated task.
+pub(super) enum SaveAttempt {
+    Saved,
+    /// Another writer saved the task first. Contains the task as it is now, if it still exists.
+    Conflict(Option<Box<Task>>),
+    /// An output document exists with other content, which counts. Contains its key and body.
+    DocumentExists(DocumentKey, Value),
+}
+
+/// Writes the new documents, except those in `stored`, and then saves the task. If the task now lives longer, the
+/// expiry of what it refers to is extended first.
+pub(super) async fn save<P: Ports>(
+    ports: &P,
+    workflow: &Plan,
+    before: &Task,
+    update: &TaskUpdate,
+    stored: &[Document],
+) -> Result<SaveAttempt, PortError> {
+    if update.task.kept_from > before.kept_from {
+        Box::pin(retention::extend(ports, workflow, &update.task)).await?;
+    }
+    let (owner, kept) = (update.task.owner(), update.task.kept());
+    let is_stored = |document: &&Document| {
+        stored.iter().any(|old| old.key == document.key && old.body == document.body)
+    };
+    let documents: Vec<_> = update.documents.iter().filter(|new| !is_stored(new)).collect();
+    let puts = documents.iter().map(|document| ports.store().put_document(&owner, kept, document));
+    let puts: Vec<_> =
+        stream::iter(puts.collect::<Vec<_>>()).buffered(DOCUMENTS_AT_ONCE).collect().await;
+    for (document, put) in documents.into_iter().zip(puts) {
+        match put? {
+            Put::Stored => {}
+            Put::Existing(body) => match document.key {
+                DocumentKey::Output(_) if body != document.body => {
+                    return Ok(SaveAttempt::DocumentExists(document.key.clone(), body));
+                }
+                // No decision depends on the reason of a failure, so the first reason that was written is kept. A
+                // command edits the input only once.
+                DocumentKey::Output(_)
+                | DocumentKey::ByHand(..)
+                | DocumentKey::Result(_)
+                | DocumentKey::Failure(_)
+                | DocumentKey::Deferral(_)
+                | DocumentKey::Claim(_)
+                | DocumentKey::Input(_)
+                | DocumentKey::Submission => {}
+            },
+        }
+    }
+    Ok(match ports.store().save(&update.task).await? {
+        Saved::Saved => SaveAttempt::Saved,
+        Saved::Conflict(current) => SaveAttempt::Conflict(current),
+    })
+}
+
+/// Replaces the output in a delivery by the stored output of the same attempt, which an earlier delivery wrote.
+pub(super) fn use_stored_output(delivery: &mut Delivery, key: &DocumentKey, body: &Value) {
+    let DocumentKey::Output(stored) = key else { return };
+    match &mut delivery.event {
+        Event::Replied(StepReply { step, action, attempt, outcome, .. })
+            if (&*step, *action, *attempt) == (&stored.step, stored.action, stored.number) =>
+        {
+            let may_continue = !matches!(outcome, Outcome::Completed { may_continue: false, .. });
+            *outcome = Outcome::Completed { output: body.clone(), may_continue };
+        }
+        Event::Answered { step, fence, answer: Answer::Completed { output } }
+            if *step == stored.step && may_belong_to(fence, stored.number) =>
+        {
+            *output = body.clone();
+        }
+        Event::ChildEnded { step, outcome: ChildOutcome::Processed { output }, .. }
+            if *step == stored.step =>
+        {
+            *output = body.clone();
+        }
+        Event::Wake
+        | Event::Replied(_)
+        | Event::Swept
+        | Event::Commanded(_)
+        | Event::Answered { .. }
+        | Event::Asked(_)
+        | Event::ChildEnded { .. }
+        | Event::AlertSent { .. } => {}
+    }
+}
+
+/// Whether a callback with this fence may belong to `attempt`, the newest attempt at the time of the decision.
+fn may_belong_to(fence: &CallbackFence, attempt: u32) -> bool {
+    match fence {
+        CallbackFence::Attempt(number) => *number == attempt,
+        CallbackFence::Request { .. } => true,
+    }
+}

@@ -1,0 +1,230 @@
+//! Applies the events of one task in memory, one after the other. Reads the documents that the decisions need.
+
+use std::collections::BTreeSet;
+use steward_core::definition::plan::Plan;
+
+use super::{Delivery, DriveError, task::TaskOutcome, transition_log::TransitionLogLine};
+use crate::{
+    dispatch::{PreparedEffect, Send},
+    metrics,
+    ports::{Clock, PortError, Ports, StateStore},
+    trace::Span,
+};
+use steward_core::{
+    engine::{
+        decision::{Context, Ignored, Transition},
+        documents::{Documents, Wanted},
+        event::Event,
+        transition::{stop_for_size, transition},
+    },
+    model::{
+        document::{Document, DocumentKey, Owner},
+        task::Task,
+    },
+};
+
+/// The result of applying all events of one task in memory: the next state of the task, with its new documents and
+/// effects, and a result for each event.
+pub(super) struct TaskUpdate {
+    pub(super) task: Task,
+    pub(super) documents: Vec<Document>,
+    effects: Vec<Send>,
+    results: Vec<Result<(), DriveError>>,
+    /// The outcome of each event, in a word, for its trace span.
+    span_outcomes: Vec<&'static str>,
+    pub(super) log_lines: Vec<TransitionLogLine>,
+}
+
+impl TaskUpdate {
+    /// An update without events yet.
+    fn new(task: &Task) -> Self {
+        Self {
+            task: task.clone(),
+            documents: Vec::new(),
+            effects: Vec::new(),
+            results: Vec::new(),
+            span_outcomes: Vec::new(),
+            log_lines: Vec::new(),
+        }
+    }
+
+    /// Whether the task has to be saved. `before` is the task as it was loaded.
+    pub(super) fn changes(&self, before: &Task) -> bool {
+        self.task.revision != before.revision
+    }
+
+    /// Moves on to the next state of the task, with a revision that is one more than the `loaded` one.
+    fn advance<P: Ports>(&mut self, ports: &P, loaded: &Task, mut next: Task, event: &Event) {
+        next.revision = loaded.revision + 1;
+        next.saved_by = Some(ports.instance().to_owned());
+        self.log_lines.push(TransitionLogLine::new(&self.task, &next, event));
+        self.task = next;
+    }
+
+    /// Ends the trace spans and prepares the effects for sending. `may_have_sent` is whether an earlier delivery may
+    /// have sent the effects already.
+    pub(super) fn into_outcome(self, spans: Vec<Span>, may_have_sent: bool) -> TaskOutcome {
+        let spans = spans.into_iter().zip(self.span_outcomes);
+        for ((span, outcome), result) in spans.zip(&self.results) {
+            if result.is_ok() { span.end(outcome) } else { span.fail(outcome) }
+        }
+        let effects = self
+            .effects
+            .into_iter()
+            .map(PreparedEffect::new)
+            .map(|effect| if may_have_sent { effect.mark_resent() } else { effect });
+        TaskOutcome { results: self.results, effects: effects.collect() }
+    }
+}
+
+/// Applies the events of the deliveries to the task.
+pub(super) async fn apply_events<P: Ports>(
+    ports: &P,
+    workflow: &Plan,
+    task: &Task,
+    deliveries: &[Delivery],
+    spans: &[Span],
+) -> Result<TaskUpdate, PortError> {
+    let mut documents = Documents::new();
+    read_for_all(ports, workflow, task, deliveries, &mut documents).await?;
+    let mut update = TaskUpdate::new(task);
+    for (delivery, span) in deliveries.iter().zip(spans) {
+        let event = &delivery.event;
+        let decided = decide(ports, workflow, &update.task, delivery, &mut documents).await?;
+        let (effects, result, outcome) = match decided {
+            Transition::Apply { task: next, documents: new, effects } => {
+                update.advance(ports, task, *next, event);
+                documents.extend(new.iter().map(|made| (made.key.clone(), made.body.clone())));
+                update.documents.extend(new);
+                (effects, Ok(()), "applied")
+            }
+            Transition::Ignore { reason, effects } => {
+                log_ignored(delivery, reason, effects.len());
+                (effects, Ok(()), "ignored")
+            }
+            Transition::Illegal(reason) => {
+                let task_id = delivery.task_id.clone();
+                (Vec::new(), Err(DriveError::Illegal { task_id, reason }), "illegal")
+            }
+        };
+        let traceparent = span.traceparent().or_else(|| update.task.traceparent.clone());
+        update.effects.extend(
+            effects.into_iter().map(|effect| Send { effect, traceparent: traceparent.clone() }),
+        );
+        update.results.push(result);
+        update.span_outcomes.push(outcome);
+    }
+    Ok(update)
+}
+
+/// Stops a task whose next state is too large for the store.
+pub(super) fn apply_size_limit<P: Ports>(
+    ports: &P,
+    workflow: &Plan,
+    task: &Task,
+    deliveries: &[Delivery],
+) -> TaskUpdate {
+    let mut update = TaskUpdate::new(task);
+    for delivery in deliveries {
+        let context = context(ports, delivery);
+        let effects = match stop_for_size(workflow, &update.task, &delivery.event, context) {
+            Transition::Apply { task: next, effects, .. } => {
+                update.advance(ports, task, *next, &delivery.event);
+                effects
+            }
+            Transition::Ignore { reason, effects } => {
+                metrics::ignored(reason);
+                effects
+            }
+            Transition::Illegal(_) => Vec::new(),
+        };
+        let traceparent = update.task.traceparent.clone();
+        let send = |effect| Send { effect, traceparent: traceparent.clone() };
+        update.effects.extend(effects.into_iter().map(send));
+        update.results.push(Ok(()));
+        update.span_outcomes.push("stopped: too large");
+    }
+    update
+}
+
+/// Decides about one event. Reads the documents that the decision requests, and decides again.
+async fn decide<P: Ports>(
+    ports: &P,
+    workflow: &Plan,
+    task: &Task,
+    delivery: &Delivery,
+    documents: &mut Documents,
+) -> Result<Transition, PortError> {
+    let context = context(ports, delivery);
+    if task.is_another(delivery.incarnation) {
+        return Ok(Transition::Ignore { reason: Ignored::AnotherIncarnation, effects: Vec::new() });
+    }
+    // Each iteration reads documents that were not read before, and their number is small.
+    loop {
+        match transition(workflow, task, documents, &delivery.event, context) {
+            Ok(decided) => return Ok(decided),
+            Err(Wanted(keys)) => read_documents(ports, &task.owner(), keys, documents).await?,
+        }
+    }
+}
+
+/// Counts and logs an event that changed nothing. `resent` is the number of effects that are sent again.
+fn log_ignored(delivery: &Delivery, reason: Ignored, resent: usize) {
+    let Delivery { task_id, event, .. } = delivery;
+    metrics::ignored(reason);
+    if let Event::Answered { step, .. } = event
+        && !matches!(reason, Ignored::DuplicateReply | Ignored::StillAwaited)
+    {
+        tracing::warn!(%task_id, %step, ?reason, "callback answer refused");
+    }
+    tracing::debug!(%task_id, event = event.name(), ?reason, resent, "event ignored");
+}
+
+fn context<'a, P: Ports>(ports: &'a P, delivery: &Delivery) -> Context<'a> {
+    Context {
+        now: ports.clock().now(),
+        actor: ports.instance(),
+        redelivered: delivery.redelivered,
+        timing: ports.timing(),
+    }
+}
+
+/// Reads the documents that several events need in one request, instead of one request for each event. Documents that an
+/// event needs only because of the event before it are read later, by [`decide`].
+async fn read_for_all<P: Ports>(
+    ports: &P,
+    workflow: &Plan,
+    task: &Task,
+    deliveries: &[Delivery],
+    documents: &mut Documents,
+) -> Result<(), PortError> {
+    let [_, _, ..] = deliveries else { return Ok(()) };
+    let wanted = |delivery: &Delivery| {
+        transition(workflow, task, documents, &delivery.event, context(ports, delivery)).err()
+    };
+    let for_task = deliveries.iter().filter(|delivery| !task.is_another(delivery.incarnation));
+    let keys: BTreeSet<_> = for_task.filter_map(wanted).flat_map(|Wanted(keys)| keys).collect();
+    if keys.is_empty() {
+        return Ok(());
+    }
+    read_documents(ports, &task.owner(), keys, documents).await
+}
+
+/// Reads documents into `documents`, and records which of them do not exist.
+async fn read_documents<P: Ports>(
+    ports: &P,
+    owner: &Owner,
+    keys: BTreeSet<DocumentKey>,
+    documents: &mut Documents,
+) -> Result<(), PortError> {
+    let keys: Vec<_> = keys.into_iter().collect();
+    let read = ports.store().documents(owner, &keys).await?;
+    documents.extend(read.into_iter().map(|document| (document.key, document.body)));
+    for key in keys {
+        if !documents.contains_key(&key) {
+            tracing::error!(task_id = %owner.task_id, document = %key, "a document is missing");
+            documents.note_missing(key);
+        }
+    }
+    Ok(())
+}
