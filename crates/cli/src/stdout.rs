@@ -12,11 +12,6 @@ macro_rules! outln {
     ($($text:tt)*) => { $crate::stdout::line(format_args!($($text)*)) };
 }
 
-/// The former name of `outln!`, which `simulate.rs` still uses.
-macro_rules! say {
-    ($($text:tt)*) => { outln!($($text)*) };
-}
-
 /// Prints a line, or ends the process: with 0 if the reader closed the pipe, with 1 on other errors.
 #[expect(clippy::print_stderr, reason = "a command's output")]
 pub(crate) fn line(line: fmt::Arguments<'_>) {
