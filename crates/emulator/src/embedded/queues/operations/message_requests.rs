@@ -9,30 +9,30 @@ use uuid::Uuid;
 use super::super::attributes::{
     DELAY_SECONDS_MAX, MESSAGE_BYTES_MAX, VISIBILITY_SECONDS_MAX, WAIT_SECONDS_MAX,
 };
-use super::super::message::{self, Attribute, Message, md5_of_attributes, md5_of_body};
-use super::super::receipt::Receipt;
-use super::super::refusal::Refusal;
-use super::super::state::Record;
+use super::super::error::SqsError;
+use super::super::message::{self, MessageAttribute, QueueMessage, md5_of_attributes, md5_of_body};
+use super::super::receipt::ReceiptHandle;
+use super::super::state::JournalRecord;
 use super::super::time::{Micros, SECOND};
-use super::super::{BATCH, Queues, Receive, Store, name_of};
-use super::{Answered, batch, parse, queue_name};
+use super::super::{BATCH_MAX, QueueStore, ReceiveOptions, SqsQueues, name_of};
+use super::{SqsResult, batch, parse, queue_name};
 
-/// A message to send; an entry of a batch also has an id.
+/// A message in a send request. An entry of a batch also has an id.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub(in super::super) struct Send {
+pub(in super::super) struct SendEntry {
     #[serde(default)]
     id: String,
     message_body: String,
     #[serde(default)]
     delay_seconds: Option<i64>,
     #[serde(default)]
-    message_attributes: BTreeMap<String, Attribute>,
+    message_attributes: BTreeMap<String, MessageAttribute>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Delete {
+struct DeleteEntry {
     #[serde(default)]
     id: String,
     receipt_handle: String,
@@ -40,7 +40,7 @@ struct Delete {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct ChangeVisibility {
+struct VisibilityEntry {
     #[serde(default)]
     id: String,
     receipt_handle: String,
@@ -49,7 +49,7 @@ struct ChangeVisibility {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Batch<T> {
+struct BatchRequest<T> {
     queue_url: String,
     entries: Vec<T>,
 }
@@ -72,66 +72,67 @@ struct ReceiveRequest {
     message_attribute_names: Vec<String>,
 }
 
-/// A number of seconds within SQS's limits, as time.
-fn seconds(name: &str, value: i64, max: u32) -> Result<Micros, Refusal> {
+/// Converts a number of seconds, if it is within SQS's limits.
+fn seconds(name: &str, value: i64, max: u32) -> Result<Micros, SqsError> {
     if (0..=i64::from(max)).contains(&value) {
         return Ok(value * SECOND);
     }
-    Err(Refusal::parameter(name, value, format!("Must be between 0 and {max}, if provided")))
+    Err(SqsError::parameter(name, value, format!("Must be between 0 and {max}, if provided")))
 }
 
-impl Queues {
-    pub(super) fn send_message(&self, body: &[u8]) -> Answered {
+impl SqsQueues {
+    pub(super) fn send_message(&self, body: &[u8]) -> SqsResult {
         let (queue, send) = (queue_name(body)?, parse(body)?);
         let sent = self.store().send(&queue, vec![send], self.clock.now())?;
-        sent.into_iter().next().unwrap_or_else(|| Err(Refusal::missing_parameter("MessageBody")))
+        sent.into_iter().next().unwrap_or_else(|| Err(SqsError::missing_parameter("MessageBody")))
     }
 
-    pub(super) fn send_message_batch(&self, body: &[u8]) -> Answered {
-        let Batch::<Send> { queue_url, entries } = parse(body)?;
+    pub(super) fn send_message_batch(&self, body: &[u8]) -> SqsResult {
+        let BatchRequest::<SendEntry> { queue_url, entries } = parse(body)?;
         batch::check(entries.iter().map(|entry| entry.id.as_str()))?;
-        let bytes = entries.iter().map(Send::bytes).sum();
+        let bytes = entries.iter().map(SendEntry::bytes).sum();
         if bytes > MESSAGE_BYTES_MAX {
-            return Err(Refusal::batch_too_long(bytes, MESSAGE_BYTES_MAX));
+            return Err(SqsError::batch_too_long(bytes, MESSAGE_BYTES_MAX));
         }
         let ids: Vec<_> = entries.iter().map(|entry| entry.id.clone()).collect();
         let sent = self.store().send(name_of(&queue_url), entries, self.clock.now())?;
-        batch::answer(ids.into_iter().zip(sent))
+        batch::response(ids.into_iter().zip(sent))
     }
 
-    pub(super) fn delete_message(&self, body: &[u8]) -> Answered {
-        let (queue, Delete { receipt_handle, .. }) = (queue_name(body)?, parse(body)?);
+    pub(super) fn delete_message(&self, body: &[u8]) -> SqsResult {
+        let (queue, DeleteEntry { receipt_handle, .. }) = (queue_name(body)?, parse(body)?);
         let mut store = self.store();
         store.state.queue(&queue)?;
-        let records = store.state.delete(&queue, &[Receipt::read(&queue, &receipt_handle)?])?;
+        let records =
+            store.state.delete(&queue, &[ReceiptHandle::read(&queue, &receipt_handle)?])?;
         store.commit(records).map(|()| json!({}))
     }
 
-    pub(super) fn delete_message_batch(&self, body: &[u8]) -> Answered {
-        let Batch::<Delete> { queue_url, entries } = parse(body)?;
+    pub(super) fn delete_message_batch(&self, body: &[u8]) -> SqsResult {
+        let BatchRequest::<DeleteEntry> { queue_url, entries } = parse(body)?;
         let queue = name_of(&queue_url);
         batch::check(entries.iter().map(|entry| entry.id.as_str()))?;
-        let read = entries
-            .into_iter()
-            .map(|Delete { id, receipt_handle }| (id, Receipt::read(queue, &receipt_handle)));
+        let read = entries.into_iter().map(|DeleteEntry { id, receipt_handle }| {
+            (id, ReceiptHandle::read(queue, &receipt_handle))
+        });
         let read: Vec<_> = read.collect();
         let receipts: Vec<_> =
             read.iter().filter_map(|(_, receipt)| receipt.as_ref().ok().copied()).collect();
         let mut store = self.store();
         let records = store.state.delete(queue, &receipts)?;
         store.commit(records)?;
-        batch::answer(read.into_iter().map(|(id, receipt)| (id, receipt.map(|_| json!({})))))
+        batch::response(read.into_iter().map(|(id, receipt)| (id, receipt.map(|_| json!({})))))
     }
 
-    pub(super) fn change_message_visibility(&self, body: &[u8]) -> Answered {
+    pub(super) fn change_message_visibility(&self, body: &[u8]) -> SqsResult {
         let (queue, change) = (queue_name(body)?, parse(body)?);
         let mut store = self.store();
         let record = store.visibility_change(&queue, &change, self.clock.now())?;
         store.commit(vec![record]).map(|()| json!({}))
     }
 
-    pub(super) fn change_message_visibility_batch(&self, body: &[u8]) -> Answered {
-        let Batch::<ChangeVisibility> { queue_url, entries } = parse(body)?;
+    pub(super) fn change_message_visibility_batch(&self, body: &[u8]) -> SqsResult {
+        let BatchRequest::<VisibilityEntry> { queue_url, entries } = parse(body)?;
         let queue = name_of(&queue_url);
         batch::check(entries.iter().map(|entry| entry.id.as_str()))?;
         let mut store = self.store();
@@ -146,17 +147,17 @@ impl Queues {
             outcomes.push((change.id, outcome));
         }
         store.commit(records)?;
-        batch::answer(outcomes)
+        batch::response(outcomes)
     }
 
-    /// `ReceiveMessage`, the one operation that waits.
-    pub(in super::super) async fn receive_message(&self, body: &[u8]) -> Answered {
+    /// `ReceiveMessage`, the only operation that waits.
+    pub(in super::super) async fn receive_message(&self, body: &[u8]) -> SqsResult {
         let request: ReceiveRequest = parse(body)?;
         let max = request.max_number_of_messages.unwrap_or(1);
-        let in_limits = usize::try_from(max).ok().filter(|max| (1..=BATCH).contains(max));
+        let in_limits = usize::try_from(max).ok().filter(|max| (1..=BATCH_MAX).contains(max));
         let max = in_limits.ok_or_else(|| {
-            let reason = format!("Must be between 1 and {BATCH}, if provided");
-            Refusal::parameter("MaxNumberOfMessages", max, reason)
+            let reason = format!("Must be between 1 and {BATCH_MAX}, if provided");
+            SqsError::parameter("MaxNumberOfMessages", max, reason)
         })?;
         let limited = |name, value: Option<i64>, max| {
             value.map(|value| seconds(name, value, max)).transpose()
@@ -165,94 +166,102 @@ impl Queues {
         let visibility = limited("VisibilityTimeout", visibility, VISIBILITY_SECONDS_MAX)?;
         let wait = limited("WaitTimeSeconds", request.wait_time_seconds, WAIT_SECONDS_MAX)?;
         let queue = name_of(&request.queue_url).to_owned();
-        let received = self.receive(&Receive { queue, max, visibility, wait }).await?;
+        let received = self.receive(&ReceiveOptions { queue, max, visibility, wait }).await?;
         if received.is_empty() {
             return Ok(json!({}));
         }
         let messages: Vec<_> =
-            received.into_iter().map(|message| request.answer_of(message)).collect();
+            received.into_iter().map(|message| request.message_response(message)).collect();
         Ok(json!({ "Messages": messages }))
     }
 }
 
-impl Store {
-    /// Sends messages; says what became of each.
+impl QueueStore {
+    /// Sends messages; returns the outcome of each.
     pub(in super::super) fn send(
         &mut self,
         queue: &str,
-        messages: Vec<Send>,
+        messages: Vec<SendEntry>,
         now: Micros,
-    ) -> Result<Vec<Answered>, Refusal> {
+    ) -> Result<Vec<SqsResult>, SqsError> {
         let attributes = &self.state.queue(queue)?.attributes;
         let (bytes_max, delay) = (attributes.bytes_max, attributes.delay);
-        let (mut records, mut answers) = (Vec::new(), Vec::new());
+        let (mut records, mut results) = (Vec::new(), Vec::new());
         for message in messages {
-            let message = match message.read(bytes_max, delay, now) {
+            let message = match message.into_message(bytes_max, delay, now) {
                 Ok(message) => message,
-                Err(refusal) => {
-                    answers.push(Err(refusal));
+                Err(error) => {
+                    results.push(Err(error));
                     continue;
                 }
             };
-            answers.push(Ok(sent(&message)));
-            let copies = 1 + usize::from(self.is_doubled());
+            results.push(Ok(send_response(&message)));
+            let copies = 1 + usize::from(self.is_duplicated());
             for _ in 0..copies {
                 let number = self.state.number(records.len() as u64);
                 let (queue, message) = (queue.to_owned(), message.clone());
-                records.push(Record::Sent { queue, message: Message { number, ..message } });
+                records.push(JournalRecord::Sent {
+                    queue,
+                    message: QueueMessage { number, ..message },
+                });
             }
         }
         self.commit(records)?;
-        Ok(answers)
+        Ok(results)
     }
 
     fn visibility_change(
         &self,
         queue: &str,
-        change: &ChangeVisibility,
+        change: &VisibilityEntry,
         now: Micros,
-    ) -> Result<Record, Refusal> {
+    ) -> Result<JournalRecord, SqsError> {
         self.state.queue(queue)?;
-        let receipt = Receipt::read(queue, &change.receipt_handle)?;
+        let receipt = ReceiptHandle::read(queue, &change.receipt_handle)?;
         let hidden =
             seconds("VisibilityTimeout", change.visibility_timeout, VISIBILITY_SECONDS_MAX)?;
         self.state.change_visibility(queue, &receipt, now, now.saturating_add(hidden))
     }
 }
 
-/// What the sender of a message is answered.
-fn sent(message: &Message) -> Value {
-    let mut answer = json!({
+/// The response to the sender of a message.
+fn send_response(message: &QueueMessage) -> Value {
+    let mut response = json!({
         "MessageId": message.id,
         "MD5OfMessageBody": md5_of_body(&message.body),
     });
-    if let Some(fields) = answer.as_object_mut() {
+    if let Some(fields) = response.as_object_mut() {
         let digest = md5_of_attributes(&message.attributes);
         fields.extend(digest.map(|md5| ("MD5OfMessageAttributes".to_owned(), md5.into())));
     }
-    answer
+    response
 }
 
-impl Send {
+impl SendEntry {
     /// A message without attributes and delay.
     pub(in super::super) fn new(message_body: String) -> Self {
         let (id, delay_seconds, message_attributes) = (String::new(), None, BTreeMap::new());
         Self { id, message_body, delay_seconds, message_attributes }
     }
 
-    /// What counts towards a batch's limit.
+    /// The size that counts towards a batch's limit, in bytes.
     fn bytes(&self) -> usize {
         self.message_body.len() + message::attributes_size(&self.message_attributes)
     }
 
-    /// Checks it. The number is given later.
-    fn read(self, bytes_max: usize, delay: Micros, now: Micros) -> Result<Message, Refusal> {
+    /// Validates it. The message's number is set later.
+    fn into_message(
+        self,
+        bytes_max: usize,
+        delay: Micros,
+        now: Micros,
+    ) -> Result<QueueMessage, SqsError> {
         message::check(&self.message_body, &self.message_attributes, bytes_max)?;
         let delay = match self.delay_seconds {
             Some(value) => seconds("DelaySeconds", value, DELAY_SECONDS_MAX)?,
             None => delay,
         };
-        Ok(Message {
+        Ok(QueueMessage {
             number: 0,
             id: Uuid::new_v4().to_string(),
             body: self.message_body,
@@ -260,7 +269,7 @@ impl Send {
             sent_at: now,
             visible_at: now.saturating_add(delay),
             receives: 0,
-            given_back: 0,
+            released: 0,
             first_received_at: None,
             source: None,
         })
@@ -268,11 +277,11 @@ impl Send {
 }
 
 impl ReceiveRequest {
-    /// What is asked for of a message.
-    fn answer_of(&self, message: Message) -> Value {
-        let mut answer = Map::new();
-        let mut add = |name: &str, value: Value| drop(answer.insert(name.to_owned(), value));
-        add("ReceiptHandle", Receipt::handle(name_of(&self.queue_url), &message).into());
+    /// A received message with the requested attributes.
+    fn message_response(&self, message: QueueMessage) -> Value {
+        let mut response = Map::new();
+        let mut add = |name: &str, value: Value| drop(response.insert(name.to_owned(), value));
+        add("ReceiptHandle", ReceiptHandle::handle(name_of(&self.queue_url), &message).into());
         add("MD5OfBody", md5_of_body(&message.body).into());
         let wanted = || self.attribute_names.iter().chain(&self.message_system_attribute_names);
         let system = message.system_attributes();
@@ -291,11 +300,11 @@ impl ReceiveRequest {
         }
         add("MessageId", message.id.into());
         add("Body", message.body.into());
-        Value::Object(answer)
+        Value::Object(response)
     }
 }
 
-/// Whether an attribute's name is what is wanted: `All`, a name, or `prefix.*`.
+/// Whether a requested attribute name, which may be `All` or `prefix.*`, matches a name.
 fn matches(wanted: &str, name: &str) -> bool {
     let prefix = wanted.strip_suffix(".*");
     wanted == "All" || wanted == name || prefix.is_some_and(|prefix| name.starts_with(prefix))

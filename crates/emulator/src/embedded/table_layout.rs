@@ -1,5 +1,5 @@
-//! How dynoxide lays a table out in SQLite: the statements that read and write its items by key, and its
-//! indices. Only of tables that a [shortcut](super::shortcuts) can serve.
+//! The layout of a dynoxide table in SQLite: the SQL statements that read and write its items by key, and its
+//! indices. It covers only tables that a [shortcut](super::shortcuts) can serve.
 
 use std::collections::BTreeMap;
 
@@ -12,42 +12,42 @@ use dynoxide::{
 };
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
-use super::shortcuts::attribute::{Attribute, Item, size};
+use super::shortcuts::attribute::{PlainAttribute, PlainItem, size};
 
-/// Bytes of a key that are surely within DynamoDB's limit, also for a sort key.
+/// A length of a key, in bytes, that is within DynamoDB's limits for partition keys and sort keys.
 const KEY_BYTES_MAX: usize = 1_024;
 
-/// The values of partition key and sort key, as the rows have them.
-pub(super) type Key = [String; 2];
+/// The values of partition key and sort key as they are stored in a row. Without a sort key, the second is empty.
+pub(super) type RowKey = [String; 2];
 
-/// How a table's items are stored.
-pub(super) struct Layout {
+/// The layout of a table.
+pub(super) struct TableLayout {
     partition: String,
     sort: Option<String>,
-    indices: Vec<Index>,
+    indices: Vec<IndexLayout>,
     get: String,
     put: String,
 }
 
-/// A sparse index of keys, and of some attributes beside them.
-struct Index {
-    /// Its partition key's and sort key's names and types.
+/// A sparse index that contains keys and some other attributes.
+struct IndexLayout {
+    /// The names and types of its partition key and sort key.
     keys: Vec<(String, ScalarAttributeType)>,
-    /// What is kept there beside the keys.
+    /// The other attributes in the index.
     included: Vec<String>,
     delete: String,
     insert: String,
 }
 
-/// What an item has in an index: its two keys, and what is kept there.
+/// The row of an item in an index: the index's two keys, and the projected attributes as JSON.
 #[derive(Clone, PartialEq)]
-pub(super) struct Entry {
-    keys: Key,
+pub(super) struct IndexEntry {
+    keys: RowKey,
     json: String,
 }
 
-impl Layout {
-    /// Reads what dynoxide recorded of the table.
+impl TableLayout {
+    /// Reads the layout from dynoxide's catalog; `None` if the shortcuts do not support the table.
     pub(super) fn read(connection: &Connection, table: &str) -> rusqlite::Result<Option<Self>> {
         let row = connection.query_row(
             "SELECT key_schema, attribute_definitions, gsi_definitions FROM _tables \
@@ -70,7 +70,7 @@ impl Layout {
             return None;
         }
         let indices: Vec<GlobalSecondaryIndex> = serde_json::from_str(indices).ok()?;
-        let indices = indices.iter().map(|index| Index::of(table, index, &types));
+        let indices = indices.iter().map(|index| IndexLayout::of(table, index, &types));
         let quoted = quote(table);
         let mut names = keys.into_iter().map(|(name, _)| name);
         Some(Self {
@@ -91,8 +91,8 @@ impl Layout {
         std::iter::once(&self.partition).chain(&self.sort)
     }
 
-    /// The key of an item, if it is an ordinary one.
-    pub(super) fn key(&self, item: &Item) -> Option<Key> {
+    /// The key of an item; `None` if dynoxide has to validate it.
+    pub(super) fn key(&self, item: &PlainItem) -> Option<RowKey> {
         let text = |name: &String| {
             item.get(name).filter(|value| is_key_text(value))?.as_key()?.to_key_string()
         };
@@ -103,21 +103,21 @@ impl Layout {
         Some([text(&self.partition)?, sort])
     }
 
-    /// A key that is nothing else.
-    pub(super) fn whole_key(&self, key: &Item) -> Option<Key> {
+    /// Converts a request's key; `None` if it has other attributes too, or if dynoxide has to validate it.
+    pub(super) fn whole_key(&self, key: &PlainItem) -> Option<RowKey> {
         (key.len() == self.key_names().count()).then(|| self.key(key))?
     }
 
-    /// What an item has in each index; nothing if dynoxide would refuse it.
-    pub(super) fn entries(&self, item: &Item) -> Option<Vec<Option<Entry>>> {
+    /// The item's row in each index; `None` if dynoxide would refuse the item.
+    pub(super) fn entries(&self, item: &PlainItem) -> Option<Vec<Option<IndexEntry>>> {
         self.indices.iter().map(|index| index.entry(item, self)).collect()
     }
 
-    /// The item as JSON, if there is one.
+    /// Reads the item as JSON, if it exists.
     pub(super) fn get(
         &self,
         connection: &Connection,
-        key: &Key,
+        key: &RowKey,
     ) -> rusqlite::Result<Option<String>> {
         let mut statement = connection.prepare_cached(&self.get)?;
         statement.query_row(params_from_iter(key), |row| row.get(0)).optional()
@@ -127,12 +127,12 @@ impl Layout {
     pub(super) fn store(
         &self,
         connection: &Connection,
-        item: &Item,
-        key: &Key,
+        item: &PlainItem,
+        key: &RowKey,
     ) -> rusqlite::Result<()> {
         let json = to_json(item)?;
         let size = i64::try_from(size(item)).unwrap_or(i64::MAX);
-        let partition_key = item.get(&self.partition).and_then(Attribute::as_key);
+        let partition_key = item.get(&self.partition).and_then(PlainAttribute::as_key);
         let prefix = partition_key.as_ref().map(compute_hash_prefix).unwrap_or_default();
         let [partition, sort] = key;
         let mut statement = connection.prepare_cached(&self.put)?;
@@ -140,23 +140,23 @@ impl Layout {
         Ok(())
     }
 
-    /// Replaces what the item had in the indices before by what it has now.
+    /// Replaces the item's previous rows in the indices by its current rows.
     pub(super) fn reindex(
         &self,
         connection: &Connection,
-        [partition, sort]: &Key,
-        entries: &[Option<Entry>],
-        before: &[Option<Entry>],
+        [partition, sort]: &RowKey,
+        entries: &[Option<IndexEntry>],
+        before: &[Option<IndexEntry>],
     ) -> rusqlite::Result<()> {
-        for (at, (index, entry)) in self.indices.iter().zip(entries).enumerate() {
-            let was = before.get(at).and_then(Option::as_ref);
-            if was == entry.as_ref() {
+        for (n, (index, entry)) in self.indices.iter().zip(entries).enumerate() {
+            let previous = before.get(n).and_then(Option::as_ref);
+            if previous == entry.as_ref() {
                 continue;
             }
-            if was.is_some() {
+            if previous.is_some() {
                 connection.prepare_cached(&index.delete)?.execute([partition, sort])?;
             }
-            if let Some(Entry { keys: [hash, range], json }) = entry {
+            if let Some(IndexEntry { keys: [hash, range], json }) = entry {
                 let mut insert = connection.prepare_cached(&index.insert)?;
                 insert.execute([hash, range, partition, sort, json])?;
             }
@@ -165,7 +165,7 @@ impl Layout {
     }
 }
 
-impl Index {
+impl IndexLayout {
     fn of(
         table: &str,
         index: &GlobalSecondaryIndex,
@@ -188,13 +188,13 @@ impl Index {
         })
     }
 
-    /// What an item has here, if anything. Nothing at all if a key is of another type.
-    fn entry(&self, item: &Item, layout: &Layout) -> Option<Option<Entry>> {
+    /// The item's row in this index: `Some(None)` if it has none, `None` if a key has the wrong type.
+    fn entry(&self, item: &PlainItem, layout: &TableLayout) -> Option<Option<IndexEntry>> {
         let present = self.keys.iter().filter_map(|(name, kind)| Some((item.get(name)?, kind)));
         let keys = present.map(|(value, kind)| {
             let is_right = match kind {
                 ScalarAttributeType::S => is_key_text(value),
-                ScalarAttributeType::N => matches!(value, Attribute::N(_)),
+                ScalarAttributeType::N => matches!(value, PlainAttribute::N(_)),
                 ScalarAttributeType::B => false,
             };
             value.as_key().filter(|_| is_right)?.to_key_string()
@@ -205,19 +205,19 @@ impl Index {
         }
         let keys_of_index = self.keys.iter().map(|(name, _)| name);
         let names = keys_of_index.chain(layout.key_names()).chain(&self.included);
-        // In one order, so that two can be compared.
+        // Sorted, so that two rows can be compared.
         let kept: BTreeMap<_, _> = names.filter_map(|name| Some((name, item.get(name)?))).collect();
         let mut keys = keys.into_iter();
         let keys = [keys.next()?, keys.next().unwrap_or_default()];
-        Some(Some(Entry { keys, json: serde_json::to_string(&kept).ok()? }))
+        Some(Some(IndexEntry { keys, json: serde_json::to_string(&kept).ok()? }))
     }
 }
 
-fn is_key_text(value: &Attribute) -> bool {
-    matches!(value, Attribute::S(text) if (1..=KEY_BYTES_MAX).contains(&text.len()))
+fn is_key_text(value: &PlainAttribute) -> bool {
+    matches!(value, PlainAttribute::S(text) if (1..=KEY_BYTES_MAX).contains(&text.len()))
 }
 
-/// Partition key and sort key, with their types.
+/// The names and types of partition key and sort key.
 fn keys_of(
     schema: &[KeySchemaElement],
     types: &[AttributeDefinition],
@@ -231,12 +231,12 @@ fn keys_of(
     keys.collect()
 }
 
-fn to_json(item: &Item) -> rusqlite::Result<String> {
+fn to_json(item: &PlainItem) -> rusqlite::Result<String> {
     serde_json::to_string(item)
         .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
 }
 
-/// A name as SQL has it.
+/// A name quoted for SQL.
 fn quote(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }

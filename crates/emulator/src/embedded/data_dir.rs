@@ -1,5 +1,5 @@
-//! The data directory, which one process uses at a time: two would each keep a part of the state in memory,
-//! and write over the other's files.
+//! The lock on the data directory. Only one process may use it at a time: two processes would each hold a part of
+//! the state in memory and overwrite the other's files.
 
 use std::fs::{File, TryLockError};
 use std::io::{Read, Write};
@@ -7,17 +7,17 @@ use std::path::Path;
 
 use super::EmbeddedError;
 
-/// The file in the data directory that is locked while a process uses it. It holds the process's id.
+/// The lock file in the data directory. It contains the id of the process that uses the directory.
 const FILE_NAME: &str = "lock";
 
-/// A data directory that is this process's as long as this value lives. The operating system ends the lock
-/// with the process, however it ends.
-pub(super) struct Folder {
+/// A data directory that is locked until this value is dropped. The operating system releases the lock when the
+/// process ends, also after a crash.
+pub(super) struct LockedDataDir {
     _lock: File,
 }
 
-impl Folder {
-    /// Creates the directory if need be, and locks it.
+impl LockedDataDir {
+    /// Creates the directory if it does not exist, and locks it.
     pub(super) fn lock(path: &Path) -> Result<Self, EmbeddedError> {
         let failed = |source| EmbeddedError::DataDir { path: path.to_owned(), source };
         std::fs::create_dir_all(path).map_err(failed)?;
@@ -27,7 +27,7 @@ impl Folder {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut process = String::new();
-                // Some systems do not let it be read, either.
+                // On some systems a locked file cannot be read.
                 let _ = file.read_to_string(&mut process);
                 let process = Some(process).filter(|id| !id.is_empty());
                 return Err(EmbeddedError::InUse { path: path.to_owned(), process });

@@ -1,24 +1,24 @@
-//! What SQS refuses, by its own error codes.
+//! SQS's errors with its own error codes.
 
 use std::fmt::Display;
 
-use crate::embedded::answer::Answer;
+use crate::embedded::response::ServiceResponse;
 
-/// A request, or one entry of a batch, that is refused.
+/// Why a request, or one entry of a batch, is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Refusal {
-    /// The code of SQS's older protocol, which its SDKs go by.
+pub(super) struct SqsError {
+    /// The code of SQS's older protocol, which its SDKs use.
     pub(super) code: &'static str,
     pub(super) message: String,
 }
 
-/// The one code that is not the caller's fault.
+/// The only code that is not the caller's fault.
 const INTERNAL: &str = "InternalError";
 
-/// The codes that are answered with 403.
+/// The codes with HTTP status 403.
 const FORBIDDEN: [&str; 1] = ["OverLimit"];
 
-impl Refusal {
+impl SqsError {
     fn new(code: &'static str, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
@@ -36,7 +36,7 @@ impl Refusal {
         Self::new("QueueAlreadyExists", message)
     }
 
-    /// `value` of a parameter does not do, for a reason.
+    /// The value of a parameter is invalid, for a reason.
     pub(super) fn parameter(name: &str, value: impl Display, reason: impl Display) -> Self {
         let message = format!("Value {value} for parameter {name} is invalid. Reason: {reason}.");
         Self::new("InvalidParameterValue", message)
@@ -47,7 +47,7 @@ impl Refusal {
         Self::new("MissingParameter", message)
     }
 
-    /// The request is not what it should be.
+    /// The request could not be parsed.
     pub(super) fn unreadable(error: &serde_json::Error) -> Self {
         let message = error.to_string();
         match message.strip_prefix("missing field `").and_then(|rest| rest.split('`').next()) {
@@ -57,7 +57,7 @@ impl Refusal {
     }
 
     pub(super) fn attribute_name(name: &str) -> Self {
-        Self::new("InvalidAttributeName", format!("Unknown Attribute {name}."))
+        Self::new("InvalidAttributeName", format!("Unknown MessageAttribute {name}."))
     }
 
     pub(super) fn attribute_value(name: &str, value: &str) -> Self {
@@ -73,7 +73,7 @@ impl Refusal {
 
     pub(super) fn message_too_long(bytes_max: usize) -> Self {
         let message = format!(
-            "One or more parameters are invalid. Reason: Message must be shorter than {bytes_max} bytes."
+            "One or more parameters are invalid. Reason: QueueMessage must be shorter than {bytes_max} bytes."
         );
         Self::new("InvalidParameterValue", message)
     }
@@ -132,19 +132,22 @@ impl Refusal {
         Self::new(INTERNAL, format!("The embedded queues cannot write to their file: {error}"))
     }
 
-    /// Whether the same request could succeed if nothing but time went by.
+    /// Whether the request itself is wrong, so that a retry cannot succeed.
     pub(super) fn is_sender_fault(&self) -> bool {
         self.code != INTERNAL
     }
 
-    /// The refusal of a whole request.
-    pub(super) fn answer(self) -> Answer {
+    /// The response to a request that is refused as a whole.
+    pub(super) fn into_response(self) -> ServiceResponse {
         let (status, fault) = match self.code {
             INTERNAL => (500, "Receiver"),
             code if FORBIDDEN.contains(&code) => (403, "Sender"),
             _ => (400, "Sender"),
         };
         let query_error = Some(format!("{};{fault}", self.code));
-        Answer { query_error, ..Answer::refused(status, self.code, &self.message) }
+        ServiceResponse {
+            query_error,
+            ..ServiceResponse::client_error(status, self.code, &self.message)
+        }
     }
 }
