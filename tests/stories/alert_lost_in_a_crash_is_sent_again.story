@@ -8,19 +8,19 @@ wake                         => Processing; request charge #1 by 60s
 clock +10s
 agent fails charge #1 "card declined"
                              => Error; charge failed (failures 1, reason kept); due 40s;
-                                notice to shop: error "step charge: card declined";
+                                notification to shop: error "step charge: card declined";
                                 alert charge "step charge: card declined"
 clock +31s
 sweep                        => ignored: NotDue
 clock +1s
 sweep                        => due 72s;
-                                notice to shop: error "step charge: card declined";
+                                notification to shop: error "step charge: card declined";
                                 alert charge "step charge: card declined"
 
 # That alert is lost as well.
 clock +32s
 sweep                        => due 104s;
-                                notice to shop: error "step charge: card declined";
+                                notification to shop: error "step charge: card declined";
                                 alert charge "step charge: card declined"
 alert sent                   => no longer due
 alert sent                   => ignored: NotDue

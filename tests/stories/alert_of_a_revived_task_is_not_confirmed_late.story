@@ -9,13 +9,13 @@ agent fails reserve #1 "no stock"
                              => Error; reserve failed (failures 1, reason kept);
                                 alert reserve "step reserve: no stock"
 ann resubmits                => Processing; reserve running (failures 0); due 60s;
-                                request reserve #2 by 60s; told: resubmit reserve
+                                request reserve #2 by 60s; published: resubmit reserve
 alert sent                   => ignored: NotDue
 agent completes reserve #2   => reserve completed (output kept); request charge #1 by 60s
 agent completes charge #1    => Processed; charge completed (output kept); no longer due
 alert sent                   => ignored: NotDue
 ann undoes                   => Undoing because "asked for by ann: a test"; due 60s;
-                                request undo of charge #1 by 60s; told: undo
+                                request undo of charge #1 by 60s; published: undo
 alert sent                   => ignored: NotDue
 agent fails undo of charge #1 "gone"
                              => Error; undo of charge failed (failures 1, reason kept); due 30s;
@@ -23,7 +23,7 @@ agent fails undo of charge #1 "gone"
 clock +32s
 sweep                        => due 62s; alert: left to undo charge "undo of step charge: gone"
 alert sent                   => no longer due
-ann skips charge             => Undone; task by 632s; undo of charge skipped; told: skip charge
+ann skips charge             => Undone; task by 632s; undo of charge skipped; published: skip charge
 alert sent                   => ignored: NotDue
 
 # It fails once more, and whoever sent the first alert records that only now: the second is not out.
@@ -34,7 +34,7 @@ agent fails reserve #1 "no stock"
                                 reserve: no stock"
 clock +1s
 ann resubmits                => Processing; task by 633s; reserve running (failures 0); due 93s;
-                                request reserve #2 by 93s; told: resubmit reserve
+                                request reserve #2 by 93s; published: resubmit reserve
 clock +1s
 agent fails reserve #2 "no stock"
                              => Error; reserve failed (failures 1, reason kept); due 64s; alert

@@ -6,7 +6,7 @@ workflow within 2h
 submit                       => Pending; due 30s
 wake                         => Processing; request approve #1 by 60s with "o-1/approve/i000000000"
 agent completes approve #1   => approve handed out until 3600s
-someone fails approve #1 "never"
+callback fails approve #1 "never"
                              => Undoing because "step approve: never";
                                 approve failed (failures 1, may have run, reason kept);
                                 request undo of approve #1 by 60s
@@ -14,7 +14,7 @@ someone fails approve #1 "never"
 submit                       => Pending; due 30s
 wake                         => Processing; request approve #1 by 60s with "o-1/approve/i000000000"
 agent completes approve #1   => approve handed out until 3600s
-someone completes approve #1 with 131073 bytes
+callback completes approve #1 with 131073 bytes
                              => Undoing because "step approve: an output of 131073 bytes;
                                 the limit is 131072";
                                 approve failed (failures 1, may have run, reason kept);

@@ -1,49 +1,49 @@
 # In every state: answers and ends of tasks that come too early, too late, or to the wrong step.
 workflow within 2h
-  approve: callback within 1h heard every 10m, body ${ callback.token }, undo
+  approve: callback within 1h heartbeat every 10m, body ${ callback.token }, undo
   pack:    after approve, workflow packing, then undo
   plain:   after pack
 
 submit                       => Pending; due 30s
-someone completes approve #1 => illegal: an answer to step `approve`, which never started
-someone is still at approve #1
+callback completes approve #1 => illegal: an answer to step `approve`, which never started
+callback heartbeat for approve #1
                              => illegal: an answer to step `approve`, which never started
-task of pack is Processed    => illegal: step `pack` runs no task
+child of pack is Processed    => illegal: step `pack` runs no task
 wake                         => Processing; request approve #1 by 60s with "o-1/approve/i000000000"
-someone is still at approve #0
+callback heartbeat for approve #0
                              => illegal: an answer to attempt 0 at step `approve`, of 1
-task of plain is Processed   => illegal: step `plain` runs no task
+child of plain is Processed   => illegal: step `plain` runs no task
 agent completes approve #1   => approve handed out until 600s
-ann cancels because "wait"   => Error; alert "cancelled by ann: wait"; told: cancel
-someone is still at approve #1
+ann cancels because "wait"   => Error; alert "cancelled by ann: wait"; published: cancel
+callback heartbeat for approve #1
                              => ignored: StillAwaited
 clock +1s
-someone is still at approve #1
+callback heartbeat for approve #1
                              => approve handed out until 601s
-asked to be done             => ignored: Ended
-someone completes approve #1 => approve completed (output kept)
+parent requests do             => ignored: Ended
+callback completes approve #1 => approve completed (output kept)
 ann resubmits because "go"   => Processing; task by 7201s; due 61s;
-                                submit o-1:pack to packing with null; told: resubmit
-task of pack is Undone "no"  => Undoing because "step pack: its task was undone: no";
+                                submit o-1:pack to packing with null; published: resubmit
+child of pack is Undone "no"  => Undoing because "step pack: its task was undone: no";
                                 pack failed (failures 1, reason kept); request undo of approve #1 by 61s
-someone completes approve #1 => ignored: DuplicateReply
-someone is still at approve #1
+callback completes approve #1 => ignored: DuplicateReply
+callback heartbeat for approve #1
                              => ignored: DuplicateReply
 agent completes undo of approve #1
                              => Undone; approve undone (output kept); no longer due
-someone completes approve #1 => ignored: DuplicateReply
-someone is still at approve #1
+callback completes approve #1 => ignored: DuplicateReply
+callback heartbeat for approve #1
                              => ignored: DuplicateReply
-task of pack is Undone "no"  => ignored: DuplicateReply
+child of pack is Undone "no"  => ignored: DuplicateReply
 
 submit                       => Pending; due 31s
 wake                         => Processing; request approve #1 by 61s with "o-1/approve/i0000000rs"
 agent completes approve #1   => approve handed out until 601s
-someone completes approve #1 => approve completed (output kept); submit o-1:pack to packing with null
-task of pack is Processed    => pack completed (output kept); request plain #1 by 61s
+callback completes approve #1 => approve completed (output kept); submit o-1:pack to packing with null
+child of pack is Processed    => pack completed (output kept); request plain #1 by 61s
 agent completes plain #1     => Processed; plain completed (output kept); no longer due
-someone completes approve #1 => ignored: DuplicateReply
-someone is still at approve #1
+callback completes approve #1 => ignored: DuplicateReply
+callback heartbeat for approve #1
                              => ignored: DuplicateReply
-task of pack is Processed    => ignored: DuplicateReply
-asked to be done             => ignored: Ended
+child of pack is Processed    => ignored: DuplicateReply
+parent requests do             => ignored: Ended

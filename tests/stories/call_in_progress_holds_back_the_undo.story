@@ -13,7 +13,7 @@ agent completes reserve #1   => reserve completed (output kept); request charge 
 clock +20s
 agent fails charge #1 "HTTP 409", may have run
                              => Undoing because "step charge: HTTP 409"; task by 662s; charge failed
-                                (failures 1, may have run, call may last until 62s, reason kept);
+                                (failures 1, may have run, call may be in progress until 62s, reason kept);
                                 wake scheduler in 42s
 clock +41s
 wake                         => ignored: NothingReady
@@ -30,7 +30,7 @@ wake                         => Processing; request reserve #1 by 82s
 agent completes reserve #1   => reserve completed (output kept); request charge #1 by 92s
 agent fails charge #1 "HTTP 409", may have run
                              => Undoing because "step charge: HTTP 409"; task by 724s; charge failed
-                                (failures 1, may have run, call may last until 124s, reason kept);
+                                (failures 1, may have run, call may be in progress until 124s, reason kept);
                                 wake scheduler in 62s
 agent fails charge #1 "HTTP 409", may have run (redelivered)
                              => ignored: DuplicateReply; again wake scheduler in 62s
@@ -47,13 +47,13 @@ agent completes undo of reserve #1
 submit                       => Pending; due 176s
 wake                         => Processing; request reserve #1 by 176s
 clock +22s
-sweep                        => reserve waiting (failures 1, may have run, call may last until 198s,
+sweep                        => reserve waiting (failures 1, may have run, call may be in progress until 198s,
                                 reason kept); unlocked; due 208s; wake scheduler
 wake                         => due 198s; request reserve #2 by 198s
 agent completes reserve #2   => reserve completed (output kept); request charge #1 by 208s
-ann pauses                   => paused; due 208s; told: pause
-ann undoes                   => Undoing because "asked for by ann: a test"; task by 798s; told: undo
-ann resumes                  => no longer paused; told: resume; wake scheduler in 20s
+ann pauses                   => paused; due 208s; published: pause
+ann undoes                   => Undoing because "asked for by ann: a test"; task by 798s; published: undo
+ann resumes                  => no longer paused; published: resume; wake scheduler in 20s
 agent completes charge #1    => charge completed (output kept); due 198s; request undo of charge #1
                                 by 198s
 agent completes undo of charge #1

@@ -16,7 +16,7 @@ agent fails charge #1 "card declined"
                                 20s
 clock +22s
 sweep                        => undo of reserve waiting until 23s (failures 1, may have run, call
-                                may last until 42s, reason kept); unlocked; due 53s; wake scheduler
+                                may be in progress until 42s, reason kept); unlocked; due 53s; wake scheduler
                                 in 1s
 clock +1s
 wake                         => due 43s; request undo of reserve #2 by 43s
@@ -36,10 +36,10 @@ agent fails charge #1 "card declined"
                              => Undoing because "step charge: card declined"; charge failed
                                 (failures 1, reason kept); due 62s; request undo of reserve #1 by
                                 62s
-ann skips check              => undo of check skipped; told: skip check
+ann skips check              => undo of check skipped; published: skip check
 agent cuts undo of reserve #1 "the call was cut"
                              => undo of reserve waiting until 43s (failures 1, may have run, call
-                                may last until 84s, reason kept); wake scheduler in 1s
+                                may be in progress until 84s, reason kept); wake scheduler in 1s
 clock +1s
 wake                         => request undo of reserve #2 by 63s
 agent completes undo of reserve #2
@@ -60,7 +60,7 @@ agent defers undo of reserve #1 for 1s "breaker open"
                              => undo of reserve waiting until 85s (reason kept); wake scheduler in
                                 1s
 clock +1s
-wake                         => undo of reserve running (may have run, call may last until 126s);
+wake                         => undo of reserve running (may have run, call may be in progress until 126s);
                                 request undo of reserve #2 by 105s
 agent completes undo of reserve #2
                              => task by 726s; reserve undone (output kept); wake scheduler in 41s

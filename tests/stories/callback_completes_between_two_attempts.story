@@ -7,7 +7,7 @@ workflow within 2h
 submit                       => Pending; due 20s
 wake                         => Processing; request approve #1 by 20s at /ask/o-1%2Fapprove%2Fi000000000
 clock +22s
-sweep                        => approve waiting (failures 1, may have run, call may last until 42s,
+sweep                        => approve waiting (failures 1, may have run, call may be in progress until 42s,
                                 reason kept); unlocked; due 52s; wake scheduler
 token o-1/approve/i000000000 completes with {"by":"eve"}
                              => approve completed (output kept); request ship #1 by 82s with "eve"

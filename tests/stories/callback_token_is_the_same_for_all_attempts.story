@@ -19,7 +19,7 @@ token o-1/approve/i000000000 fails "no"
                              => ignored: StaleReply
 wake                         => due 3622s; request approve #2 by 3622s at /ask/o-1%2Fapprove%2Fi000000000
 token o-1/approve/i000000000 completes with {"by":"eve"}
-                             => approve completed (call may last until 3644s, output kept); request
+                             => approve completed (call may be in progress until 3644s, output kept); request
                                 ship #1 by 3662s with "eve"
 agent completes approve #2 with {"ticket":8}
                              => ignored: DuplicateReply

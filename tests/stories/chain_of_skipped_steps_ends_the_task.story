@@ -7,5 +7,5 @@ workflow within 10m, output ${ steps.b.output }
 submit reply_to shop with {"wanted":false}
                              => Pending; due 30s
 wake                         => Processed; a skipped; b skipped; c skipped; returns null; no longer due;
-                                notice to shop: processed with null
-wake (redelivered)           => ignored: Ended; again notice to shop: processed with null
+                                notification to shop: processed with null
+wake (redelivered)           => ignored: Ended; again notification to shop: processed with null

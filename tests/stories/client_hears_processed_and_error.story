@@ -9,7 +9,7 @@ submit reply_to shop         => Pending; due 30s
 wake                         => Processing; request reserve #1 by 60s
 agent completes reserve #1   => reserve completed (output kept); request charge #1 by 60s
 agent completes charge #1    => Processed; charge completed (output kept); no longer due;
-                                notice to shop: processed
+                                notification to shop: processed
 
 submit reply_to shop         => Pending; due 30s
 wake                         => Processing; request reserve #1 by 60s
@@ -17,7 +17,7 @@ agent completes reserve #1   => reserve completed (output kept); request charge 
 clock +1s
 agent fails charge #1 "card declined"
                              => Error; charge failed (failures 1, reason kept); due 31s;
-                                notice to shop: error "step charge: card declined";
+                                notification to shop: error "step charge: card declined";
                                 alert charge "step charge: card declined"
 
 # Also if the supervisor ends it.
@@ -25,8 +25,8 @@ submit reply_to shop         => Pending; due 31s
 wake                         => Processing; request reserve #1 by 61s
 agent completes reserve #1   => reserve completed (output kept); request charge #1 by 61s
 clock +62s
-sweep                        => Error; charge failed (failures 1, may have run, call may last until
-                                123s, reason kept); due 93s; notice to shop: error "step charge: no
+sweep                        => Error; charge failed (failures 1, may have run, call may be in progress until
+                                123s, reason kept); due 93s; notification to shop: error "step charge: no
                                 reply by complete-by, attempt 1"; alert charge "step charge: no
                                 reply by complete-by, attempt 1"
 

@@ -12,7 +12,7 @@ sweep                        => ignored: NotDue
 clock +4.999s
 sweep                        => ignored: NotDue
 clock +0.001s
-sweep                        => reserve waiting (failures 1, may have run, call may last until 45s,
+sweep                        => reserve waiting (failures 1, may have run, call may be in progress until 45s,
                                 reason kept); unlocked; due 55s; wake scheduler
 
 # Another task; its due time is earlier than the complete-by of its second step.
@@ -24,5 +24,5 @@ sweep                        => due 50s
 clock +4.999s
 sweep                        => ignored: NotDue
 clock +0.001s
-sweep                        => charge waiting (failures 1, may have run, call may last until 80s,
+sweep                        => charge waiting (failures 1, may have run, call may be in progress until 80s,
                                 reason kept); unlocked; due 85s; wake scheduler

@@ -35,7 +35,7 @@ ann resumes                  => refused: the task is not paused
 # A task that is being undone.
 ann undoes because "the customer called"
                              => Undoing because "asked for by ann: the customer called"; due 60s;
-                                request undo of reserve #1 by 60s; told: undo
+                                request undo of reserve #1 by 60s; published: undo
 ann undoes                   => refused: the task is being undone
 ann resubmits                => refused: nothing failed and nothing waits
 ann skips                    => refused: no step failed: name one

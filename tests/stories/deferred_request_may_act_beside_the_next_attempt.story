@@ -10,7 +10,7 @@ wake                         => Processing; request reserve #1 by 20s
 agent defers reserve #1 for 10s "breaker open"
                              => reserve waiting until 10s (reason kept); wake scheduler in 10s
 clock +10s
-wake                         => reserve running (may have run, call may last until 42s); request
+wake                         => reserve running (may have run, call may be in progress until 42s); request
                                 reserve #2 by 30s
 agent completes reserve #1   => ignored: StaleReply
 agent fails reserve #2 "HTTP 401"
@@ -27,7 +27,7 @@ wake                         => Processing; request reserve #1 by 62s
 agent defers reserve #1 for 1s "breaker open"
                              => reserve waiting until 43s (reason kept); wake scheduler in 1s
 clock +1s
-wake                         => reserve running (may have run, call may last until 84s); request
+wake                         => reserve running (may have run, call may be in progress until 84s); request
                                 reserve #2 by 63s
 agent completes reserve #2   => reserve completed (output kept); request charge #1 by 103s
 agent fails charge #1 "no"   => Undoing because "step charge: no"; task by 684s; charge failed
@@ -40,8 +40,8 @@ submit                       => Pending; due 104s
 wake                         => Processing; request reserve #1 by 104s
 agent defers reserve #1 for 60s "breaker open"
                              => reserve waiting until 144s (reason kept); wake scheduler in 60s
-ann pauses                   => paused; due 3684s; told: pause
-ann resubmits reserve        => reserve waiting; told: resubmit reserve
+ann pauses                   => paused; due 3684s; published: pause
+ann resubmits reserve        => reserve waiting; published: resubmit reserve
 ann undoes                   => Undoing because "asked for by ann: a test"; reserve running #1; due
-                                104s; told: undo
-ann resumes                  => no longer paused; told: resume
+                                104s; published: undo
+ann resumes                  => no longer paused; published: resume

@@ -34,7 +34,7 @@ agent fails notify #1 "no address"
                                 notify failed (failures 1, reason kept)
 clock +22s
 sweep                        => task by 642s; reserve failed (failures 1, may have run, call may
-                                last until 42s, reason kept); unlocked; due 72s; wake scheduler in
+                                be in progress until 42s, reason kept); unlocked; due 72s; wake scheduler in
                                 20s
 clock +20s
 wake                         => request undo of reserve #1 by 102s
@@ -49,5 +49,5 @@ agent defers reserve #1 for 60s "breaker open"
 clock +20s
 agent fails notify #1 "no address"
                              => Undoing because "step notify: no address"; task by 684s; reserve
-                                failed (may have run, call may last until 84s); notify failed
+                                failed (may have run, call may be in progress until 84s); notify failed
                                 (failures 1, reason kept); wake scheduler in 22s

@@ -9,5 +9,5 @@ agent defers charge #1 for 10s "breaker open"
 clock +10s
 wake                         => request charge #2 by 30s
 agent defers charge #2 for 10s "breaker open", may have run
-                             => Error; charge failed (failures 1, may have run, call may last until
+                             => Error; charge failed (failures 1, may have run, call may be in progress until
                                 52s, reason kept); due 40s; alert charge "step charge: breaker open"

@@ -33,7 +33,7 @@ agent completes invoice #1 (redelivered)
                              => ignored: DuplicateReply
 
 agent completes charge #1    => Processed; charge completed (output kept); no longer due;
-                                notice to shop: processed
+                                notification to shop: processed
 agent completes charge #1    => ignored: DuplicateReply
 agent completes charge #1 (redelivered)
-                             => ignored: DuplicateReply; again notice to shop: processed
+                             => ignored: DuplicateReply; again notification to shop: processed

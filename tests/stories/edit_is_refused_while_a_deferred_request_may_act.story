@@ -19,7 +19,7 @@ ann resubmits charge with input {"card":"new"}
                                 then complete it, or resubmit it and say that it did not run
 ann resubmits charge with input {"card":"new"}, it did not run
                              => input {"card":"new"} kept; due 60s; request charge #2 by 182s at
-                                /cards/new under key o-1/charge/do/c-3; told: resubmit charge with
+                                /cards/new under key o-1/charge/do/c-3; published: resubmit charge with
                                 edited input
 agent completes charge #1    => charge running #2 (may have run)
 

@@ -13,10 +13,10 @@ clock +1s
 ann resubmits with input {"card":null}
                              => task by 601s; reserve failed (reason kept); input {} kept; due 31s;
                                 alert reserve "step reserve: expression `input.card.number`: there
-                                is no `card`"; told: resubmit reserve with edited input
+                                is no `card`"; published: resubmit reserve with edited input
 ann resubmits with input {"card":{"number":2}}
                              => Processing; reserve running (failures 0);
                                 input {"card":{"number":2}} kept; due 21s;
                                 request reserve #3 by 21s with 2 under key o-1/reserve/do/c-2;
-                                told: resubmit reserve with edited input
+                                published: resubmit reserve with edited input
 agent completes reserve #3   => Processed; reserve completed (output kept); no longer due

@@ -6,7 +6,7 @@ workflow within 10m
 submit with {"card":"old"}   => Pending; due 20s
 wake                         => Processing; request charge #1 by 20s with "old"
 clock +22s
-sweep                        => Error; charge failed (failures 1, may have run, call may last until
+sweep                        => Error; charge failed (failures 1, may have run, call may be in progress until
                                 42s, reason kept); due 52s; alert charge "step charge: no reply by
                                 complete-by, attempt 1"
 ann resubmits charge with input {"card":"new"}
@@ -23,7 +23,7 @@ clock +20s
 ann resubmits charge with input {"card":"new"}, it did not run because "their ledger has no charge"
                              => Processing; task by 642s; charge running (failures 0, did not run);
                                 input {"card":"new"} kept; due 62s; request charge #2 by 62s with
-                                "new" under key o-1/charge/do/c-4; told: resubmit charge with edited
+                                "new" under key o-1/charge/do/c-4; published: resubmit charge with edited
                                 input
 agent completes charge #2    => Processed; charge completed (output kept); no longer due
 
@@ -31,11 +31,11 @@ agent completes charge #2    => Processed; charge completed (output kept); no lo
 submit with {"card":"old"}   => Pending; due 62s
 wake                         => Processing; request charge #1 by 62s with "old"
 clock +22s
-sweep                        => Error; charge failed (failures 1, may have run, call may last until
+sweep                        => Error; charge failed (failures 1, may have run, call may be in progress until
                                 84s, reason kept); due 94s; alert charge "step charge: no reply by
                                 complete-by, attempt 1"
 ann resubmits charge         => Processing; task by 664s; charge running (failures 0); due 84s;
-                                request charge #2 by 84s with "old"; told: resubmit charge
+                                request charge #2 by 84s with "old"; published: resubmit charge
 agent completes charge #2    => Processed; charge completed (output kept); no longer due
 
 submit with {"card":"old"}   => Pending; due 84s

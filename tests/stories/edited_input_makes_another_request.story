@@ -16,7 +16,7 @@ ann resubmits charge with input {"card":"new"} because "the customer has a new c
                              => Processing; charge running (failures 0);
                                 input {"card":"new","item":"tea"} kept; due 20s;
                                 request charge #2 by 20s with "new" under key o-1/charge/do/c-1;
-                                told: resubmit charge with edited input
+                                published: resubmit charge with edited input
 agent fails charge #2 "card declined"
                              => Error; charge failed (failures 1, reason kept); due 30s;
                                 alert charge "step charge: card declined"
@@ -25,9 +25,9 @@ ann resubmits with input {"card":"newest"}
                              => Processing; task by 601s; charge running (failures 0);
                                 input {"card":"newest","item":"tea"} kept; due 21s;
                                 request charge #3 by 21s with "newest" under key o-1/charge/do/c-2;
-                                told: resubmit charge with edited input
+                                published: resubmit charge with edited input
 clock +22s
-sweep                        => charge waiting (failures 1, may have run, call may last until 43s,
+sweep                        => charge waiting (failures 1, may have run, call may be in progress until 43s,
                                 reason kept); unlocked; due 53s; wake scheduler
 wake                         => due 43s;
                                 request charge #4 by 43s with "newest" under key o-1/charge/do/c-2
@@ -37,7 +37,7 @@ agent fails ship #1 "no lorry"
                              => Error; ship failed (failures 1, reason kept); due 53s;
                                 alert ship "step ship: no lorry"
 ann undoes                   => Undoing because "asked for by ann: a test"; task by 643s; due 73s;
-                                told: undo; wake scheduler in 20s
+                                published: undo; wake scheduler in 20s
 clock +20s
 wake                         => request undo of charge #1 by 103s with "newest" under key
                                 o-1/charge/undo/c-2

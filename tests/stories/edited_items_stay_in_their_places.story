@@ -30,7 +30,7 @@ ann resubmits with input {"items":["a","b2","c2"]}
                              => Processing; pack[1] running (failures 0); input
                                 {"items":["a","b2","c2"]} kept; due 20s; request pack[1] #2 by 20s
                                 with "b2" under key o-1/pack[1]/do/c-5; request pack[2] #1 by 20s
-                                with "c2" under key o-1/pack[2]/do/c-5; told: resubmit pack[1] with
+                                with "c2" under key o-1/pack[2]/do/c-5; published: resubmit pack[1] with
                                 edited input
 agent completes pack[1] #2   => pack[1] completed (output kept)
 agent completes pack[2] #1   => Processed; pack completed, 3 items; pack[2] completed (output kept);

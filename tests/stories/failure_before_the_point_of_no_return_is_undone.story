@@ -18,14 +18,14 @@ submit                       => Pending; due 30s
 wake                         => Processing; request reserve #1 by 60s
 agent completes reserve #1   => reserve completed (output kept); request ship #1 by 60s
 agent fails ship #1 "no lorry", may have run
-                             => Error; ship failed (failures 1, may have run, call may last until
+                             => Error; ship failed (failures 1, may have run, call may be in progress until
                                 122s, reason kept); alert ship "not undone, past the point of no
                                 return ship: step ship: no lorry"
 # The operator has found out that it did not.
 clock +122s
 ann resubmits ship, it did not run
                              => Processing; task by 722s; ship running (failures 0, did not run);
-                                due 182s; request ship #2 by 182s; told: resubmit ship
+                                due 182s; request ship #2 by 182s; published: resubmit ship
 agent fails ship #2 "no lorry"
                              => Undoing because "step ship: no lorry"; ship failed (failures 1,
                                 reason kept); request undo of reserve #1 by 182s

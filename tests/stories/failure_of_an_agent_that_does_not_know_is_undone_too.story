@@ -18,7 +18,7 @@ wake                         => Processing; request reserve #1 by 60s
 agent completes reserve #1   => reserve completed (output kept); request charge #1 by 60s
 agent fails charge #1 "card declined", may have run
                              => Undoing because "step charge: card declined"; task by 722s; charge
-                                failed (failures 1, may have run, call may last until 122s, reason
+                                failed (failures 1, may have run, call may be in progress until 122s, reason
                                 kept); wake scheduler in 122s
 clock +122s
 wake                         => request undo of charge #1 by 182s

@@ -13,7 +13,7 @@ ann skips pick because "a typo"
                              => Processing; pick[1] skipped; due 60s;
                                 request pick[0] #1 by 60s with "tea";
                                 request pick[2] #1 by 60s with "rye"; request note #1 by 60s;
-                                told: skip pick[1]
+                                published: skip pick[1]
 wake                         => ignored: NothingReady
 agent completes note #1      => note completed (output kept)
 agent completes pick[0] #1   => pick[0] completed (output kept)

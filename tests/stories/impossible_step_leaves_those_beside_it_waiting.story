@@ -15,9 +15,9 @@ clock +122s
 ann resubmits with input {"item":null}, it did not run
                              => Error; reserve failed (failures 1, reason kept); input {} kept; due
                                 152s; alert reserve "step reserve: expression `input.item`: there is
-                                no `item`"; told: resubmit invoice, reserve with edited input
+                                no `item`"; published: resubmit invoice, reserve with edited input
 clock +1s
 ann skips reserve            => Processing; task by 723s; reserve skipped; invoice running (may have
-                                run, call may last until 122s); due 183s; request invoice #2 by
-                                183s; told: skip reserve
+                                run, call may be in progress until 122s); due 183s; request invoice #2 by
+                                183s; published: skip reserve
 agent completes invoice #2   => Processed; invoice completed (output kept); no longer due

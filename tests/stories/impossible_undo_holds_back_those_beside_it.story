@@ -19,6 +19,6 @@ agent fails charge #1 "card declined"
 alert sent                   => no longer due
 ann skips invoice because "there is no invoice"
                              => Undoing; undo of invoice skipped; due 61s;
-                                request undo of reserve #1 by 61s; told: skip invoice
+                                request undo of reserve #1 by 61s; published: skip invoice
 agent completes undo of reserve #1
                              => Undone; reserve undone (output kept); no longer due

@@ -12,9 +12,9 @@ agent completes pick[1] #1 with "I"
 agent completes pick[1] #1 with "I" (redelivered)
                              => ignored: DuplicateReply; again request pick[2] #1 by 20s with "rye"
 clock +22s
-sweep                        => pick[0] waiting (failures 1, may have run, call may last until 42s,
+sweep                        => pick[0] waiting (failures 1, may have run, call may be in progress until 42s,
                                 reason kept); pick[2] waiting (failures 1, may have run, call may
-                                last until 42s, reason kept); unlocked; due 52s; wake scheduler
+                                be in progress until 42s, reason kept); unlocked; due 52s; wake scheduler
 wake                         => due 42s; request pick[0] #2 by 42s with "tea";
                                 request pick[2] #2 by 42s with "rye"
 agent completes pick[0] #1 with "late"

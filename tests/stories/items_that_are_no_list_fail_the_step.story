@@ -8,7 +8,7 @@ wake                         => Error; pick failed (failures 1, reason kept);
 ann resubmits pick with input {"items":[1]} because "a typo"
                              => Processing; pick running, 1 items; input {"items":[1]} kept; due 60s;
                                 request pick[0] #1 by 60s under key o-1/pick[0]/do/c-1;
-                                told: resubmit pick with edited input
+                                published: resubmit pick with edited input
 agent completes pick[0] #1   => Processed; pick completed, 1 items; pick[0] completed (output kept);
                                 no longer due
 

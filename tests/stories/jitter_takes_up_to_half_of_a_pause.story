@@ -7,15 +7,15 @@ submit                       => Pending; due 10s
 wake                         => Processing; request charge #1 by 10s
 clock +12s
 sweep                        => charge waiting until 21.065s (failures 1, may have run, call may
-                                last until 22s, reason kept); unlocked; due 51.065s; wake scheduler
+                                be in progress until 22s, reason kept); unlocked; due 51.065s; wake scheduler
                                 in 9.065s
 clock +10s
 wake                         => due 32s; request charge #2 by 32s
 clock +12s
-sweep                        => charge waiting until 43.886s (failures 2, call may last until 44s,
+sweep                        => charge waiting until 43.886s (failures 2, call may be in progress until 44s,
                                 reason kept); unlocked; due 73.886s; wake scheduler in 9.886s
 clock +10s
 wake                         => due 54s; request charge #3 by 54s
 clock +12s
-sweep                        => charge waiting until 63.245s (failures 3, call may last until 66s,
+sweep                        => charge waiting until 63.245s (failures 3, call may be in progress until 66s,
                                 reason kept); unlocked; due 93.245s; wake scheduler in 7.245s

@@ -19,7 +19,7 @@ agent fails reserve #1 "no stock"
 submit                       => Pending; due 62s
 wake                         => Processing; request reserve #1 by 62s
 clock +22s
-sweep                        => reserve waiting until 69s (failures 1, may have run, call may last
+sweep                        => reserve waiting until 69s (failures 1, may have run, call may be in progress
                                 until 84s, reason kept); unlocked; due 99s; wake scheduler in 5s
 agent fails reserve #1 "no stock"
                              => ignored: StaleReply
@@ -28,7 +28,7 @@ agent completes reserve #1   => Processed; reserve completed (output kept); no l
 submit                       => Pending; due 84s
 wake                         => Processing; request reserve #1 by 84s
 clock +22s
-sweep                        => reserve waiting until 91s (failures 1, may have run, call may last
+sweep                        => reserve waiting until 91s (failures 1, may have run, call may be in progress
                                 until 106s, reason kept); unlocked; due 121s; wake scheduler in 5s
 clock +5s
 wake                         => due 111s; request reserve #2 by 111s

@@ -7,9 +7,9 @@ workflow within 10h
 submit                       => Pending; due 10s
 wake                         => Processing; request charge #1 by 10s; request invoice #1 by 10s
 clock +12s
-sweep                        => charge waiting until 972s (failures 1, may have run, call may last
+sweep                        => charge waiting until 972s (failures 1, may have run, call may be in progress
                                 until 22s, reason kept); invoice waiting until 912s (failures 1, may
-                                have run, call may last until 22s, reason kept); unlocked; due 942s;
+                                have run, call may be in progress until 22s, reason kept); unlocked; due 942s;
                                 wake scheduler in 900s
 clock +900s
 wake                         => due 922s; request invoice #2 by 922s

@@ -10,7 +10,7 @@ submit with {"address":"Oslo"}
 wake                         => Processing; request reserve #1 by 20s;
                                 request invoice #1 by 600s with "Oslo"
 clock +22s
-sweep                        => reserve waiting until 82s (failures 1, may have run, call may last
+sweep                        => reserve waiting until 82s (failures 1, may have run, call may be in progress
                                 until 42s, reason kept); unlocked; due 112s; wake scheduler in 60s
 ann resubmits reserve with input {"address":null}
                              => refused: an attempt at step reserve may have taken effect: find out,
@@ -18,7 +18,7 @@ ann resubmits reserve with input {"address":null}
 clock +20s
 ann resubmits reserve with input {"address":null}, it did not run
                              => reserve running (failures 0, did not run); input {} kept; due 62s;
-                                request reserve #2 by 62s under key o-1/reserve/do/c-2; told:
+                                request reserve #2 by 62s under key o-1/reserve/do/c-2; published:
                                 resubmit reserve with edited input
 agent completes reserve #2 with {}
                              => Error; reserve completed (output kept); charge failed (failures 1,
@@ -26,7 +26,7 @@ agent completes reserve #2 with {}
                                 `steps.reserve.output.path`: there is no `path`"
 ann completes charge because "paid in cash"
                              => Processing; task by 642s; charge completed (output kept); due 600s;
-                                told: complete charge
+                                published: complete charge
 agent completes invoice #1   => Processed; invoice completed (output kept); no longer due
 
 # The operator skips, or completes by hand, the step before.
@@ -35,44 +35,44 @@ submit with {"address":"Oslo"}
 wake                         => Processing; request reserve #1 by 62s; request invoice #1 by 642s
                                 with "Oslo"
 clock +22s
-sweep                        => reserve waiting until 124s (failures 1, may have run, call may last
+sweep                        => reserve waiting until 124s (failures 1, may have run, call may be in progress
                                 until 84s, reason kept); unlocked; due 154s; wake scheduler in 60s
 ann skips reserve            => Error; reserve skipped; charge failed (failures 1, reason kept); due
                                 94s; alert charge "step charge: expression
-                                `steps.reserve.output.path`: there is no `path`"; told: skip reserve
+                                `steps.reserve.output.path`: there is no `path`"; published: skip reserve
 
 submit with {"address":"Oslo"}
                              => Pending; due 84s
 wake                         => Processing; request reserve #1 by 84s; request invoice #1 by 664s
                                 with "Oslo"
 clock +22s
-sweep                        => reserve waiting until 146s (failures 1, may have run, call may last
+sweep                        => reserve waiting until 146s (failures 1, may have run, call may be in progress
                                 until 106s, reason kept); unlocked; due 176s; wake scheduler in 60s
 clock +1s
 ann completes reserve with {"path":7}
                              => Error; reserve completed (output kept); charge failed (failures 1,
                                 reason kept); due 117s; alert charge "step charge: the request's
-                                path is not a text"; told: complete reserve
+                                path is not a text"; published: complete reserve
 ann undoes                   => Undoing because "asked for by ann: a test"; task by 706s; due 136s;
-                                told: undo; wake scheduler in 19s
+                                published: undo; wake scheduler in 19s
 
 # It completed while the task was paused.
 submit with {"address":"Oslo"}
                              => Pending; due 107s
 wake                         => Processing; request reserve #1 by 107s; request invoice #1 by 687s
                                 with "Oslo"
-ann pauses                   => paused; told: pause
+ann pauses                   => paused; published: pause
 agent completes reserve #1   => reserve completed (output kept)
 ann resumes                  => Error; no longer paused; charge failed (failures 1, reason kept);
                                 due 117s; alert charge "step charge: expression
-                                `steps.reserve.output.path`: there is no `path`"; told: resume
+                                `steps.reserve.output.path`: there is no `path`"; published: resume
 
 # Nobody had taken the task in hand.
 submit with {}               => Pending; due 107s
-ann pauses                   => paused; due 3687s; told: pause
+ann pauses                   => paused; due 3687s; published: pause
 ann resumes                  => Error; no longer paused; invoice failed (failures 1, reason kept);
                                 due 117s; alert invoice "step invoice: expression `input.address`:
-                                there is no `address`"; told: resume
+                                there is no `address`"; published: resume
 
 # The step before failed for good, and the operator settles it.
 submit with {"address":"Oslo"}
@@ -84,7 +84,7 @@ agent fails reserve #1 "no stock"
                                 reserve "step reserve: no stock"
 ann skips reserve            => reserve skipped; charge failed (failures 1, reason kept);
                                 alert charge "step charge: expression `steps.reserve.output.path`:
-                                there is no `path`"; told: skip reserve
+                                there is no `path`"; published: skip reserve
 
 submit with {"address":"Oslo"}
                              => Pending; due 107s
@@ -97,4 +97,4 @@ clock +1s
 ann completes reserve with {"path":"charges"}
                              => task by 688s; reserve completed (output kept); charge failed
                                 (failures 1, reason kept); due 118s; alert charge "step charge: the
-                                request's path does not start with `/`"; told: complete reserve
+                                request's path does not start with `/`"; published: complete reserve

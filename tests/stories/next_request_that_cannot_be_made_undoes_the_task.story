@@ -32,33 +32,33 @@ clock +42s
 ann resubmits with input {"item":null}, it did not run
                              => Undoing because "step reserve: expression `input.item`: there is no
                                 `item`"; task by 674s; reserve failed (failures 1, reason kept);
-                                input {} kept; due 104s; told: resubmit reserve with edited input;
+                                input {} kept; due 104s; published: resubmit reserve with edited input;
                                 wake scheduler
 wake                         => Undone; no longer due
 
 submit with {"item":"tea"}   => Pending; due 94s
 wake                         => Processing; request reserve #1 by 94s with "tea"
 clock +22s
-sweep                        => reserve waiting until 156s (failures 1, may have run, call may last
+sweep                        => reserve waiting until 156s (failures 1, may have run, call may be in progress
                                 until 116s, reason kept); unlocked; due 186s; wake scheduler in 60s
 clock +20s
 ann skips reserve, it did not run
                              => Undoing because "step charge: expression
                                 `steps.reserve.output.path`: there is no `path`"; task by 716s;
                                 reserve skipped (did not run); charge failed (failures 1, reason
-                                kept); due 146s; told: skip reserve; wake scheduler
+                                kept); due 146s; published: skip reserve; wake scheduler
 wake                         => Undone; no longer due
 
 submit with {"item":"tea"}   => Pending; due 136s
 wake                         => Processing; request reserve #1 by 136s with "tea"
 clock +22s
-sweep                        => reserve waiting until 198s (failures 1, may have run, call may last
+sweep                        => reserve waiting until 198s (failures 1, may have run, call may be in progress
                                 until 158s, reason kept); unlocked; due 228s; wake scheduler in 60s
 ann completes reserve with {}
                              => Undoing because "step charge: expression
                                 `steps.reserve.output.path`: there is no `path`"; task by 758s;
                                 reserve completed (output kept); charge failed (failures 1, reason
-                                kept); due 168s; told: complete reserve; wake scheduler; wake
+                                kept); due 168s; published: complete reserve; wake scheduler; wake
                                 scheduler in 20s
 clock +20s
 wake                         => request undo of reserve #1 by 218s
@@ -67,61 +67,61 @@ agent completes undo of reserve #2
 
 submit with {"item":"tea"}   => Pending; due 178s
 wake                         => Processing; request reserve #1 by 178s with "tea"
-ann pauses                   => paused; told: pause
+ann pauses                   => paused; published: pause
 agent completes reserve #1 with {}
                              => reserve completed (output kept)
 ann resumes                  => Undoing because "step charge: expression
                                 `steps.reserve.output.path`: there is no `path`"; no longer paused;
-                                charge failed (failures 1, reason kept); due 188s; told: resume;
+                                charge failed (failures 1, reason kept); due 188s; published: resume;
                                 wake scheduler
 wake                         => request undo of reserve #1 by 218s
 agent completes undo of reserve #1
                              => Undone; reserve undone (output kept); no longer due
 
 submit with {}               => Pending; due 178s
-ann pauses                   => paused; due 3758s; told: pause
+ann pauses                   => paused; due 3758s; published: pause
 ann resumes                  => Undoing because "step reserve: expression `input.item`: there is no
                                 `item`"; no longer paused; reserve failed (failures 1, reason kept);
-                                due 188s; told: resume; wake scheduler
+                                due 188s; published: resume; wake scheduler
 wake                         => Undone; no longer due
 
 # A task in Error that is settled by hand.
 submit with {"item":"tea"}   => Pending; due 178s
 wake                         => Processing; request reserve #1 by 178s with "tea"
-ann cancels                  => Error; due 188s; alert "cancelled by ann: a test"; told: cancel
+ann cancels                  => Error; due 188s; alert "cancelled by ann: a test"; published: cancel
 agent defers reserve #1 for 60s "breaker open"
                              => reserve waiting until 218s (reason kept)
 clock +42s
 ann resubmits with input {"item":null}, it did not run
                              => Undoing because "step reserve: expression `input.item`: there is no
                                 `item`"; task by 800s; reserve failed (failures 1, reason kept);
-                                input {} kept; due 230s; told: resubmit reserve with edited input;
+                                input {} kept; due 230s; published: resubmit reserve with edited input;
                                 wake scheduler
 wake                         => Undone; no longer due
 
 submit with {"item":"tea"}   => Pending; due 220s
 wake                         => Processing; request reserve #1 by 220s with "tea"
-ann cancels                  => Error; due 230s; alert "cancelled by ann: a test"; told: cancel
+ann cancels                  => Error; due 230s; alert "cancelled by ann: a test"; published: cancel
 agent defers reserve #1 for 60s "breaker open"
                              => reserve waiting until 260s (reason kept)
 ann skips reserve            => Undoing because "step charge: expression
                                 `steps.reserve.output.path`: there is no `path`"; task by 842s;
-                                reserve skipped (may have run, call may last until 242s); charge
-                                failed (failures 1, reason kept); told: skip reserve; wake
+                                reserve skipped (may have run, call may be in progress until 242s); charge
+                                failed (failures 1, reason kept); published: skip reserve; wake
                                 scheduler; wake scheduler in 42s
 clock +42s
 wake                         => request undo of reserve #1 by 302s
 
 submit with {"item":"tea"}   => Pending; due 262s
 wake                         => Processing; request reserve #1 by 262s with "tea"
-ann cancels                  => Error; due 272s; alert "cancelled by ann: a test"; told: cancel
+ann cancels                  => Error; due 272s; alert "cancelled by ann: a test"; published: cancel
 agent defers reserve #1 for 60s "breaker open"
                              => reserve waiting until 302s (reason kept)
 ann completes reserve with {}
                              => Undoing because "step charge: expression
                                 `steps.reserve.output.path`: there is no `path`"; task by 884s;
-                                reserve completed (call may last until 284s, output kept); charge
-                                failed (failures 1, reason kept); told: complete reserve; wake
+                                reserve completed (call may be in progress until 284s, output kept); charge
+                                failed (failures 1, reason kept); published: complete reserve; wake
                                 scheduler; wake scheduler in 42s
 clock +42s
 wake                         => request undo of reserve #1 by 344s

@@ -8,7 +8,7 @@ submit                       => Pending; due 20s
 wake                         => Processing; request reserve #1 by 60s
 agent completes reserve #1   => reserve completed (output kept); request charge #1 by 20s
 clock +22s
-sweep                        => Error; charge failed (failures 1, may have run, call may last until
+sweep                        => Error; charge failed (failures 1, may have run, call may be in progress until
                                 42s, reason kept); due 52s; alert charge "step charge: no reply by
                                 complete-by, attempt 1"
 # Nor does an operator repeat it who does not say that it did not run.
@@ -19,5 +19,5 @@ ann resubmits                => refused: an attempt at step charge may have take
 clock +20s
 ann resubmits charge, it did not run because "their ledger has no charge"
                              => Processing; task by 642s; charge running (failures 0, did not run);
-                                due 62s; request charge #2 by 62s; told: resubmit charge
+                                due 62s; request charge #2 by 62s; published: resubmit charge
 agent completes charge #2    => Processed; charge completed (output kept); no longer due

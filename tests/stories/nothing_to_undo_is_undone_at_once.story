@@ -11,11 +11,11 @@ clock +1s
 agent fails reserve #1 "no stock"
                              => Undone because "step reserve: no stock"; task by 601s;
                                 reserve failed (failures 1, reason kept); no longer due;
-                                notice to shop: undone "step reserve: no stock";
+                                notification to shop: undone "step reserve: no stock";
                                 event: ended in Undone
 agent fails reserve #1 "no stock" (redelivered)
                              => ignored: DuplicateReply;
-                                again notice to shop: undone "step reserve: no stock";
+                                again notification to shop: undone "step reserve: no stock";
                                 again event: ended in Undone
 
 # If the supervisor finds it, it asks the scheduler, who finds nothing to undo.
@@ -25,7 +25,7 @@ agent completes check #1     => check completed (output kept); request reserve #
 clock +32s
 sweep                        => Undoing because "step reserve: no reply by complete-by, attempt 1";
                                 task by 663s; reserve failed (failures 1, may have run, call may
-                                last until 63s, reason kept); unlocked; due 93s; wake scheduler in
+                                be in progress until 63s, reason kept); unlocked; due 93s; wake scheduler in
                                 30s
 clock +30s
 wake                         => Undone; no longer due; event: ended in Undone

@@ -15,7 +15,7 @@ wake                         => Processing; request reserve #1 by 20s; request n
 agent cuts undo of reserve #1 "the call was cut"
                              => illegal: a reply to the undo of step `reserve`, which never started
 agent cuts reserve #1 "the call was cut"
-                             => reserve waiting until 2s (failures 1, may have run, call may last
+                             => reserve waiting until 2s (failures 1, may have run, call may be in progress
                                 until 42s, reason kept); wake scheduler in 2s
 agent cuts reserve #1 "the call was cut" (redelivered)
                              => ignored: StaleReply; again wake scheduler in 2s
@@ -24,16 +24,16 @@ wake                         => request reserve #2 by 22s
 agent completes ship #1      => ship completed (output kept)
 agent cuts reserve #2 "the call was cut"
                              => Undoing because "step reserve: the call was cut, attempt 2"; task by
-                                644s; reserve failed (failures 2, call may last until 44s, reason
+                                644s; reserve failed (failures 2, call may be in progress until 44s, reason
                                 kept); wake scheduler in 42s
 agent cuts notify #1 "the call was cut"
-                             => notify failed (failures 1, may have run, call may last until 42s,
+                             => notify failed (failures 1, may have run, call may be in progress until 42s,
                                 reason kept); wake scheduler in 40s
 clock +42s
 wake                         => request undo of reserve #1 by 64s
 agent cuts undo of reserve #1 "the call was cut"
                              => undo of reserve waiting until 46s (failures 1, may have run, call
-                                may last until 86s, reason kept); wake scheduler in 2s
+                                may be in progress until 86s, reason kept); wake scheduler in 2s
 clock +2s
 wake                         => request undo of reserve #2 by 66s
 agent completes undo of reserve #2
@@ -53,17 +53,17 @@ agent fails notify #1 "no address"
                              => Error; notify failed (failures 1, reason kept); due 116s; alert
                                 notify "step notify: no address"
 agent cuts ship #1 "the call was cut"
-                             => ship waiting until 88s (failures 1, may have run, call may last
+                             => ship waiting until 88s (failures 1, may have run, call may be in progress
                                 until 128s, reason kept)
 agent completes reserve #1   => reserve completed (output kept)
 ann undoes                   => Undoing because "asked for by ann: a test"; task by 728s; ship
-                                failed; due 106s; request undo of reserve #1 by 106s; told: undo;
+                                failed; due 106s; request undo of reserve #1 by 106s; published: undo;
                                 wake scheduler in 42s
 ann cancels                  => Error; due 116s; alert: left to undo reserve "cancelled by ann: a
-                                test"; told: cancel
+                                test"; published: cancel
 agent cuts undo of reserve #1 "the call was cut"
                              => undo of reserve waiting until 88s (failures 1, may have run, call
-                                may last until 128s, reason kept)
+                                may be in progress until 128s, reason kept)
 
 submit                       => Pending; due 106s
 wake                         => Processing; request reserve #1 by 106s; request notify #1 by 106s;

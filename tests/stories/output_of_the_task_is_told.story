@@ -8,7 +8,7 @@ wake                         => Processing; request ship #1 by 60s
 agent completes ship #1 with {"parcel":3}
                              => Processed; ship completed (output kept);
                                 returns {"to":"Ada","parcel":3}; no longer due;
-                                notice to shop: processed with {"to":"Ada","parcel":3}
+                                notification to shop: processed with {"to":"Ada","parcel":3}
 agent completes ship #1 with {"parcel":3} (redelivered)
                              => ignored: DuplicateReply;
-                                again notice to shop: processed with {"to":"Ada","parcel":3}
+                                again notification to shop: processed with {"to":"Ada","parcel":3}

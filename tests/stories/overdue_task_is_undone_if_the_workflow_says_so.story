@@ -9,7 +9,7 @@ wake                         => Processing; request reserve #1 by 30s
 agent completes reserve #1   => reserve completed (output kept); request charge #1 by 50s
 clock +52s
 sweep                        => Undoing because "the task was not done by its complete-by"; task by
-                                162s; charge failed (failures 1, may have run, call may last until
+                                162s; charge failed (failures 1, may have run, call may be in progress until
                                 112s, reason kept); unlocked; due 82s; wake scheduler; wake
                                 scheduler in 60s
 clock +60s
@@ -19,7 +19,7 @@ agent completes undo of charge #1
                              => charge undone (output kept); request undo of reserve #1 by 162s
 agent completes undo of reserve #1
                              => Undone; reserve undone (output kept); no longer due;
-                                notice to shop: undone "the task was not done by its complete-by"
+                                notification to shop: undone "the task was not done by its complete-by"
 
 # Nobody took it in hand.
 submit                       => Pending; due 143s

@@ -13,12 +13,12 @@ agent fails charge #1 "card declined"
                                 charge failed (failures 1, reason kept);
                                 request undo of reserve #1 by 30s
 clock +32s
-sweep                        => undo of reserve waiting (failures 1, may have run, call may last
+sweep                        => undo of reserve waiting (failures 1, may have run, call may be in progress
                                 until 62s, reason kept); unlocked; due 50s; wake scheduler
 wake                         => request undo of reserve #2 by 50s
 clock +20s
-sweep                        => Error; undo of reserve waiting (failures 2, call may last until 82s,
-                                reason kept); due 82s; notice to shop: error "the task was not
+sweep                        => Error; undo of reserve waiting (failures 2, call may be in progress until 82s,
+                                reason kept); due 82s; notification to shop: error "the task was not
                                 undone by its complete-by"; alert: left to undo reserve "the task
                                 was not undone by its complete-by"
 alert sent                   => no longer due
@@ -26,7 +26,7 @@ clock +100s
 agent fails undo of reserve #2 "gone"
                              => ignored: StaleReply
 ann resubmits                => Undoing; task by 202s; undo of reserve running (failures 0);
-                                due 182s; request undo of reserve #3 by 182s; told: resubmit reserve
+                                due 182s; request undo of reserve #3 by 182s; published: resubmit reserve
 agent completes undo of reserve #3
                              => Undone; reserve undone (output kept); no longer due;
-                                notice to shop: undone "step charge: card declined"
+                                notification to shop: undone "step charge: card declined"

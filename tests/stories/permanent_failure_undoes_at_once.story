@@ -22,17 +22,17 @@ wake (redelivered)           => ignored: NothingReady; again request undo of res
 clock +1s
 agent completes undo of reserve #1
                              => Undone; reserve undone (output kept); no longer due;
-                                notice to shop: undone "step charge: card declined"
+                                notification to shop: undone "step charge: card declined"
 agent completes undo of reserve #1
                              => ignored: DuplicateReply
 agent completes undo of reserve #1 (redelivered)
                              => ignored: DuplicateReply;
-                                again notice to shop: undone "step charge: card declined"
+                                again notification to shop: undone "step charge: card declined"
 agent fails charge #1 "card declined" (redelivered)
                              => ignored: DuplicateReply;
-                                again notice to shop: undone "step charge: card declined"
+                                again notification to shop: undone "step charge: card declined"
 wake                         => ignored: Ended
 wake (redelivered)           => ignored: Ended;
-                                again notice to shop: undone "step charge: card declined"
+                                again notification to shop: undone "step charge: card declined"
 sweep                        => ignored: Ended
 alert sent                   => ignored: NotDue

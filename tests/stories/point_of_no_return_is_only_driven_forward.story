@@ -12,7 +12,7 @@ agent completes ship #1      => ship completed (output kept); request invoice #1
 clock +1s
 agent fails invoice #1 "no address"
                              => Error; invoice failed (failures 1, reason kept); due 31s;
-                                notice to shop: error "not undone, past the point of no return ship:
+                                notification to shop: error "not undone, past the point of no return ship:
                                 step invoice: no address";
                                 alert invoice "not undone, past the point of no return ship: step
                                 invoice: no address"
@@ -20,7 +20,7 @@ ann undoes                   => refused: past the point of no return, step ship
 alert sent                   => no longer due
 clock +1s
 ann resubmits invoice        => Processing; task by 602s; invoice running (failures 0); due 62s;
-                                request invoice #2 by 62s; told: resubmit invoice
+                                request invoice #2 by 62s; published: resubmit invoice
 agent completes invoice #2   => Processed; invoice completed (output kept); no longer due;
-                                notice to shop: processed
+                                notification to shop: processed
 ann undoes                   => refused: past the point of no return, step ship

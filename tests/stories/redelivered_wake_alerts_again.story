@@ -6,12 +6,12 @@ workflow
 submit reply_to shop with {} => Pending; due 30s
 clock +1s
 wake                         => Error; reserve failed (failures 1, reason kept); due 31s;
-                                notice to shop: error
+                                notification to shop: error
                                 "step reserve: expression `input.item`: there is no `item`";
                                 alert reserve
                                 "step reserve: expression `input.item`: there is no `item`"
 wake                         => ignored: Ended
-wake (redelivered)           => ignored: Ended; again notice to shop: error
+wake (redelivered)           => ignored: Ended; again notification to shop: error
                                 "step reserve: expression `input.item`: there is no `item`";
                                 again alert reserve
                                 "step reserve: expression `input.item`: there is no `item`"

@@ -12,13 +12,13 @@ wake                         => ignored: NothingReady
 wake (redelivered)           => ignored: NothingReady; again request reserve #1 by 20s with "tea";
                                 again request invoice #1 by 30s
 clock +22s
-sweep                        => reserve waiting (failures 1, may have run, call may last until 42s,
+sweep                        => reserve waiting (failures 1, may have run, call may be in progress until 42s,
                                 reason kept); unlocked; due 30s; wake scheduler
 wake                         => request reserve #2 by 42s with "tea"
 
 # Meanwhile the other branch has become ready too. That must not hide what may have been lost.
 clock +10s
-sweep                        => invoice waiting (failures 1, may have run, call may last until 62s,
+sweep                        => invoice waiting (failures 1, may have run, call may be in progress until 62s,
                                 reason kept); unlocked; due 42s; wake scheduler
 wake (redelivered)           => request reserve #2 by 42s with "tea"; request invoice #2 by 62s
 agent completes invoice #2   => invoice completed (output kept)

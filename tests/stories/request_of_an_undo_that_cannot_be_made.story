@@ -26,7 +26,7 @@ ann resubmits reserve with input {"item":"tea"}
                              => Undoing; task by 602s; undo of reserve running (failures 0);
                                 input {"item":"tea"} kept; due 22s;
                                 request undo of reserve #2 by 22s with "tea" under key
-                                o-1/reserve/undo/c-1; told: resubmit reserve with edited input
+                                o-1/reserve/undo/c-1; published: resubmit reserve with edited input
 agent completes notify #1    => notify completed (output kept)
 agent completes undo of reserve #2
                              => Error; undo of check failed (failures 1, reason kept);
@@ -35,7 +35,7 @@ agent completes undo of reserve #2
                                 `steps.check.output.path`: there is no `path`"
 ann completes check because "done on the phone"
                              => Undone; check undone (output kept); no longer due;
-                                told: complete check
+                                published: complete check
 
 # The supervisor that asks the scheduler.
 submit with {}               => Pending; due 22s
@@ -46,7 +46,7 @@ agent completes check #1 with {}
 agent completes reserve #1   => reserve completed (output kept); request charge #1 by 22s
 clock +22s
 sweep                        => Undoing because "step charge: no reply by complete-by, attempt 1";
-                                task by 644s; charge failed (failures 1, may have run, call may last
+                                task by 644s; charge failed (failures 1, may have run, call may be in progress
                                 until 44s, reason kept); unlocked; due 62s; wake scheduler in 20s
 clock +20s
 wake                         => Error; undo of reserve failed (failures 1, reason kept); due 74s;
@@ -122,9 +122,9 @@ agent defers charge #1 for 60s "breaker open"
 clock +42s
 ann undoes                   => Error because "asked for by ann: a test"; task by 688s; undo of
                                 reserve failed (failures 1, reason kept); charge failed (may have
-                                run, call may last until 88s); due 118s; alert: left to undo check,
+                                run, call may be in progress until 88s); due 118s; alert: left to undo check,
                                 reserve "undo of step reserve: expression `input.item`: there is no
-                                `item`"; told: undo
+                                `item`"; published: undo
 
 submit with {}               => Pending; due 108s
 wake                         => Processing; request check #1 by 148s
@@ -140,9 +140,9 @@ agent fails notify #1 "no address"
 clock +42s
 ann undoes                   => Error because "asked for by ann: a test"; task by 730s; undo of
                                 reserve failed (failures 1, reason kept); charge failed (may have
-                                run, call may last until 130s); due 160s; alert: left to undo check,
+                                run, call may be in progress until 130s); due 160s; alert: left to undo check,
                                 reserve "undo of step reserve: expression `input.item`: there is no
-                                `item`"; told: undo
+                                `item`"; published: undo
 
 submit with {}               => Pending; due 150s
 wake                         => Processing; request check #1 by 190s
@@ -156,7 +156,7 @@ clock +1s
 ann undoes                   => Error because "asked for by ann: a test"; task by 731s; undo of
                                 reserve failed (failures 1, reason kept); due 161s; alert: left to
                                 undo check, reserve "undo of step reserve: expression `input.item`:
-                                there is no `item`"; told: undo
+                                there is no `item`"; published: undo
 
 submit with {"item":"tea"}   => Pending; due 151s
 wake                         => Processing; request check #1 by 191s
@@ -169,14 +169,14 @@ agent fails charge #1 "card declined"
                              => Undoing because "step charge: card declined"; charge failed
                                 (failures 1, reason kept); request undo of reserve #1 by 151s with
                                 "tea"
-ann pauses                   => paused; told: pause
+ann pauses                   => paused; published: pause
 agent completes undo of reserve #1
                              => reserve undone (output kept)
 clock +1s
 ann resumes                  => Error; task by 732s; no longer paused; undo of check failed
                                 (failures 1, reason kept); due 162s; alert: left to undo check "undo
                                 of step check: expression `steps.check.output.path`: there is no
-                                `path`"; told: resume
+                                `path`"; published: resume
 
 # The operator, with an undo that waits.
 submit with {"item":"tea"}   => Pending; due 152s
@@ -197,7 +197,7 @@ clock +42s
 ann resubmits with input {"item":null}, it did not run
                              => Error; undo of reserve failed (failures 1, reason kept); input {}
                                 kept; due 204s; alert: left to undo check, reserve "undo of step
-                                reserve: expression `input.item`: there is no `item`"; told:
+                                reserve: expression `input.item`: there is no `item`"; published:
                                 resubmit reserve with edited input
 
 submit with {"item":"tea"}   => Pending; due 194s
@@ -216,9 +216,9 @@ agent defers undo of reserve #1 for 60s "breaker open"
                                 60s
 clock +42s
 ann skips reserve            => Error; undo of check failed (failures 1, reason kept); undo of
-                                reserve skipped (may have run, call may last until 216s); due 246s;
+                                reserve skipped (may have run, call may be in progress until 216s); due 246s;
                                 alert: left to undo check "undo of step check: expression
-                                `steps.check.output.path`: there is no `path`"; told: skip reserve
+                                `steps.check.output.path`: there is no `path`"; published: skip reserve
 
 submit with {"item":"tea"}   => Pending; due 236s
 wake                         => Processing; request check #1 by 276s
@@ -236,9 +236,9 @@ agent defers undo of reserve #1 for 60s "breaker open"
                                 60s
 clock +42s
 ann completes reserve        => Error; undo of check failed (failures 1, reason kept); reserve
-                                undone (call may last until 258s, output kept); due 288s; alert:
+                                undone (call may be in progress until 258s, output kept); due 288s; alert:
                                 left to undo check "undo of step check: expression
-                                `steps.check.output.path`: there is no `path`"; told: complete
+                                `steps.check.output.path`: there is no `path`"; published: complete
                                 reserve
 
 # The same after the undo failed.
@@ -260,7 +260,7 @@ clock +1s
 ann skips reserve            => task by 859s; undo of check failed (failures 1, reason kept); undo
                                 of reserve skipped; due 289s; alert: left to undo check "undo of
                                 step check: expression `steps.check.output.path`: there is no
-                                `path`"; told: skip reserve
+                                `path`"; published: skip reserve
 
 submit with {"item":"tea"}   => Pending; due 279s
 wake                         => Processing; request check #1 by 319s
@@ -280,4 +280,4 @@ clock +1s
 ann completes reserve        => task by 860s; undo of check failed (failures 1, reason kept);
                                 reserve undone (output kept); due 290s; alert: left to undo check
                                 "undo of step check: expression `steps.check.output.path`: there is
-                                no `path`"; told: complete reserve
+                                no `path`"; published: complete reserve

@@ -57,7 +57,7 @@ agent completes undo of reserve #1
                              => reserve undone (output kept)
 clock +62s
 sweep                        => task by 732s; invoice failed (failures 1, may have run, call may
-                                last until 132s, reason kept); unlocked; due 162s; wake scheduler in
+                                be in progress until 132s, reason kept); unlocked; due 162s; wake scheduler in
                                 60s
 clock +60s
 wake                         => request undo of invoice #1 by 192s
@@ -81,8 +81,8 @@ agent defers invoice #1 for 10s "breaker open", may have run
                              => ignored: StillAwaited
 clock +62s
 sweep                        => task by 854s; reserve failed (failures 1, may have run, call may
-                                last until 254s, reason kept); invoice failed (failures 1, may have
-                                run, call may last until 254s, reason kept); unlocked; due 284s;
+                                be in progress until 254s, reason kept); invoice failed (failures 1, may have
+                                run, call may be in progress until 254s, reason kept); unlocked; due 284s;
                                 wake scheduler in 60s
 clock +60s
 wake                         => request undo of reserve #1 by 314s; request undo of invoice #1 by

@@ -43,7 +43,7 @@ agent fails invoice #1 "no address"
                                 invoice failed (failures 1, reason kept)
 agent fails ship #1 "no lorry", may have run
                              => Error; task by 723s; ship failed (failures 1, may have run, call may
-                                last until 123s, reason kept); alert invoice, ship "not undone, past
+                                be in progress until 123s, reason kept); alert invoice, ship "not undone, past
                                 the point of no return ship: step invoice: no address"
 
 # It is silent.
@@ -55,7 +55,7 @@ agent fails invoice #1 "no address"
                              => Undoing because "step invoice: no address";
                                 invoice failed (failures 1, reason kept)
 clock +62s
-sweep                        => task by 723s; ship failed (failures 1, may have run, call may last
+sweep                        => task by 723s; ship failed (failures 1, may have run, call may be in progress
                                 until 123s, reason kept); unlocked; due 93s; wake scheduler; wake
                                 scheduler in 60s
 wake                         => Error;
@@ -70,8 +70,8 @@ agent completes reserve #1   => reserve completed (output kept); request ship #1
 agent fails invoice #1 "no address"
                              => Undoing because "step invoice: no address";
                                 invoice failed (failures 1, reason kept)
-ann pauses                   => paused; due 123s; told: pause
+ann pauses                   => paused; due 123s; published: pause
 agent completes ship #1      => ship completed (output kept)
 ann resumes                  => Error; no longer paused; due 93s;
                                 alert invoice "not undone, past the point of no return ship: step
-                                invoice: no address"; told: resume
+                                invoice: no address"; published: resume

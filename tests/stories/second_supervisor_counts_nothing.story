@@ -14,13 +14,13 @@ clock +32s
 sweep                        => due 72s
 sweep                        => ignored: NotDue
 clock +10s
-sweep                        => reserve waiting (failures 1, may have run, call may last until 114s,
+sweep                        => reserve waiting (failures 1, may have run, call may be in progress until 114s,
                                 reason kept); unlocked; due 104s; wake scheduler
 sweep                        => ignored: NotDue
 wake                         => request reserve #2 by 114s
 sweep                        => ignored: NotDue
 clock +42s
-sweep                        => Error; reserve failed (failures 2, call may last until 156s, reason
+sweep                        => Error; reserve failed (failures 2, call may be in progress until 156s, reason
                                 kept); due 146s; alert reserve "step reserve: no reply by
                                 complete-by, attempt 2"
 sweep                        => ignored: NotDue

@@ -9,8 +9,8 @@ submit                       => Pending; due 20s
 wake                         => Processing; request reserve #1 by 20s
 agent defers reserve #1 for 60s "breaker open"
                              => reserve waiting until 60s (reason kept); wake scheduler in 60s
-ann skips reserve            => reserve skipped (may have run, call may last until 42s); request
-                                charge #1 by 20s; told: skip reserve
+ann skips reserve            => reserve skipped (may have run, call may be in progress until 42s); request
+                                charge #1 by 20s; published: skip reserve
 agent fails charge #1 "card declined"
                              => Undoing because "step charge: card declined"; task by 642s; charge
                                 failed (failures 1, reason kept); wake scheduler in 42s

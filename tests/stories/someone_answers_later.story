@@ -11,24 +11,24 @@ agent completes approve #1 with {"ticket":7}
 agent completes approve #1 with {"ticket":7}
                              => ignored: DuplicateReply
 wake (redelivered)           => ignored: NothingReady
-someone is still at approve #1
+callback heartbeat for approve #1
                              => ignored: StillAwaited
 clock +3602s
 sweep                        => approve waiting (failures 1, may have run, reason kept); unlocked;
                                 due 3632s; wake scheduler
-someone fails approve #1 "no"
+callback fails approve #1 "no"
                              => ignored: StaleReply
 wake                         => due 3622s; request approve #2 by 3622s at /ask/o-1%2Fapprove%2Fi000000000
-someone completes approve #1 with {"by":"eve"}
+callback completes approve #1 with {"by":"eve"}
                              => ignored: StaleReply
-someone completes approve #2 with {"by":"bob"}
-                             => approve completed (call may last until 3644s, output kept); request
+callback completes approve #2 with {"by":"bob"}
+                             => approve completed (call may be in progress until 3644s, output kept); request
                                 ship #1 by 3662s with "bob"
 agent completes approve #2 with {"ticket":8}
                              => ignored: DuplicateReply
-someone completes approve #2 with {"by":"bob"} (redelivered)
+callback completes approve #2 with {"by":"bob"} (redelivered)
                              => ignored: DuplicateReply; again request ship #1 by 3662s with "bob"
-someone completes approve #3 with {"by":"bob"}
+callback completes approve #3 with {"by":"bob"}
                              => illegal: an answer to attempt 3 at step `approve`, of 2
-someone completes ship #1    => illegal: an answer to step `ship`, which hands nothing out
+callback completes ship #1    => illegal: an answer to step `ship`, which hands nothing out
 agent completes ship #1      => Processed; ship completed (output kept); no longer due

@@ -11,5 +11,5 @@ ann completes pick with [] because "all done"
 ann completes pick[0] with 1 because "not begun"
                              => refused: item pick[0] has not begun
 ann skips pick because "not wanted"
-                             => pick skipped; due 60s; told: skip pick
+                             => pick skipped; due 60s; published: skip pick
 agent completes a #1         => Processed; a completed (output kept); no longer due

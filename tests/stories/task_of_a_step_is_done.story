@@ -12,10 +12,10 @@ clock +1802s
 sweep                        => pack waiting (failures 1, may have run, reason kept); unlocked;
                                 due 1832s; wake scheduler
 wake                         => submit o-1:pack to packing with {"items":["tea"]}
-task of pack is Processed with {"parcel":3}
+child of pack is Processed with {"parcel":3}
                              => pack completed (output kept); request ship #1 by 1862s with {"parcel":3}
-task of pack is Processed with {"parcel":3} (redelivered)
+child of pack is Processed with {"parcel":3} (redelivered)
                              => ignored: DuplicateReply;
                                 again request ship #1 by 1862s with {"parcel":3}
-task of ship is Processed    => illegal: step `ship` runs no task
+child of ship is Processed    => illegal: step `ship` runs no task
 agent completes ship #1      => Processed; ship completed (output kept); no longer due

@@ -8,17 +8,17 @@ submit with {"items":[1,2,3]}
                              => Pending; due 30s
 wake                         => Processing; pack running, 3 items; submit o-1:pack:0 to packing with 1;
                                 submit o-1:pack:1 to packing with 2; request check #1 by 60s
-task of pack[0] is Processed with 1
+child of pack[0] is Processed with 1
                              => pack[0] completed (output kept); submit o-1:pack:2 to packing with 3
 agent fails check #1 "no"    => Undoing because "step check: no"; pack[1] failed (may have run);
                                 pack[2] failed (may have run); check failed (failures 1, reason kept);
-                                submit o-1:pack:0 to packing with 1, to be undone;
-                                submit o-1:pack:1 to packing with 2, to be undone
-task of pack[1] is Processed with 2
+                                submit o-1:pack:0 to packing with 1, undo;
+                                submit o-1:pack:1 to packing with 2, undo
+child of pack[1] is Processed with 2
                              => ignored: StaleReply
-task of pack[1] is Undone    => pack[1] undone (output kept);
-                                submit o-1:pack:2 to packing with 3, to be undone
-task of pack[0] is Undone    => pack[0] undone (output kept)
-task of pack[2] is refused "there is no workflow `packing`"
+child of pack[1] is Undone    => pack[1] undone (output kept);
+                                submit o-1:pack:2 to packing with 3, undo
+child of pack[0] is Undone    => pack[0] undone (output kept)
+child of pack[2] is refused "there is no workflow `packing`"
                              => ignored: StaleReply
-task of pack[2] is Undone    => Undone; pack[2] undone (output kept); no longer due
+child of pack[2] is Undone    => Undone; pack[2] undone (output kept); no longer due

@@ -10,7 +10,7 @@ wake                         => Processing; request reserve #1 by 30s
 clock +25s
 agent completes reserve #1   => reserve completed (output kept); request charge #1 by 50s
 clock +27s
-sweep                        => Error; charge waiting (failures 1, may have run, call may last until
+sweep                        => Error; charge waiting (failures 1, may have run, call may be in progress until
                                 82s, reason kept); due 82s; alert "the task was not done by its
                                 complete-by"
 wake                         => ignored: Ended
@@ -27,7 +27,7 @@ wake                         => ignored: Ended
 submit                       => Pending; due 134s
 wake                         => Processing; request reserve #1 by 134s
 clock +32s
-sweep                        => reserve waiting (failures 1, may have run, call may last until 166s,
+sweep                        => reserve waiting (failures 1, may have run, call may be in progress until 166s,
                                 reason kept); unlocked; due 154s; wake scheduler
 clock +20s
 sweep                        => Error; due 186s; alert "the task was not done by its complete-by"

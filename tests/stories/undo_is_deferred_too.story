@@ -11,7 +11,7 @@ agent fails ship #1 "no lorry"
                                 ship failed (failures 1, reason kept); due 20s;
                                 request undo of charge #1 by 20s
 agent defers undo of charge #1 for 10s "breaker open", may have run
-                             => undo of charge waiting until 10s (may have run, call may last until
+                             => undo of charge waiting until 10s (may have run, call may be in progress until
                                 42s, reason kept); wake scheduler in 10s
 agent defers undo of charge #1 for 10s "breaker open" (redelivered)
                              => ignored: StaleReply; again wake scheduler in 10s
@@ -23,7 +23,7 @@ agent defers undo of charge #2 for 10s "breaker open"
                                 wake scheduler in 10s
 clock +42s
 sweep                        => due 82s; wake scheduler
-wake                         => undo of charge running (call may last until 52s); due 72s; request
+wake                         => undo of charge running (call may be in progress until 52s); due 72s; request
                                 undo of charge #3 by 72s
 agent completes undo of charge #3
                              => Undone; charge undone (output kept); no longer due

@@ -7,7 +7,7 @@ workflow within 10m
 submit                       => Pending; due 20s
 wake                         => Processing; request reserve #1 by 20s
 clock +22s
-sweep                        => reserve waiting (failures 1, may have run, call may last until 42s,
+sweep                        => reserve waiting (failures 1, may have run, call may be in progress until 42s,
                                 reason kept); unlocked; due 52s; wake scheduler
 wake                         => due 42s; request reserve #2 by 42s
 agent completes reserve #2   => reserve completed (output kept); request charge #1 by 82s
@@ -23,7 +23,7 @@ agent completes undo of reserve #2
 agent completes undo of charge #1
                              => illegal: a reply to the undo of step `charge`, which never started
 clock +22s
-sweep                        => undo of reserve waiting (failures 1, may have run, call may last
+sweep                        => undo of reserve waiting (failures 1, may have run, call may be in progress
                                 until 84s, reason kept); unlocked; due 94s; wake scheduler
 agent fails undo of reserve #1 "gone"
                              => ignored: StaleReply

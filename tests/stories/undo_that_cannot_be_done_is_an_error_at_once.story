@@ -22,7 +22,7 @@ agent fails charge #1 "card declined"
 clock +1s
 agent fails undo of reserve #1 "gone"
                              => Error; undo of reserve failed (failures 1, reason kept); due 31s;
-                                notice to shop: error "undo of step reserve: gone";
+                                notification to shop: error "undo of step reserve: gone";
                                 alert: left to undo check, reserve, invoice, label "undo of step
                                 reserve: gone"
 agent completes undo of invoice #1
@@ -32,19 +32,19 @@ agent fails undo of label #1 "gone too"
 agent fails undo of label #1 "gone too"
                              => ignored: DuplicateReply
 clock +32s
-sweep                        => due 63s; notice to shop: error "undo of step reserve: gone";
+sweep                        => due 63s; notification to shop: error "undo of step reserve: gone";
                                 alert: left to undo check, reserve, label "undo of step reserve:
                                 gone"
 alert sent                   => no longer due
 # Resubmitting one of them leaves the other.
-ann resubmits reserve        => undo of reserve waiting (failures 0); told: resubmit reserve
+ann resubmits reserve        => undo of reserve waiting (failures 0); published: resubmit reserve
 ann resubmits label          => Undoing; task by 633s; undo of label running (failures 0); due 93s;
                                 request undo of reserve #2 by 93s; request undo of label #2 by 93s;
-                                told: resubmit label
+                                published: resubmit label
 agent completes undo of label #2
                              => label undone (output kept)
 agent completes undo of reserve #2
                              => reserve undone (output kept); request undo of check #1 by 93s
 agent completes undo of check #1
                              => Undone; check undone (output kept); no longer due;
-                                notice to shop: undone "step charge: card declined"
+                                notification to shop: undone "step charge: card declined"

@@ -15,26 +15,26 @@ agent fails charge #1 "card declined"
                                 request undo of reserve #1 by 10s
 clock +12s
 sweep                        => undo of reserve waiting until 13s (failures 1, may have run, call
-                                may last until 22s, reason kept); unlocked; due 43s; wake scheduler
+                                may be in progress until 22s, reason kept); unlocked; due 43s; wake scheduler
                                 in 1s
 wake                         => due 22s; request undo of reserve #2 by 22s
 clock +1s
 wake                         => ignored: NothingReady
 clock +12s
-sweep                        => undo of reserve waiting until 325s (failures 2, call may last until
+sweep                        => undo of reserve waiting until 325s (failures 2, call may be in progress until
                                 34s, reason kept); unlocked; due 355s; wake scheduler in 300s
 clock +300s
 wake                         => due 335s; request undo of reserve #3 by 335s
 clock +12s
-sweep                        => undo of reserve waiting until 338s (failures 3, call may last until
+sweep                        => undo of reserve waiting until 338s (failures 3, call may be in progress until
                                 347s, reason kept); unlocked; due 368s; wake scheduler in 1s
 clock +1s
 wake                         => due 348s; request undo of reserve #4 by 348s
 agent completes undo of reserve #1
                              => ignored: StaleReply
 clock +12s
-sweep                        => Error; undo of reserve failed (failures 4, call may last until 360s,
-                                reason kept); due 380s; notice to shop: error "undo of step reserve:
+sweep                        => Error; undo of reserve failed (failures 4, call may be in progress until 360s,
+                                reason kept); due 380s; notification to shop: error "undo of step reserve:
                                 no reply by complete-by, attempt 4"; alert: left to undo check,
                                 reserve "undo of step reserve: no reply by complete-by, attempt 4"
 wake                         => ignored: Ended
@@ -44,11 +44,11 @@ alert sent                   => no longer due
 clock +10s
 ann resubmits because "the service is back"
                              => Undoing; task by 36360s; undo of reserve running (failures 0);
-                                due 370s; request undo of reserve #5 by 370s; told: resubmit reserve
+                                due 370s; request undo of reserve #5 by 370s; published: resubmit reserve
 agent completes undo of reserve #4
                              => ignored: StaleReply
 agent completes undo of reserve #5
                              => reserve undone (output kept); request undo of check #1 by 420s
 agent completes undo of check #1
                              => Undone; check undone (output kept); no longer due;
-                                notice to shop: undone "step charge: card declined"
+                                notification to shop: undone "step charge: card declined"

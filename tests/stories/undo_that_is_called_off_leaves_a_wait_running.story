@@ -15,7 +15,7 @@ agent fails notify #1 "no address"
                                 1, reason kept)
 agent completes pay #1       => Error; pay completed (output kept); due 30s; alert notify "not
                                 undone, past the point of no return pay: step notify: no address"
-ann skips notify             => Processing; notify skipped; due 630s; told: skip notify
+ann skips notify             => Processing; notify skipped; due 630s; published: skip notify
 clock +600s
 wake                         => rest completed; due 620s; request ship #1 by 620s
 agent completes ship #1      => Processed; ship completed (output kept); no longer due

@@ -16,7 +16,7 @@ agent fails notify #1 "no address"
                                 failed (failures 1, reason kept)
 agent completes pay #1       => Error; pay completed (output kept); alert notify "not undone, past
                                 the point of no return pay: step notify: no address"
-ann skips notify             => Processing; notify skipped; due 1830s; told: skip notify
+ann skips notify             => Processing; notify skipped; due 1830s; published: skip notify
 
 submit                       => Pending; due 30s
 wake                         => Processing; cool waiting until 1800s; request pay #1 by 60s; request

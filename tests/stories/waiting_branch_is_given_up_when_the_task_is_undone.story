@@ -7,7 +7,7 @@ workflow within 10m
 submit                       => Pending; due 10s
 wake                         => Processing; request reserve #1 by 10s; request charge #1 by 60s
 clock +12s
-sweep                        => reserve waiting until 72s (failures 1, may have run, call may last
+sweep                        => reserve waiting until 72s (failures 1, may have run, call may be in progress
                                 until 22s, reason kept); unlocked; due 60s; wake scheduler in 60s
 agent fails charge #1 "card declined"
                              => Undoing because "step charge: card declined"; task by 622s; reserve

@@ -10,4 +10,4 @@ clock +122s
 ann resubmits with input {"item":null}, it did not run
                              => Error; reserve failed (failures 1, reason kept); input {} kept; due
                                 152s; alert reserve "step reserve: expression `input.item`: there is
-                                no `item`"; told: resubmit reserve with edited input
+                                no `item`"; published: resubmit reserve with edited input

@@ -14,5 +14,5 @@ agent fails charge #1 "card declined"
                              => Error; charge failed (failures 1, reason kept); due 30s; alert
                                 charge "step charge: card declined"
 ann resubmits                => Processing; charge running (failures 0); due 20s; request charge #2
-                                by 20s; told: resubmit charge
-ann resubmits rest           => rest completed; request ship #1 by 20s; told: resubmit rest
+                                by 20s; published: resubmit charge
+ann resubmits rest           => rest completed; request ship #1 by 20s; published: resubmit rest

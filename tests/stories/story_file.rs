@@ -1,31 +1,38 @@
-//! Reading a story: its workflow, its times, its lines.
+//! Parses a story file: workflow, timing, lines.
 
-use std::{collections::BTreeMap, fs, time::Duration};
+use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
 use jiff::SignedDuration;
 use serde_json::{Map, Value, json};
 use steward_core::{definition::workflow::Workflow, model::time::Timing};
 
-use super::folder;
-
-/// A story as it is written.
+/// A parsed story.
 pub(super) struct Story {
     pub(super) workflow: Workflow,
     pub(super) timing: Timing,
-    pub(super) lines: Vec<Line>,
+    pub(super) lines: Vec<StoryLine>,
 }
 
-/// One line: what happens, and the answer.
-pub(super) struct Line {
+/// One line: an event, and the decision that is expected for it.
+pub(super) struct StoryLine {
+    /// The line's number in the file.
     pub(super) number: usize,
-    pub(super) left: String,
-    pub(super) right: String,
+    /// The text left of `=>`.
+    pub(super) event: String,
+    /// The text right of `=>`.
+    pub(super) expected: String,
 }
 
-pub(super) fn read(name: &str) -> Result<Story, String> {
-    let file = folder().join(format!("{name}.story"));
-    let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
-    parse(&text).map_err(|problem| format!("tests/stories/{name}.story:{problem}"))
+impl Story {
+    /// Reads a story file.
+    ///
+    /// # Errors
+    /// The error with its file and line.
+    pub(super) fn read(file: &Path) -> Result<Self, String> {
+        let name = file.display();
+        let text = fs::read_to_string(file).map_err(|error| format!("{name}: {error}"))?;
+        parse(&text).map_err(|problem| format!("{name}:{problem}"))
+    }
 }
 
 fn parse(text: &str) -> Result<Story, String> {
@@ -34,34 +41,36 @@ fn parse(text: &str) -> Result<Story, String> {
         clock_skew: Duration::from_secs(2),
         retention: Timing::RETENTION,
     };
-    let (mut about, mut steps, mut lines) = (BTreeMap::new(), Map::new(), Vec::new());
-    for (number, line) in whole_lines(text) {
-        let wrong = |what: String| format!("{number}: {what}");
-        let (first, said) = line.trim().split_once(' ').unwrap_or((&line, ""));
+    let (mut workflow_options, mut steps, mut lines) = (BTreeMap::new(), Map::new(), Vec::new());
+    for (number, line) in joined_lines(text) {
+        let with_number = |problem: String| format!("{number}: {problem}");
+        let (first, rest) = line.trim().split_once(' ').unwrap_or((&line, ""));
         if first == "timing" {
-            timing = read_timing(said).map_err(wrong)?;
+            timing = parse_timing(rest).map_err(with_number)?;
         } else if first == "workflow" {
-            about =
-                options(said, &["within", "overdue", "with lifecycle", "output"]).map_err(wrong)?;
+            let keys = ["within", "overdue", "with lifecycle", "output"];
+            workflow_options = options(rest, &keys).map_err(with_number)?;
         } else if line.starts_with(' ') {
-            let name =
-                first.strip_suffix(':').ok_or_else(|| wrong("a step is `name: ...`".into()))?;
-            steps.insert(name.to_owned(), step(name, said).map_err(wrong)?);
+            let name = first.strip_suffix(':');
+            let name = name.ok_or_else(|| with_number("a step is `name: ...`".into()))?;
+            steps.insert(name.to_owned(), step(name, rest).map_err(with_number)?);
         } else {
-            let (left, right) = line.split_once("=>").unwrap_or((&line, ""));
-            let (left, right) = (left.trim().to_owned(), right.trim().to_owned());
-            lines.push(Line { number, left, right });
+            let (event, expected) = line.split_once("=>").unwrap_or((&line, ""));
+            let (event, expected) = (event.trim().to_owned(), expected.trim().to_owned());
+            lines.push(StoryLine { number, event, expected });
         }
     }
     let mut workflow = json!({
         "name": "order",
         "version": 1,
-        "complete_within": about.remove("within").unwrap_or("1h".to_owned()),
-        "overdue": about.remove("overdue").unwrap_or("alert".to_owned()),
-        "lifecycle_events": about.contains_key("with lifecycle"),
+        "complete_within": workflow_options.remove("within").unwrap_or("1h".to_owned()),
+        "overdue": workflow_options.remove("overdue").unwrap_or("alert".to_owned()),
+        "lifecycle_events": workflow_options.contains_key("with lifecycle"),
         "steps": steps,
     });
-    if let (Some(output), Some(workflow)) = (about.remove("output"), workflow.as_object_mut()) {
+    if let (Some(output), Some(workflow)) =
+        (workflow_options.remove("output"), workflow.as_object_mut())
+    {
         workflow.insert("output".to_owned(), json(&output));
     }
     let workflow: Workflow =
@@ -72,24 +81,24 @@ fn parse(text: &str) -> Result<Story, String> {
     }
 }
 
-/// The lines that say something, each with those that go on with it, and blanks as one space. A
-/// step's keeps one blank in front.
-fn whole_lines(text: &str) -> Vec<(usize, String)> {
-    let mut whole: Vec<(usize, String)> = Vec::new();
-    for (at, line) in text.lines().enumerate() {
+/// The lines without comments and empty lines, each with its number and joined with its continuation lines. Runs of
+/// spaces become one space. The line of a step begins with a space.
+fn joined_lines(text: &str) -> Vec<(usize, String)> {
+    let mut joined: Vec<(usize, String)> = Vec::new();
+    for (n, line) in text.lines().enumerate() {
         let words = line.split_whitespace().collect::<Vec<_>>().join(" ");
-        match whole.last_mut() {
+        match joined.last_mut() {
             _ if words.is_empty() || line.starts_with('#') => {}
             Some((_, last)) if line.starts_with("    ") => *last = format!("{last} {words}"),
-            Some(_) | None if line.starts_with(' ') => whole.push((at + 1, format!(" {words}"))),
-            Some(_) | None => whole.push((at + 1, words)),
+            Some(_) | None if line.starts_with(' ') => joined.push((n + 1, format!(" {words}"))),
+            Some(_) | None => joined.push((n + 1, words)),
         }
     }
-    whole
+    joined
 }
 
-fn read_timing(said: &str) -> Result<Timing, String> {
-    let found = options(said, &["clock skew", "pickup within"])?;
+fn parse_timing(text: &str) -> Result<Timing, String> {
+    let found = options(text, &["clock skew", "pickup within"])?;
     let time = |name: &str| {
         duration(found.get(name).ok_or(format!("no {name}"))?)?
             .try_into()
@@ -102,15 +111,15 @@ fn read_timing(said: &str) -> Result<Timing, String> {
     })
 }
 
-/// What doing a step and undoing it have in common.
-const ACTION_WORDS: [&str; 6] =
+/// The options that both a step and an undo have.
+const ACTION_OPTIONS: [&str; 6] =
     ["within", "attempts", "backoff from", "extended wait", "path", "body"];
 
-/// A step's definition: `after a and b, within 30s, attempts 2, then undo, undo (path /refund)`.
-fn step(name: &str, said: &str) -> Result<Value, String> {
-    let words = ["after", "then", "not idempotent", "point of no return", "undo"];
+/// Parses a step: `after a and b, within 30s, attempts 2, then undo, undo (path /refund)`.
+fn step(name: &str, text: &str) -> Result<Value, String> {
+    let general = ["after", "then", "not idempotent", "point of no return", "undo"];
     let kinds = ["when", "for each", "wait", "callback within", "workflow"];
-    let mut found = options(said, &[&words[..], &kinds, &ACTION_WORDS].concat())?;
+    let mut found = options(text, &[&general[..], &kinds, &ACTION_OPTIONS].concat())?;
     let after = found.remove("after").unwrap_or_default();
     let after: Value = after.split(" and ").filter(|step| !step.is_empty()).collect();
     if let Some(wait) = found.remove("wait") {
@@ -125,20 +134,20 @@ fn step(name: &str, said: &str) -> Result<Value, String> {
         for_each(&mut found, &mut definition)?;
         return Ok(with_when(&mut found, definition.into()));
     }
-    let said = Map::from_iter([
+    let fields = Map::from_iter([
         ("agent".to_owned(), json!(format!("{name}-agent"))),
         ("after".to_owned(), after),
         ("idempotent".to_owned(), json!(!found.contains_key("not idempotent"))),
         ("point_of_no_return".to_owned(), json!(found.contains_key("point of no return"))),
     ]);
-    definition.extend(said);
+    definition.extend(fields);
     if let Some(undo) = found.remove("undo") {
         let undo = undo.trim_start_matches('(').trim_end_matches(')');
-        let mut found = options(undo, &ACTION_WORDS)?;
+        let mut found = options(undo, &ACTION_OPTIONS)?;
         definition.insert("undo".to_owned(), action(&mut found, &format!("/{name}/undo"))?.into());
     }
     if let Some(callback) = found.remove("callback within") {
-        definition.insert("callback".to_owned(), read_callback(&callback));
+        definition.insert("callback".to_owned(), parse_callback(&callback));
     }
     for_each(&mut found, &mut definition)?;
     Ok(with_when(&mut found, definition.into()))
@@ -151,33 +160,34 @@ fn with_when(found: &mut BTreeMap<String, String>, mut definition: Value) -> Val
     definition
 }
 
-/// `for each ${ input.items } 2 at once`.
+/// Parses `for each ${ input.items } 2 at once`.
 fn for_each(
     found: &mut BTreeMap<String, String>,
     definition: &mut Map<String, Value>,
 ) -> Result<(), String> {
-    let Some(said) = found.remove("for each") else { return Ok(()) };
-    let said = said.strip_suffix(" at once").ok_or("items go `2 at once`")?;
-    let (items, at_once) = said.rsplit_once(' ').ok_or("items go `2 at once`")?;
+    let Some(text) = found.remove("for each") else { return Ok(()) };
+    let error = "`for each` is `for each ${ ... } 2 at once`";
+    let text = text.strip_suffix(" at once").ok_or(error)?;
+    let (items, at_once) = text.rsplit_once(' ').ok_or(error)?;
     let each = json!({ "items": items, "at_once": json(at_once) });
     definition.insert("for_each".to_owned(), each);
     Ok(())
 }
 
-/// `callback within 1h`, `callback within 1h heard every 10m`.
-fn read_callback(said: &str) -> Value {
-    match said.split_once(" heard every ") {
+/// Parses `callback within 1h` or `callback within 1h heartbeat every 10m`.
+fn parse_callback(text: &str) -> Value {
+    match text.split_once(" heartbeat every ") {
         Some((within, heartbeat)) => json!({ "within": within, "heartbeat": heartbeat }),
-        None => json!({ "within": said }),
+        None => json!({ "within": text }),
     }
 }
 
 fn action(found: &mut BTreeMap<String, String>, path: &str) -> Result<Map<String, Value>, String> {
-    let mut take = |word: &str, usual: &str| found.remove(word).unwrap_or(usual.to_owned());
+    let mut take = |key: &str, default: &str| found.remove(key).unwrap_or(default.to_owned());
     let backoff = take("backoff from", "0s");
     let mut recovery = Map::from_iter([
         ("attempts".to_owned(), json(&take("attempts", "3"))),
-        ("backoff".to_owned(), read_backoff(&backoff)?),
+        ("backoff".to_owned(), parse_backoff(&backoff)?),
         ("then".to_owned(), json!(take("then", "alert"))),
     ]);
     // `extended wait 15m 2 times`.
@@ -197,22 +207,22 @@ fn action(found: &mut BTreeMap<String, String>, path: &str) -> Result<Map<String
     ]))
 }
 
-/// `backoff from 2s`, `backoff from 2s rate 3 up to 20s with jitter`.
-fn read_backoff(said: &str) -> Result<Value, String> {
-    let (said, jitter) = match said.strip_suffix(" with jitter") {
-        Some(said) => (said, true),
-        None => (said, false),
+/// Parses `backoff from 2s` or `backoff from 2s rate 3 up to 20s with jitter`.
+fn parse_backoff(text: &str) -> Result<Value, String> {
+    let (text, jitter) = match text.strip_suffix(" with jitter") {
+        Some(rest) => (rest, true),
+        None => (text, false),
     };
-    let (said, max) = said.split_once(" up to ").unwrap_or((said, "60s"));
-    let (first, rate) = said.split_once(" rate ").unwrap_or((said, "2"));
+    let (text, max) = text.split_once(" up to ").unwrap_or((text, "60s"));
+    let (first, rate) = text.split_once(" rate ").unwrap_or((text, "2"));
     Ok(json!({ "first": first, "rate": json(rate), "max": max, "jitter": jitter }))
 }
 
-/// Reads `word value, word, word value`; a comma inside brackets of any kind belongs to the value.
-fn options(said: &str, words: &[&str]) -> Result<BTreeMap<String, String>, String> {
+/// Parses `key value, key, key value`. A comma inside brackets belongs to the value.
+fn options(text: &str, keys: &[&str]) -> Result<BTreeMap<String, String>, String> {
     let mut parts = vec![String::new()];
     let mut depth = 0;
-    for c in said.chars() {
+    for c in text.chars() {
         depth += i32::from(matches!(c, '{' | '[' | '(')) - i32::from(matches!(c, '}' | ']' | ')'));
         match parts.last_mut() {
             Some(part) if c != ',' || depth > 0 => part.push(c),
@@ -222,22 +232,23 @@ fn options(said: &str, words: &[&str]) -> Result<BTreeMap<String, String>, Strin
     let parts = parts.iter().map(|part| part.trim()).filter(|part| !part.is_empty());
     parts
         .map(|part| {
-            let starts = |word: &&&str| part == **word || part.starts_with(&format!("{word} "));
-            let word = *words
+            let starts = |key: &&&str| part == **key || part.starts_with(&format!("{key} "));
+            let key = *keys
                 .iter()
                 .find(starts)
-                .ok_or_else(|| format!("`{part}` does not start with one of {words:?}"))?;
-            let value = part.get(word.len() + 1..).unwrap_or_default();
-            Ok((word.to_owned(), value.to_owned()))
+                .ok_or_else(|| format!("`{part}` does not start with one of {keys:?}"))?;
+            let value = part.get(key.len() + 1..).unwrap_or_default();
+            Ok((key.to_owned(), value.to_owned()))
         })
         .collect()
 }
 
-/// JSON, or a text that is none: `${ input.id }`.
+/// Parses JSON. Text that is not JSON becomes a string, such as `${ input.id }`.
 pub(super) fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| json!(text))
 }
 
+/// Parses a duration, such as `+22s`.
 pub(super) fn duration(text: &str) -> Result<SignedDuration, String> {
     text.trim_start_matches('+').parse().map_err(|error| format!("`{text}`: {error}"))
 }

@@ -1,4 +1,5 @@
-//! The shell of one story: it saves, stores documents, moves the clock, and says what happened.
+//! Runs a story: passes events to the core, saves the task and its documents, and advances the clock, in place of the
+//! drive loop.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -22,60 +23,61 @@ use steward_core::{
 };
 
 use super::{
-    Walk,
-    laws::{self, Decided},
-    left::{Happens, Submitted, TASK_ID, happens},
-    said::{said_due, said_saved, said_sent},
-    script::{Line, Story},
+    decision_text::{due, effects_sent, saved_changes},
+    event_parser::{StoryEvent, StorySubmission, TASK_ID, parse_event},
+    invariants::{self, DecisionCheck},
+    story_file::{Story, StoryLine},
 };
 
-/// The shell of one story: the task as saved, the documents as stored, the clock.
-pub(super) struct World<'a> {
+/// The state of a story: the saved task, the stored documents, the clock.
+pub(super) struct StoryRun<'a, F> {
     story: &'a Story,
     task: Option<Task>,
     documents: Documents,
     now: Timestamp,
-    /// The newest command, and how many there were.
+    /// Called for every decision with the task before it, the event, and the decision.
+    observer: F,
+    /// The newest command, and the number of commands so far.
     command: Option<(Command, u32)>,
-    /// The laws that the last line broke.
-    pub(super) broken: Vec<String>,
-    pub(super) walk: Walk,
+    /// The invariants that the last line violated.
+    pub(super) violated: Vec<String>,
 }
 
-impl<'a> World<'a> {
-    pub(super) fn new(story: &'a Story) -> Self {
+impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
+    pub(super) fn new(story: &'a Story, observer: F) -> Self {
         Self {
             story,
+            observer,
             task: None,
             documents: Documents::new(),
             now: Timestamp::UNIX_EPOCH,
             command: None,
-            broken: Vec::new(),
-            walk: Walk::default(),
+            violated: Vec::new(),
         }
     }
 
-    /// Lets one line happen, and says what the core answered.
-    pub(super) fn play(&mut self, line: &Line) -> Result<String, String> {
-        match happens(&line.left)? {
-            Happens::TimePasses(by) => {
+    /// Runs one line, and returns the decision as text.
+    pub(super) fn run(&mut self, line: &StoryLine) -> Result<String, String> {
+        match parse_event(&line.event)? {
+            StoryEvent::ClockAdvanced(by) => {
                 self.now = self.now.checked_add(by).map_err(|error| error.to_string())?;
                 Ok(String::new())
             }
-            Happens::Submitted(submitted) => self.submit(submitted),
-            Happens::Event { event, redelivered } => self.decide(&event, redelivered),
-            Happens::AlertSent { of } => {
+            StoryEvent::Submitted(submitted) => self.submit(submitted),
+            StoryEvent::Event { event, redelivered } => self.decide(&event, redelivered),
+            StoryEvent::AlertSent { ended_at } => {
                 let newest = self.task.as_ref().and_then(|task| task.ended_at);
-                let ended_at = of.map(|of| Timestamp::UNIX_EPOCH + of).or(newest);
+                let ended_at = ended_at.map(|after| Timestamp::UNIX_EPOCH + after).or(newest);
                 let event = Event::AlertSent { ended_at: ended_at.unwrap_or(self.now) };
                 self.decide(&event, false)
             }
-            Happens::Commanded { by, why, order, redelivered } => {
+            StoryEvent::Commanded { by, why, order, redelivered } => {
                 let command = self.command(by, why, order)?;
                 self.decide(&Event::Commanded(command), redelivered)
             }
-            Happens::CommandedAgain { redelivered } => {
-                let command = self.command.as_ref().ok_or("nothing was commanded")?.0.clone();
+            StoryEvent::CommandRepeated { redelivered } => {
+                let command =
+                    self.command.as_ref().ok_or("there was no command to repeat")?.0.clone();
                 self.decide(&Event::Commanded(command), redelivered)
             }
         }
@@ -91,9 +93,9 @@ impl<'a> World<'a> {
         Ok(command)
     }
 
-    fn submit(&mut self, submitted: Submitted) -> Result<String, String> {
+    fn submit(&mut self, submitted: StorySubmission) -> Result<String, String> {
         let Story { workflow, timing, .. } = self.story;
-        let Submitted { input, reply_to, parent, undo } = submitted;
+        let StorySubmission { input, reply_to, parent, undo } = submitted;
         let task_id = TASK_ID.parse().map_err(|error| format!("{error}"))?;
         let (workflow_name, version) = (workflow.name.clone(), None);
         let submission = Submission {
@@ -110,35 +112,36 @@ impl<'a> World<'a> {
         };
         let (task, document) = accept(&submission, workflow, None, self.now, *timing);
         self.documents = Documents::from([(document.key, document.body)]);
-        let said = format!("{}; {}", task.process_state, said_due(&task));
+        let text = format!("{}; {}", task.process_state, due(&task));
         self.task = Some(task);
-        Ok(said)
+        Ok(text)
     }
 
     fn decide(&mut self, event: &Event, redelivered: bool) -> Result<String, String> {
         let before = self.task.clone().ok_or("nothing was submitted")?;
         let workflow = &self.story.workflow;
         let context = self.context(event, redelivered);
-        let answer = self.ask(&before, event, context);
-        self.walk.step(&before, event, &answer);
+        let answer = self.transition(&before, event, context);
+        (self.observer)(&before, event, &answer);
         Ok(match answer {
             Transition::Apply { task, documents, effects } => {
                 self.store(&documents, event, &task);
                 let (before, after) = (&before, task.as_ref());
-                let decided =
-                    Decided { workflow, before, after, event, effects: &effects, context };
-                self.broken.extend(laws::of_a_decision(&decided));
-                self.broken.extend(self.law_of_going_on(&task));
-                let mut said = said_saved(workflow, before, &task, &documents, &effects, self.now);
-                said.extend(said_sent(workflow, &effects));
+                let decision =
+                    DecisionCheck { workflow, before, after, event, effects: &effects, context };
+                self.violated.extend(invariants::violated_by_decision(&decision));
+                self.violated.extend(self.progress_violation(&task));
+                let mut texts =
+                    saved_changes(workflow, before, &task, &documents, &effects, self.now);
+                texts.extend(effects_sent(workflow, &effects));
                 self.task = Some(*task);
-                said.join("; ")
+                texts.join("; ")
             }
             Transition::Ignore { reason, effects } => {
-                self.broken.extend(laws::of_what_is_told(workflow, &before, &effects));
-                let again = said_sent(workflow, &effects).into_iter();
-                let again = again.map(|said| format!("; again {said}"));
-                format!("ignored: {reason:?}{}", again.collect::<String>())
+                self.violated.extend(invariants::violated_by_effects(workflow, &before, &effects));
+                let resent = effects_sent(workflow, &effects).into_iter();
+                let resent = resent.map(|effect| format!("; again {effect}"));
+                format!("ignored: {reason:?}{}", resent.collect::<String>())
             }
             Transition::Illegal(reason) => format!("illegal: {reason}"),
         })
@@ -149,39 +152,42 @@ impl<'a> World<'a> {
         Context { now: self.now, actor, redelivered, timing: self.story.timing }
     }
 
-    /// Hands over what the core asks for, and checks that it asks for nothing else.
-    fn ask(&mut self, task: &Task, event: &Event, context: Context<'_>) -> Transition {
+    /// Calls the core with the documents that it wants, and checks that it wants only existing documents, each once.
+    fn transition(&mut self, task: &Task, event: &Event, context: Context<'_>) -> Transition {
         let workflow = &self.story.workflow;
-        let mut handed = Documents::new();
+        let mut read = Documents::new();
         let answer = loop {
-            match transition(workflow, task, &handed, event, context) {
+            match transition(workflow, task, &read, event, context) {
                 Ok(answer) => break answer,
                 Err(Wanted(keys)) => {
                     for key in keys {
                         if !self.documents.contains_key(&key) {
-                            self.broken.push(format!("it asks for what is there, and for {key}"));
+                            self.violated
+                                .push(format!("the core wants only existing documents; not {key}"));
                         }
                         let body = self.documents.get(&key).cloned().unwrap_or_default();
-                        if handed.insert(key.clone(), body).is_some() {
-                            self.broken.push(format!("it asks once, and again for {key}"));
+                        if read.insert(key.clone(), body).is_some() {
+                            self.violated
+                                .push(format!("the core wants a document once; not {key}"));
                         }
                     }
                 }
             }
         };
-        if !handed.is_empty() && !reads(&answer) {
-            let keys: Vec<_> = handed.keys().map(ToString::to_string).collect();
-            self.broken.push(format!("it asks for nothing else; it asked for {keys:?}"));
+        if !read.is_empty() && !needs_documents(&answer) {
+            let keys: Vec<_> = read.keys().map(ToString::to_string).collect();
+            self.violated.push(format!("the core wants only documents that it uses; not {keys:?}"));
         }
         if Ok(&answer) != transition(workflow, task, &self.documents, event, context).as_ref() {
-            self.broken.push("it asks for all it takes".to_owned());
+            let text = "with all documents available, the core decides the same";
+            self.violated.push(text.to_owned());
         }
         answer
     }
 
-    /// A task that goes on never stands still: something runs or waits, or a wake would start it,
-    /// and then the supervisor looks in time if that wake is lost.
-    fn law_of_going_on(&self, task: &Task) -> Option<String> {
+    /// The violation of this invariant: in a task that is not in a final state, something runs or waits; or a wake would
+    /// start something, and the task is due soon in case that wake is lost.
+    fn progress_violation(&self, task: &Task) -> Option<String> {
         if task.process_state.is_final() || task.paused_at.is_some() || self.now >= task.complete_by
         {
             return None;
@@ -189,14 +195,15 @@ impl<'a> World<'a> {
         let Story { workflow, timing, .. } = self.story;
         let context = self.context(&Event::Wake, false);
         let Ok(woken) = transition(workflow, task, &self.documents, &Event::Wake, context) else {
-            return Some("all documents are at hand".to_owned());
+            return Some("the core wants no document that does not exist".to_owned());
         };
         let due_by = self.now + timing.pickup_within + timing.clock_skew;
         if matches!(woken, Transition::Apply { .. }) {
             let in_time = task.due.is_some_and(|due| due <= due_by);
-            return (!in_time).then(|| "what could start now is due soon".to_owned());
+            return (!in_time)
+                .then(|| "a task with a part that can start now is due soon".to_owned());
         }
-        let under_way = task.actions().any(|(_, action, progress)| match progress.state {
+        let is_in_progress = task.actions().any(|(_, action, progress)| match progress.state {
             StepState::Running { .. } | StepState::HandedOut { .. } => true,
             StepState::Waiting { .. } => action == task.direction(),
             StepState::Each
@@ -204,29 +211,32 @@ impl<'a> World<'a> {
             | StepState::Failed { .. }
             | StepState::Skipped { .. } => false,
         });
-        let under_way = under_way || task.undo_waits(self.now).next().is_some();
-        (!under_way).then(|| "a task that goes on never stands still".to_owned())
+        let is_in_progress = is_in_progress || task.undo_waits(self.now).next().is_some();
+        (!is_in_progress).then(|| "a task that is not in a final state makes progress".to_owned())
     }
 
     fn store(&mut self, documents: &[Document], event: &Event, task: &Task) {
         for Document { key, body, .. } in documents {
-            if !self.is_right(key, body, event, task) {
-                self.broken.push(format!("a document says what was said; {key} does not"));
+            if !self.is_body_right(key, body, event, task) {
+                self.violated
+                    .push(format!("a document contains what the event reported; not {key}"));
             }
             if self.documents.insert(key.clone(), body.clone()).is_some() {
-                self.broken.push(format!("a document is written once; {key} was written before"));
+                self.violated.push(format!("a document is written once; {key} was written before"));
             }
         }
         for (step, action, progress) in task.actions() {
             if let Some(key) = progress.output(&step, action)
                 && !self.documents.contains_key(&key)
             {
-                self.broken.push(format!("the state never points at nothing; it points at {key}"));
+                self.violated
+                    .push(format!("the task refers only to existing documents; not to {key}"));
             }
         }
     }
 
-    fn is_right(&self, key: &DocumentKey, body: &Value, event: &Event, task: &Task) -> bool {
+    /// Whether a new document contains what the event reported.
+    fn is_body_right(&self, key: &DocumentKey, body: &Value, event: &Event, task: &Task) -> bool {
         let order = match event {
             Event::Commanded(command) => Some(&command.order),
             Event::Wake
@@ -259,10 +269,10 @@ impl<'a> World<'a> {
                 | DocumentKey::Deferral(Attempt { step, action, number }),
                 _,
             ) => {
-                let says =
+                let has_text =
                     |key| body.get(key).and_then(Value::as_str).is_some_and(|s| !s.is_empty());
                 let attempt = task.progress(step, *action).map(|p| p.state.attempt());
-                attempt == Some(*number) && says("reason") && says("verdict")
+                attempt == Some(*number) && has_text("reason") && has_text("verdict")
             }
             (DocumentKey::Input(id), Event::Commanded(command)) => {
                 *id == command.command_id && body.get("input") == Some(&self.edited(order))
@@ -271,7 +281,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The newest input with a command's edit of its top-level keys.
+    /// The newest input with a command's edit applied to its top-level keys.
     fn edited(&self, order: Option<&Order>) -> Value {
         let newest = self.task.as_ref().and_then(|task| task.input.clone());
         let key = newest.map_or(DocumentKey::Submission, DocumentKey::Input);
@@ -291,10 +301,10 @@ impl<'a> World<'a> {
     }
 }
 
-/// Whether a decision had to read documents: to make a request, or to find that it cannot be made, to
-/// begin a step, to edit the input, to tell what the task returned.
-fn reads(answer: &Transition) -> bool {
-    let made = |effects: &[Effect]| {
+/// Whether a decision needed documents: for a request, also one that cannot be made; to start a step; to edit the input;
+/// or to report the task's output.
+fn needs_documents(answer: &Transition) -> bool {
+    let contain_documents = |effects: &[Effect]| {
         effects.iter().any(|effect| match effect {
             Effect::Request(_) | Effect::Submit(_) | Effect::ChildEnded(_) => true,
             Effect::Notice { notice, .. } => notice.output.is_some(),
@@ -307,11 +317,11 @@ fn reads(answer: &Transition) -> bool {
     };
     match answer {
         Transition::Apply { task, documents, effects } => {
-            let kept = documents.iter();
+            let created = documents.iter();
             let is_output =
                 |key: &DocumentKey| matches!(key, DocumentKey::Output(_) | DocumentKey::ByHand(..));
-            let mut kept = kept.filter(|made| !is_output(&made.key));
-            let begun = task.steps.values().any(|record| {
+            let mut created = created.filter(|document| !is_output(&document.key));
+            let started = task.steps.values().any(|record| {
                 record.items.is_some()
                     || matches!(
                         record.run.state,
@@ -321,9 +331,13 @@ fn reads(answer: &Transition) -> bool {
                     )
             });
             let refused = task.commands.iter().any(|record| record.refused.is_some());
-            made(effects) || kept.next().is_some() || begun || refused || task.error.is_some()
+            contain_documents(effects)
+                || created.next().is_some()
+                || started
+                || refused
+                || task.error.is_some()
         }
-        Transition::Ignore { effects, .. } => made(effects),
+        Transition::Ignore { effects, .. } => contain_documents(effects),
         Transition::Illegal(_) => false,
     }
 }

@@ -1,5 +1,5 @@
-//! The arrows of the core: which row of the table at the top of `transition.rs` a decision walked.
-//! Stories and the exploration both walk them; between them none is left out, and none is unknown.
+//! The rows of the table at the top of `transition.rs`: reads them, and assigns each decision to its row. Tests check that
+//! the stories cover every row, and that every decision of a story has a row.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -15,43 +15,43 @@ use steward_core::{
     },
 };
 
-/// A row of the table: state, event, what it becomes.
+/// A row of the table: state, event, next state.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Arrow {
-    pub(crate) state: String,
-    pub(crate) event: String,
-    pub(crate) becomes: String,
+pub(crate) struct TransitionRow {
+    state: String,
+    event: String,
+    next: String,
 }
 
-impl fmt::Display for Arrow {
+impl fmt::Display for TransitionRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} | {} | {}", self.state, self.event, self.becomes)
+        write!(f, "{} | {} | {}", self.state, self.event, self.next)
     }
 }
 
-/// The rows of the table, each cell taken apart into what it stands for.
-pub(crate) fn table() -> BTreeSet<Arrow> {
+/// The rows of the table. A cell that stands for several states or events is expanded to one row for each.
+pub(crate) fn documented_rows() -> BTreeSet<TransitionRow> {
     let source = include_str!("../crates/core/src/engine/transition.rs");
-    let rows = source.lines().filter_map(|line| line.strip_prefix("//! | ")).skip(2);
-    let mut arrows = BTreeSet::new();
-    for row in rows {
-        let cells: Vec<_> = row.split('|').map(str::trim).collect();
-        let [state, event, becomes, ..] = cells.as_slice() else { continue };
+    let lines = source.lines().filter_map(|line| line.strip_prefix("//! | ")).skip(2);
+    let mut rows = BTreeSet::new();
+    for line in lines {
+        let cells: Vec<_> = line.split('|').map(str::trim).collect();
+        let [state, event, next, ..] = cells.as_slice() else { continue };
         for state in states(state) {
             for event in events(event) {
-                let becomes = if *becomes == "the same" { vec![state] } else { states(becomes) };
-                arrows.extend(becomes.into_iter().map(|becomes| Arrow {
+                let next = if *next == "the same" { vec![state] } else { states(next) };
+                rows.extend(next.into_iter().map(|next| TransitionRow {
                     state: state.to_owned(),
                     event: event.clone(),
-                    becomes: becomes.to_owned(),
+                    next: next.to_owned(),
                 }));
             }
         }
     }
-    arrows
+    rows
 }
 
-/// All states, as the table calls them.
+/// The names of all states in the table.
 pub(crate) const STATES: [&str; 6] =
     ["Pending", "Processing", "Undoing", "Processed", "Undone", "Error"];
 
@@ -63,33 +63,37 @@ fn states(cell: &str) -> Vec<&str> {
     }
 }
 
-/// `skip/complete, impossible` stands for two events, `any reply` for all eight.
+/// Expands a cell: `skip/complete, impossible` stands for two events, `any reply` for eight.
 fn events(cell: &str) -> Vec<String> {
-    let (said, rest) =
-        cell.split_once(", ").map_or((cell, None), |(said, rest)| (said, Some(rest)));
+    let (names, detail) =
+        cell.split_once(", ").map_or((cell, None), |(names, detail)| (names, Some(detail)));
     let is_reply = |kind: &&str| kind.starts_with("step ") || kind.starts_with("undo ");
     let replies = KINDS.into_iter().filter(is_reply);
-    let said: Vec<_> =
-        if said == "any reply" { replies.collect() } else { said.split('/').collect() };
-    let rest = rest.map(|rest| format!(", {rest}")).unwrap_or_default();
-    said.into_iter().map(|said| format!("{said}{rest}")).collect()
+    let names: Vec<_> =
+        if names == "any reply" { replies.collect() } else { names.split('/').collect() };
+    let detail = detail.map(|detail| format!(", {detail}")).unwrap_or_default();
+    names.into_iter().map(|name| format!("{name}{detail}")).collect()
 }
 
-/// The arrow that was walked, in the table's words. What is ignored has none.
-pub(crate) fn arrow(before: &Task, event: &Event, answer: &Transition) -> Option<Arrow> {
+/// The row of a decision. An ignored event has none.
+pub(crate) fn row_of(before: &Task, event: &Event, answer: &Transition) -> Option<TransitionRow> {
     let state = before.process_state.to_string();
     match answer {
-        Transition::Apply { task, .. } => {
-            Some(Arrow { state, event: words(before, event, task), becomes: becomes(task) })
-        }
-        Transition::Illegal(_) => {
-            Some(Arrow { state, event: "corrupt reply".to_owned(), becomes: "illegal".to_owned() })
-        }
+        Transition::Apply { task, .. } => Some(TransitionRow {
+            state,
+            event: event_in_table(before, event, task),
+            next: task.process_state.to_string(),
+        }),
+        Transition::Illegal(_) => Some(TransitionRow {
+            state,
+            event: "corrupt reply".to_owned(),
+            next: "illegal".to_owned(),
+        }),
         Transition::Ignore { .. } => None,
     }
 }
 
-/// What kind of event it is, whatever comes of it.
+/// The kind of an event, independent of the decision.
 pub(crate) fn kind(event: &Event) -> &'static str {
     match event {
         Event::Wake => "wake",
@@ -149,13 +153,10 @@ pub(crate) const KINDS: [&str; 23] = [
     "resume",
 ];
 
-fn becomes(after: &Task) -> String {
-    after.process_state.to_string()
-}
-
-fn words(before: &Task, event: &Event, after: &Task) -> String {
+/// The name of an event in the table, which depends on the decision.
+fn event_in_table(before: &Task, event: &Event, after: &Task) -> String {
     let impossible = if is_impossible(before, event, after) { ", impossible" } else { "" };
-    let said = match event {
+    let name = match event {
         Event::Replied(StepReply { step, action: Action::Do, .. })
         | Event::ChildEnded { step, .. }
             if has_run_after_all(before, after, step) =>
@@ -166,8 +167,8 @@ fn words(before: &Task, event: &Event, after: &Task) -> String {
         Event::Replied(reply) => {
             let now = after.progress(&reply.step, reply.action).map(|progress| &progress.state);
             match (now.is_some_and(StepState::is_failed), reply.action) {
-                // An answer that is no failure fails too, if it is over a limit, or if the step
-                // cannot be repeated.
+                // A reply that reports no failure makes the step fail too, if it is over a limit or if
+                // the step must not be repeated.
                 (true, Action::Do) => "step failed",
                 (true, Action::Undo) => "undo failed",
                 (false, _) => kind(event),
@@ -175,7 +176,7 @@ fn words(before: &Task, event: &Event, after: &Task) -> String {
         }
         Event::Commanded(_) if is_refused(after) => "command refused",
         Event::Answered { answer: Answer::Heartbeat, .. } => kind(event),
-        // Whoever says it: what becomes of the step is the same.
+        // Callbacks and child tasks settle a step in the same way as an agent.
         Event::Answered { step, .. } | Event::ChildEnded { step, .. } => {
             settled(before, after, step)
         }
@@ -185,18 +186,17 @@ fn words(before: &Task, event: &Event, after: &Task) -> String {
         | Event::Commanded(_)
         | Event::Asked(Action::Undo) => kind(event),
     };
-    format!("{said}{impossible}")
+    format!("{name}{impossible}")
 }
 
-/// Whether a step that nobody waited for any more turned out to have run, or perhaps, and no more came of
-/// it.
+/// Whether a report only records that a step, which was not awaited any more, took effect or may have.
 fn has_run_after_all(before: &Task, after: &Task, step: &Part) -> bool {
     let (Some(old), Some(new)) = (before.record(step), after.record(step)) else { return false };
     let same = old.run.state == new.run.state && old.run.failure_count == new.run.failure_count;
     same && !old.run.state.is_running() && !old.run.may_have_run && new.run.may_have_run
 }
 
-/// What became of a step that someone else than an agent spoke of.
+/// The outcome of a step that a callback or a child task settled.
 fn settled(before: &Task, after: &Task, step: &Part) -> &'static str {
     let record = after.record(step);
     let undoing = before.record(step).is_some_and(|record| record.undo.is_some());
@@ -230,7 +230,7 @@ fn swept(before: &Task, after: &Task) -> &'static str {
     }
 }
 
-/// Whether something failed that no agent has seen.
+/// Whether a part failed before its request was sent.
 fn is_impossible(before: &Task, event: &Event, after: &Task) -> bool {
     let count = |progress: Option<&Progress>| progress.map_or(0, |p| p.failure_count);
     let answered = |part: &Part, of| match event {

@@ -1,4 +1,4 @@
-//! The right-hand sides of a story: what was saved, then what was sent, and only what changed.
+//! Writes a decision as the right-hand side of a story's line: first the changes that are saved, then the effects.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +18,11 @@ use steward_core::{
     },
 };
 
-/// The documents of one decision that have not been said yet.
-type Kept<'a> = BTreeMap<DocumentKey, &'a Document>;
+/// The documents of a decision that are not described yet.
+type NewDocuments<'a> = BTreeMap<DocumentKey, &'a Document>;
 
-pub(super) fn said_saved(
+/// Describes the changes that a decision saves.
+pub(super) fn saved_changes(
     workflow: &Workflow,
     before: &Task,
     after: &Task,
@@ -29,10 +30,11 @@ pub(super) fn said_saved(
     effects: &[Effect],
     now: Timestamp,
 ) -> Vec<String> {
-    let mut said = said_task(before, after);
-    let mut kept: Kept<'_> = documents.iter().map(|made| (made.key.clone(), made)).collect();
+    let mut texts = task_changes(before, after);
+    let mut new_documents: NewDocuments<'_> =
+        documents.iter().map(|document| (document.key.clone(), document)).collect();
     for name in workflow.steps.keys() {
-        said.extend(said_items(name, before, after));
+        texts.extend(step_with_items(name, before, after));
         let parts = after.steps.get(name).into_iter().flat_map(|record| record.parts(name));
         for (part, action) in
             parts.flat_map(|(part, _)| [(part.clone(), Action::Do), (part, Action::Undo)])
@@ -41,11 +43,11 @@ pub(super) fn said_saved(
             if let Some(new) = new.filter(|new| old != Some(*new)) {
                 let requested = is_requested(effects, &part, action, new.state.attempt());
                 let of = Attempt { step: part, action, number: new.state.attempt() };
-                said.extend(said_progress(of, old, new, &mut kept, requested, now));
+                texts.extend(progress_change(of, old, new, &mut new_documents, requested, now));
             }
         }
     }
-    said.extend(kept.values().map(|Document { key, body, .. }| match key {
+    texts.extend(new_documents.values().map(|Document { key, body, .. }| match key {
         DocumentKey::Input(_) => format!("input {} kept", body["input"]),
         DocumentKey::Result(_) => format!("returns {body}"),
         DocumentKey::Submission
@@ -56,36 +58,37 @@ pub(super) fn said_saved(
         | DocumentKey::Claim(_) => format!("document {key}"),
     }));
     if before.locked_by.is_some() && after.locked_by.is_none() && !after.process_state.is_final() {
-        said.push("unlocked".to_owned());
+        texts.push("unlocked".to_owned());
     }
     if after.due != before.due {
-        said.push(said_due(after));
+        texts.push(due(after));
     }
-    if said.is_empty() && effects.is_empty() {
-        said.push("nothing".to_owned());
+    if texts.is_empty() && effects.is_empty() {
+        texts.push("nothing".to_owned());
     }
-    said
+    texts
 }
 
-/// What became of the task as a whole.
-fn said_task(before: &Task, after: &Task) -> Vec<String> {
-    let mut said = Vec::new();
+/// Describes the changes of the task as a whole.
+fn task_changes(before: &Task, after: &Task) -> Vec<String> {
+    let mut texts = Vec::new();
     let reason = after.undo_reason.as_ref().filter(|_| after.undo_reason != before.undo_reason);
     let reason = reason.map(|reason| format!(" because \"{reason}\"")).unwrap_or_default();
     if after.process_state != before.process_state || !reason.is_empty() {
-        said.push(format!("{}{reason}", after.process_state));
+        texts.push(format!("{}{reason}", after.process_state));
     }
     if after.complete_by != before.complete_by {
-        said.push(format!("task by {}", since_start(after.complete_by)));
+        texts.push(format!("task by {}", since_start(after.complete_by)));
     }
     if after.paused_at.is_some() != before.paused_at.is_some() {
-        said.push(if after.paused_at.is_some() { "paused" } else { "no longer paused" }.to_owned());
+        texts
+            .push(if after.paused_at.is_some() { "paused" } else { "no longer paused" }.to_owned());
     }
-    said
+    texts
 }
 
-/// `ship completed, 3 items`: of the step, not of its items.
-fn said_items(name: &StepName, before: &Task, after: &Task) -> Option<String> {
+/// Describes the change of a step with items as a whole: `ship completed, 3 items`.
+fn step_with_items(name: &StepName, before: &Task, after: &Task) -> Option<String> {
     let record = after.steps.get(name)?;
     let items = record.items.as_ref()?;
     let old = before.steps.get(name).map(|record| &record.run.state);
@@ -94,14 +97,15 @@ fn said_items(name: &StepName, before: &Task, after: &Task) -> Option<String> {
         .then(|| format!("{name} {}, {count} items", record.run.state.name()))
 }
 
+/// Whether the effects request an attempt.
 fn is_requested(effects: &[Effect], part: &Part, of: Action, number: u32) -> bool {
     effects.iter().any(|effect| match effect {
         Effect::Request(StepRequest { step, action, attempt, .. }) => {
             step == part && *action == of && *attempt == number
         }
         Effect::Submit(submission) => {
-            let asked = if submission.undo { Action::Undo } else { Action::Do };
-            submission.parent.as_ref().is_some_and(|parent| parent.step == *part) && asked == of
+            let action = if submission.undo { Action::Undo } else { Action::Do };
+            submission.parent.as_ref().is_some_and(|parent| parent.step == *part) && action == of
         }
         Effect::Ask(_)
         | Effect::ChildEnded(_)
@@ -113,13 +117,13 @@ fn is_requested(effects: &[Effect], part: &Part, of: Action, number: u32) -> boo
     })
 }
 
-/// `reserve waiting until 25s (failures 1, may have run, reason kept)`. What runs is said by its
-/// request.
-fn said_progress(
+/// Describes the change of a part: `reserve waiting until 25s (failures 1, may have run, reason kept)`. `None` for an
+/// attempt that starts, because its request describes it.
+fn progress_change(
     of: Attempt,
     old: Option<&Progress>,
     new: &Progress,
-    kept: &mut Kept<'_>,
+    new_documents: &mut NewDocuments<'_>,
     requested: bool,
     now: Timestamp,
 ) -> Option<String> {
@@ -134,28 +138,30 @@ fn said_progress(
     }
     let until = new.in_progress_until;
     if until != old.and_then(|old| old.in_progress_until) {
-        details.extend(until.map(|until| format!("call may last until {}", since_start(until))));
+        details.extend(
+            until.map(|until| format!("call may be in progress until {}", since_start(until))),
+        );
     }
     let by_hand = new.completed_by.clone().map(|by| DocumentKey::ByHand(of.clone(), by));
-    if kept.remove(&by_hand.unwrap_or_else(|| DocumentKey::Output(of.clone()))).is_some() {
+    if new_documents.remove(&by_hand.unwrap_or_else(|| DocumentKey::Output(of.clone()))).is_some() {
         details.push("output kept".to_owned());
     }
-    let mut reason_kept = kept.remove(&DocumentKey::Failure(of.clone())).is_some();
-    reason_kept |= kept.remove(&DocumentKey::Deferral(of.clone())).is_some();
+    let mut reason_kept = new_documents.remove(&DocumentKey::Failure(of.clone())).is_some();
+    reason_kept |= new_documents.remove(&DocumentKey::Deferral(of.clone())).is_some();
     if reason_kept {
         details.push("reason kept".to_owned());
     }
     if requested && details.is_empty() {
         return None;
     }
-    let mut said = said_state(&of, &new.state);
+    let mut text = state(&of, &new.state);
     match &new.state {
-        StepState::Running { attempt, .. } if !requested => said.push_str(&format!(" #{attempt}")),
+        StepState::Running { attempt, .. } if !requested => text.push_str(&format!(" #{attempt}")),
         StepState::Waiting { until, .. } if *until != now => {
-            said.push_str(&format!(" until {}", since_start(*until)));
+            text.push_str(&format!(" until {}", since_start(*until)));
         }
         StepState::HandedOut { complete_by, .. } => {
-            said.push_str(&format!(" until {}", since_start(*complete_by)));
+            text.push_str(&format!(" until {}", since_start(*complete_by)));
         }
         StepState::Running { .. }
         | StepState::Each
@@ -165,12 +171,12 @@ fn said_progress(
         | StepState::Skipped { .. } => {}
     }
     if !details.is_empty() {
-        said.push_str(&format!(" ({})", details.join(", ")));
+        text.push_str(&format!(" ({})", details.join(", ")));
     }
-    Some(said)
+    Some(text)
 }
 
-fn said_state(of: &Attempt, state: &StepState) -> String {
+fn state(of: &Attempt, state: &StepState) -> String {
     match (of.action, state) {
         (Action::Do, _) => format!("{} {}", of.step, state.name()),
         (Action::Undo, StepState::Completed { .. }) => format!("{} undone", of.step),
@@ -178,9 +184,9 @@ fn said_state(of: &Attempt, state: &StepState) -> String {
     }
 }
 
-/// What is sent, in an order of its own: the core promises none.
-pub(super) fn said_sent(workflow: &Workflow, effects: &[Effect]) -> Vec<String> {
-    let place = |effect: &Effect| match effect {
+/// Describes effects, sorted by kind and step, because the core does not define their order.
+pub(super) fn effects_sent(workflow: &Workflow, effects: &[Effect]) -> Vec<String> {
+    let sort_key = |effect: &Effect| match effect {
         Effect::Request(StepRequest { step, .. }) => {
             (0, workflow.steps.get_index_of(&step.step), step.item)
         }
@@ -198,13 +204,13 @@ pub(super) fn said_sent(workflow: &Workflow, effects: &[Effect]) -> Vec<String> 
         }
     };
     let mut effects: Vec<_> = effects.iter().collect();
-    effects.sort_by_key(|effect| place(effect));
-    effects.into_iter().map(said_effect).collect()
+    effects.sort_by_key(|effect| sort_key(effect));
+    effects.into_iter().map(effect_text).collect()
 }
 
-fn said_effect(effect: &Effect) -> String {
+fn effect_text(effect: &Effect) -> String {
     match effect {
-        Effect::Request(request) => said_request(request),
+        Effect::Request(request) => request_text(request),
         Effect::Wake { after, .. } if after.is_zero() => "wake scheduler".to_owned(),
         Effect::Wake { after, .. } => {
             format!("wake scheduler in {}s", after.as_secs_f64())
@@ -215,11 +221,11 @@ fn said_effect(effect: &Effect) -> String {
             let reason = notice.reason.iter().map(|reason| format!(" \"{reason}\""));
             let output = notice.output.iter().map(|output| format!(" with {output}"));
             let more: String = reason.chain(output).collect();
-            format!("notice to {queue}: {status}{more}")
+            format!("notification to {queue}: {status}{more}")
         }
-        Effect::Publish(BusEvent { data, .. }) => said_event(data),
+        Effect::Publish(BusEvent { data, .. }) => event_text(data),
         Effect::Submit(Submission { task_id, workflow, input, undo, .. }) => {
-            let undo = if *undo { ", to be undone" } else { "" };
+            let undo = if *undo { ", undo" } else { "" };
             format!("submit {task_id} to {workflow} with {input}{undo}")
         }
         Effect::ChildEnded(ChildEnded { task_id, step, outcome, .. }) => {
@@ -232,13 +238,13 @@ fn said_effect(effect: &Effect) -> String {
                 }
                 ChildOutcome::Refused { reason, .. } => format!("refused \"{reason}\""),
             };
-            format!("tell {step} of {task_id}: {outcome}")
+            format!("report to {step} of {task_id}: {outcome}")
         }
         Effect::Ask(_) | Effect::Reply(_) | Effect::Reject { .. } => format!("{effect:?}"),
     }
 }
 
-fn said_event(event: &Happened) -> String {
+fn event_text(event: &Happened) -> String {
     let trouble = |TaskTrouble { steps, reason, .. }: &TaskTrouble| {
         let steps: Vec<_> = steps.iter().map(ToString::to_string).collect();
         let steps = if steps.is_empty() { String::new() } else { format!(" {}", steps.join(", ")) };
@@ -248,7 +254,7 @@ fn said_event(event: &Happened) -> String {
         Happened::TaskInError(error) => format!("alert{}", trouble(error)),
         Happened::UndoFailed(error) => format!("alert: left to undo{}", trouble(error)),
         Happened::TaskEnded { process_state, .. } => format!("event: ended in {process_state}"),
-        Happened::OperatorCommand { command, refused: None, .. } => format!("told: {command}"),
+        Happened::OperatorCommand { command, refused: None, .. } => format!("published: {command}"),
         Happened::OperatorCommand { refused: Some(refused), .. } => format!("refused: {refused}"),
         Happened::BreakerOpened(_)
         | Happened::SubmissionRefused { .. }
@@ -260,33 +266,34 @@ fn said_event(event: &Happened) -> String {
     }
 }
 
-/// `request charge #1 by 35s at /path with {"body":1}`; a path that is just the step's name, or that
-/// and `undo`, is not said, and neither is the usual idempotency key.
-fn said_request(request: &StepRequest) -> String {
+/// Describes a request: `request charge #1 by 35s at /path with {"body":1}`. Omits the default path (`/STEP` or
+/// `/STEP/undo`) and the default idempotency key.
+fn request_text(request: &StepRequest) -> String {
     let StepRequest { step, action, attempt, complete_by, path, body, .. } = request;
-    let (of, usual) = match action {
+    let (of, default_path) = match action {
         Action::Do => ("", format!("/{}", step.step)),
         Action::Undo => ("undo of ", format!("/{}/undo", step.step)),
     };
-    let mut said = format!("request {of}{step} #{attempt} by {}", since_start(*complete_by));
-    if *path != usual {
-        said.push_str(&format!(" at {path}"));
+    let mut text = format!("request {of}{step} #{attempt} by {}", since_start(*complete_by));
+    if *path != default_path {
+        text.push_str(&format!(" at {path}"));
     }
     if let Some(body) = body {
-        said.push_str(&format!(" with {body}"));
+        text.push_str(&format!(" with {body}"));
     }
     let key = &request.idempotency_key;
     if *key != format!("{}/{step}/{}", request.task_id, action.name()) {
-        said.push_str(&format!(" under key {key}"));
+        text.push_str(&format!(" under key {key}"));
     }
-    said
+    text
 }
 
-pub(super) fn said_due(task: &Task) -> String {
+/// Describes the due time.
+pub(super) fn due(task: &Task) -> String {
     task.due.map_or("no longer due".to_owned(), |due| format!("due {}", since_start(due)))
 }
 
-/// A time as stories write it: `63s` after the start.
+/// A time as seconds since the start: `63s`.
 fn since_start(time: Timestamp) -> String {
     let millis = time.as_millisecond();
     match millis % 1000 {
