@@ -1,4 +1,5 @@
-# A task in Error stays due until its alert is sent, so that a crash before that is made good.
+# A task in Error stays due until its alert is recorded as sent. If a process crashes before it sends
+# the alert, the supervisor sends it.
 timing   clock skew 2s, pickup within 30s
 workflow within 10m
   charge: within 60s
@@ -17,7 +18,7 @@ sweep                        => due 72s;
                                 notification to shop: error "step charge: card declined";
                                 alert charge "step charge: card declined"
 
-# That alert is lost as well.
+# That alert is lost too.
 clock +32s
 sweep                        => due 104s;
                                 notification to shop: error "step charge: card declined";

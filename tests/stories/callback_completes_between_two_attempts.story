@@ -1,5 +1,6 @@
-# The function that called is killed, and the supervisor gives the attempt up. The service answers before the next
-# attempt: the operation that the token names has completed, and the service would not answer a second time.
+# The agent's function is killed, and the supervisor gives the attempt up. The service sends the
+# callback before the next attempt. It completes the step, because the service would not send it a
+# second time.
 workflow within 2h
   approve: callback within 1h, within 20s, attempts 2, path /ask/${ callback.token }
   ship:    after approve, body ${ steps.approve.output.by }

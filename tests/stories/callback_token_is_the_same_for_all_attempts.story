@@ -1,5 +1,6 @@
-# All attempts that are made from one input have one token, as they have one idempotency key. An answer is
-# for the newest attempt. A failure between two attempts, and any answer after an edit of the input, is refused.
+# All attempts with the same input have the same token, as they have the same idempotency key. A
+# callback counts for the newest attempt. Refused are: a failure between two attempts, and any
+# callback with an old token after an edit of the input.
 workflow within 2h
   approve: callback within 1h, within 20s, attempts 2, path /ask/${ callback.token }
   ship:    after approve, body ${ steps.approve.output.by }

@@ -1,4 +1,4 @@
-# What is skipped lets the next be looked at at once, to the end of the task.
+# When a step is skipped, the next step is evaluated in the same decision, up to the end of the task.
 workflow within 10m, output ${ steps.b.output }
   a: when ${ input.wanted }
   b: after a, when ${ input.wanted }

@@ -20,12 +20,12 @@ clock +41s
 ann skips reserve, it did not run because "their ledger has no reservation"
                              => Processing; task by 642s; reserve skipped (did not run); due 102s;
                                 request charge #1 by 102s; published: skip reserve
-# A reply was on its way for long: it did run.
+# A reply was delayed: the step did run.
 agent completes reserve #1   => reserve skipped (may have run)
 agent fails charge #1 "no"   => Undoing because "step charge: no"; charge failed (failures 1, reason
                                 kept); request undo of reserve #1 by 102s
 
-# The task was Processed by then.
+# The task is Processed by then.
 submit                       => Pending; due 62s
 wake                         => Processing; request reserve #1 by 62s
 agent fails reserve #1 "no stock"

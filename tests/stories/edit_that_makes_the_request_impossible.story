@@ -1,4 +1,5 @@
-# An edited input can lack what the request says: the step fails again, and is alerted again.
+# An edited input can lack a value that the request needs. The step fails again, and a new alert is
+# sent.
 workflow within 10m
   reserve: body ${ input.card.number }, within 20s, attempts 2, backoff from 60s
 

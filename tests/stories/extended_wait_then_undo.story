@@ -1,4 +1,4 @@
-# The same, and in the end the whole task is undone.
+# As in extended_waits_then_alert, but the task is undone at the end.
 workflow within 10h
   reserve: undo
   charge:  after reserve, within 10s, attempts 1, extended wait 5m 1 time, then undo

@@ -1,5 +1,5 @@
-# When the attempts are used up there may be extended waits, each with as many attempts again; when
-# these are used up too, the task stops and a person is told.
+# When all attempts are used, an extended wait follows, and then as many attempts again. After the
+# last extended wait the task stops in Error with an alert.
 workflow within 10h
   charge: within 10s, attempts 2, backoff from 1s, extended wait 10m 2 times
 

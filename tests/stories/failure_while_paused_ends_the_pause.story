@@ -1,4 +1,4 @@
-# A task that ends while it is paused is no longer paused: what the operator asks of it then is done.
+# A task that ends while it is paused is no longer paused. Later commands take effect at once.
 workflow within 10m
   reserve: within 60s
 

@@ -14,7 +14,7 @@ use steward_core::{
     model::task::Task,
 };
 
-use story_file::Story;
+use story_file::{Story, display_name};
 use story_run::StoryRun;
 
 /// Runs a story. `observer` is called for every decision with the task before it, the event, and the decision.
@@ -41,7 +41,7 @@ pub(crate) fn check(
             Err(problem) => problems.push(format!("\n  {problem}")),
         }
         if !problems.is_empty() {
-            let (file, number, problems) = (file.display(), line.number, problems.concat());
+            let (file, number, problems) = (display_name(file), line.number, problems.concat());
             failures.push(format!("{file}:{number}\n  {}{problems}", line.event));
         }
     }

@@ -1,4 +1,4 @@
-# The task is Undone when nothing is left and the last branch has answered.
+# The task is Undone when nothing is left to undo and the last branch has replied.
 workflow within 10m
   reserve: within 60s
   charge:  within 60s, then undo

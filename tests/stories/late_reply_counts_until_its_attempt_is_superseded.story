@@ -1,5 +1,6 @@
-# A reply after complete-by counts while its attempt is the newest: any reply before the supervisor gave
-# the attempt up, and one that says that it completed also while the next attempt is waited for.
+# A reply after complete-by counts while its attempt is the newest. Before the supervisor has given
+# the attempt up, any reply counts. While the next attempt is pending, only a reply that it completed
+# counts.
 timing   clock skew 2s, pickup within 30s
 workflow within 10m
   reserve: within 20s, attempts 2, backoff from 5s

@@ -1,5 +1,5 @@
-# A request was delivered twice. One agent is refused, and the other one's call completes: it is
-# undone.
+# A request was delivered twice. One agent's call fails, and the other agent's call completes. The
+# step is undone.
 workflow within 10m
   check:   undo
   reserve: after check, within 60s, then undo, undo
@@ -17,7 +17,7 @@ agent completes undo of check #1
 agent completes undo of reserve #1
                              => Undone; reserve undone (output kept); no longer due
 
-# After the task was undone: an operator is alerted, and resubmits it.
+# After the task was undone: an operator is alerted and resubmits the undo.
 submit                       => Pending; due 30s
 wake                         => Processing; request check #1 by 60s
 agent completes check #1     => check completed (output kept); request reserve #1 by 60s
@@ -32,7 +32,7 @@ ann resubmits                => Undoing; due 60s; request undo of reserve #1 by 
 agent completes undo of reserve #1
                              => Undone; reserve undone (output kept); no longer due
 
-# The call was cut: its undo waits for it.
+# The call was cut; the undo waits for it.
 submit                       => Pending; due 30s
 wake                         => Processing; request check #1 by 60s
 agent completes check #1     => check completed (output kept); request reserve #1 by 60s

@@ -1,4 +1,5 @@
-# A child task that was taken for undone reports that it is Processed, or in Error: it is undone after all.
+# A child task that counted as undone reports that it is Processed or in Error. It is undone after
+# all.
 workflow within 2h
   pack: workflow packing, then undo
 

@@ -1,4 +1,4 @@
-# A task keeps its newest twenty commands on record; the older ones were told as events.
+# A task records its newest twenty commands. The older ones were published as events.
 workflow within 10m
   reserve: within 60s
 

@@ -1,4 +1,4 @@
-# With a policy that says undo, the unknown outcome is undone.
+# With `then undo`, a step of unknown outcome is undone.
 workflow within 10m
   reserve: undo
   charge:  after reserve, within 20s, not idempotent, then undo, undo (attempts 2)

@@ -1,5 +1,5 @@
-# A cancelled task stops where it stands: nothing more is sent, nothing is undone. What is still with
-# an agent is recorded. The operator can have it go on, or undone.
+# A cancelled task stops at once: nothing more is sent, and nothing is undone. Replies of agents are
+# recorded. The operator can resume the task, or undo it.
 workflow within 10m
   reserve: undo
   charge:  after reserve, undo
@@ -32,7 +32,7 @@ agent completes charge #1    => charge completed (output kept)
 ann resubmits                => Processed; task by 603s; no longer due; notification to shop: processed;
                                 published: resubmit
 
-# While it is undone, too.
+# The same during the undo.
 submit                       => Pending; due 33s
 wake                         => Processing; request reserve #1 by 63s
 agent completes reserve #1   => reserve completed (output kept); request charge #1 by 63s

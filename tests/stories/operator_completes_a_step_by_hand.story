@@ -1,5 +1,5 @@
-# The operator has done a step by hand, and says what it returned. What its agent still says is about
-# an earlier attempt.
+# The operator has carried out a step manually and enters its output. Later replies of its agent
+# belong to an earlier attempt.
 workflow within 10m
   reserve: within 20s, attempts 2, backoff from 60s, undo (path /release/${ steps.reserve.output.id })
   charge:  after reserve, body ${ steps.reserve.output.id }
@@ -35,7 +35,7 @@ agent completes undo of reserve #1
                              => Undone; reserve undone (output kept); no longer due;
                                 notification to shop: undone "asked for by ann: the customer called"
 
-# Before it has started.
+# Before the step has started.
 submit                       => Pending; due 62s
 wake                         => Processing; request reserve #1 by 62s
 ann completes charge with {"id":"ch-8"}

@@ -1,5 +1,5 @@
-# The last step is skipped, or completed by hand, while the task is at work; a task is undone that did
-# nothing yet.
+# The last step is skipped or completed by an operator while the task is in Processing; a task that
+# has done nothing yet is undone.
 workflow within 10m
   reserve: within 20s, attempts 2, backoff from 60s
 
@@ -23,7 +23,7 @@ submit                       => Pending; due 64s
 wake                         => Processing; request reserve #1 by 64s
 agent defers reserve #1 for 60s "breaker open"
                              => reserve waiting until 104s (reason kept); wake scheduler in 60s
-# No call of it can be in progress any more.
+# No call can be in progress any more.
 clock +42s
 ann undoes                   => Undone because "asked for by ann: a test"; task by 686s; reserve
                                 failed (may have run, call may be in progress until 86s); no longer due; published:

@@ -1,4 +1,4 @@
-# An operator need not wait for a step that waits.
+# An operator can start a waiting step at once.
 workflow within 1h
   charge:  within 20s, attempts 2, backoff from 60s
   invoice: within 60s

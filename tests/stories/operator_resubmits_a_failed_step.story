@@ -1,5 +1,5 @@
-# The operator has a failed step tried again: its attempts are renewed, the task's own failures stay
-# counted, and the task has as much time as at first. If it fails again, it is alerted again.
+# The operator resubmits a failed step. Its attempts start again at the policy's number, the task's
+# failure count stays, and the task gets a new complete-by. If it fails again, a new alert is sent.
 timing   clock skew 2s, pickup within 30s
 workflow within 10m
   reserve: within 60s
@@ -28,7 +28,7 @@ sweep                        => Error; charge failed (failures 2, call may be in
                                 kept); due 675s; notification to shop: error "step charge: no reply by
                                 complete-by, attempt 3"; alert charge "step charge: no reply by
                                 complete-by, attempt 3"
-# The operator is quicker than the record that the alert was sent.
+# The operator acts before the alert is recorded as sent.
 ann resubmits                => Processing; task by 1245s; charge running (failures 0); due 665s;
                                 request charge #4 by 665s; published: resubmit charge
 alert sent                   => ignored: NotDue

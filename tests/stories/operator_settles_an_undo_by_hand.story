@@ -1,5 +1,5 @@
-# While a task is undone, the operator's commands are about undos: skipped, completed by hand,
-# resubmitted, also before they started.
+# During an undo, commands apply to undos: they can be skipped, completed and resubmitted, also before
+# they have started.
 workflow within 1h
   check:   undo
   reserve: after check, undo (within 20s, attempts 2, backoff from 60s)

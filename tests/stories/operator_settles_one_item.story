@@ -1,4 +1,5 @@
-# Commands name an item, or the only one that failed; a step means all of its items that failed.
+# A command names an item, or applies to the only item that failed. If it names a step, it applies to
+# all of its failed items.
 workflow within 10m
   pick: for each ${ input.items } 3 at once, body ${ item }
   ship: after pick, body ${ steps.pick.output }

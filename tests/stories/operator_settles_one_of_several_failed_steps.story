@@ -1,4 +1,4 @@
-# When several steps failed, the operator names one; the task goes on when none is left that failed.
+# When several steps failed, the operator names one. The task continues when no failed step is left.
 workflow within 10m
   reserve: within 60s
   invoice: within 60s

@@ -1,5 +1,5 @@
-# The operator has the task go on without a step that failed, or waits, or has not started. Its output
-# reads as null.
+# The operator lets the task continue without a step that failed, waits, or has not started. The
+# step's output is null.
 workflow within 10m
   reserve: within 20s, attempts 2, backoff from 60s, undo
   charge:  after reserve, body ["${ steps.reserve.output }"]
@@ -18,7 +18,7 @@ ann skips notify             => notify skipped; published: skip notify
 agent completes charge #1    => Processed; charge completed (output kept); no longer due;
                                 notification to shop: processed
 
-# It waits; and it may have run, so it would be undone nonetheless.
+# The step waits and may have run, so it would be undone nevertheless.
 submit                       => Pending; due 20s
 wake                         => Processing; request reserve #1 by 20s
 clock +22s
@@ -38,7 +38,7 @@ wake                         => request undo of reserve #1 by 102s
 agent completes undo of reserve #1
                              => Undone; reserve undone (output kept); no longer due
 
-# Unless the operator knows better.
+# Unless the operator states that it did not run.
 submit                       => Pending; due 62s
 wake                         => Processing; request reserve #1 by 62s
 clock +22s

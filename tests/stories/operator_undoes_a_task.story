@@ -1,4 +1,4 @@
-# The operator has a task undone, whatever it is at: at work, in Error, even Processed.
+# The operator undoes a task in any state: Processing, Error, also Processed.
 workflow within 10m
   reserve: undo
   charge:  after reserve, undo

@@ -1,5 +1,5 @@
-# A task that is not undone in time either is in Error, and says what is left to undo. An operator who
-# resubmits it gives it as much time again.
+# A task whose undo is not finished in time is in Error, and the alert names the parts that are left
+# to undo. A resubmit gives it the same time again.
 timing   clock skew 2s, pickup within 30s
 workflow within 50s
   reserve: within 30s, undo (within 30s, attempts 9)

@@ -1,5 +1,5 @@
-# A paused task starts nothing. What is with an agent is recorded; the pause does not count, so when it
-# is resumed, the task has as much time left as it had.
+# A paused task starts nothing. Replies of agents are recorded. The time of the pause does not count:
+# when the task is resumed, its remaining time is the same as before.
 timing   clock skew 2s, pickup within 30s
 workflow within 50s
   reserve: within 20s, attempts 2
@@ -24,7 +24,7 @@ ann resumes because "it was only a toaster"
                                 request charge #1 by 3654s; published: resume
 agent completes charge #1    => Processed; charge completed (output kept); no longer due
 
-# A silent agent is found while the task is paused, and no other attempt is made.
+# A silent agent is detected while the task is paused, and no other attempt starts.
 submit                       => Pending; due 3654s
 wake                         => Processing; request reserve #1 by 3654s
 ann pauses                   => paused; published: pause
@@ -38,12 +38,12 @@ wake                         => ignored: NothingReady
 ann resumes                  => task by 3738s; no longer paused; due 3708s;
                                 request reserve #2 by 3708s; published: resume; wake scheduler
 agent completes reserve #2   => reserve completed (output kept); request charge #1 by 3708s
-# The last one completes while the task is paused.
+# The last step completes while the task is paused.
 ann pauses                   => paused; published: pause
 agent completes charge #1    => charge completed (output kept)
 ann resumes                  => Processed; no longer paused; no longer due; published: resume
 
-# Nobody has taken it in hand.
+# The task is Pending.
 submit                       => Pending; due 3708s
 ann pauses                   => paused; due 7288s; published: pause
 wake                         => ignored: NothingReady
@@ -54,7 +54,7 @@ ann resumes                  => Processing; task by 7341s; no longer paused; due
                                 request reserve #1 by 7311s; published: resume
 ann cancels                  => Error; due 7321s; alert "cancelled by ann: a test"; published: cancel
 
-# What waits goes on waiting when the task is resumed.
+# Waits continue when the task is resumed.
 submit                       => Pending; due 7311s
 wake                         => Processing; request reserve #1 by 7311s
 agent defers reserve #1 for 20s "breaker open"

@@ -1,5 +1,5 @@
-# A task that is being undone can be paused, and one that is paused can be turned round; it is undone
-# when it is resumed.
+# A task in Undoing can be paused. An undo that is requested for a paused task starts when it is
+# resumed.
 timing   clock skew 2s, pickup within 30s
 workflow within 50s
   check:   undo
@@ -26,7 +26,7 @@ ann resumes                  => task by 150s; no longer paused; due 150s;
 agent completes undo of check #1
                              => Undone; check undone (output kept); no longer due
 
-# It fails while it is paused.
+# A step fails while the task is paused.
 submit                       => Pending; due 130s
 wake                         => Processing; request check #1 by 160s
 agent completes check #1     => check completed (output kept); request reserve #1 by 130s
@@ -48,7 +48,7 @@ agent completes undo of reserve #1
 agent completes undo of check #1
                              => Undone; check undone (output kept); no longer due
 
-# Nobody has taken it in hand.
+# The task is Pending.
 submit                       => Pending; due 172s
 ann pauses                   => paused; due 3752s; published: pause
 ann undoes                   => Undoing because "asked for by ann: a test"; published: undo

@@ -1,5 +1,4 @@
-# An agent that says a step cannot be done is believed, and the policy's last word holds at once:
-# here, undo.
+# After a permanent failure, `then` applies at once: here, undo.
 workflow within 10m
   reserve: undo
   charge:  after reserve, within 60s, attempts 3, extended wait 15m 2 times, then undo

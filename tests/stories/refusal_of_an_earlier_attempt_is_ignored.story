@@ -1,5 +1,5 @@
-# A refusal is of one submission of a step's task: a copy of an old one does not fail the attempt whose
-# submission was accepted.
+# A refusal belongs to one submission of a child task. A copy of an old refusal does not fail the
+# attempt whose submission was accepted.
 timing   clock skew 2s, pickup within 30s
 workflow within 10m
   pack: workflow packing, within 60s

@@ -1,4 +1,4 @@
-# Whatever agents still say to a Processed task changes nothing.
+# Replies to a Processed task change nothing.
 workflow within 10m
   reserve: within 60s, undo
 

@@ -1,10 +1,10 @@
-# A report names the child task and its revision: one of another child, or one that is older than
-# the last bad report, is ignored.
+# A report contains the id of the child task and its revision. A report of another child, or one that
+# is older than the last failure report, is ignored.
 workflow within 2h
   pack: workflow packing
   ship: after pack, then undo
 
-# An edit of the input makes another child. The first one's report is delivered again while that
+# An edit of the input starts another child. The first child's report is redelivered while the second
 # runs, and while it is undone.
 submit with {"x":1}          => Pending; due 30s
 wake                         => Processing; submit o-1:pack to packing with null
@@ -28,7 +28,7 @@ child o-1:pack at revision 3 of pack is Undone "no boxes"
 child o-1:pack:c-1 at revision 6 of pack is Undone "asked to"
                              => Undone; pack completed; pack undone (output kept); no longer due
 
-# The child was Processed, and then undone. The older report comes last.
+# The child was Processed and then undone. The older report arrives last.
 submit                       => Pending; due 30s
 wake                         => Processing; submit o-1:pack to packing with null
 child o-1:pack at revision 5 of pack is Undone "asked for by ann"
@@ -38,7 +38,7 @@ ann resubmits pack           => Processing; pack running (failures 0); due 60s; 
                                 packing with null; published: resubmit pack
 child o-1:pack at revision 3 of pack is Processed with {"box":1}
                              => ignored: StaleReply
-# The child is still Undone, and says so again.
+# The child is still Undone and reports it again.
 child o-1:pack at revision 5 of pack is Undone "asked for by ann"
                              => Error; pack failed (failures 1, reason kept); due 30s; alert pack
                                 "step pack: its task was undone: asked for by ann"

@@ -1,4 +1,5 @@
-# The supervisor's clock may be ahead of the scheduler's by the skew. The wake is not lost on that.
+# The supervisor's clock may be ahead of the scheduler's by the skew. The wake is not wasted because
+# of that.
 timing   clock skew 2s, pickup within 30s
 workflow within 10m
   reserve: within 20s, attempts 2

@@ -1,5 +1,5 @@
-# Each sweep moves the due time, so that a second supervisor, right after the first, finds nothing
-# to count, to move or to tell.
+# Each sweep moves the due time, so a second supervisor that runs right after the first counts
+# nothing, moves nothing and sends nothing.
 timing   clock skew 2s, pickup within 30s
 workflow within 10m
   reserve: within 40s, attempts 2

@@ -1,4 +1,4 @@
-# A silent attempt is an unknown one: the step may have run, so it is undone as if it had.
+# A silent attempt has an unknown outcome. The step may have run, so it is undone as if it had.
 timing   clock skew 2s, pickup within 30s
 workflow within 10m
   reserve: within 30s, undo
@@ -18,7 +18,7 @@ sweep                        => Undoing because "step charge: no reply by comple
                                 reason kept); unlocked; due 95s; wake scheduler in 20s
 clock +20s
 wake                         => request undo of charge #1 by 125s
-# Its agent answers after all. Too late: that changes nothing.
+# Its agent replies after all, but too late: the reply changes nothing.
 agent completes charge #2    => ignored: DuplicateReply
 agent completes undo of charge #1
                              => charge undone (output kept); request undo of reserve #1 by 125s

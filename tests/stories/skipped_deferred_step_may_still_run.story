@@ -1,5 +1,6 @@
-# The request of a deferred attempt may have been delivered twice, and the other delivery may still act
-# when the step is skipped: the step is undone too, once no call of it can be in progress any more.
+# The request of a deferred attempt may have been delivered twice, and the other delivery may still
+# run when the step is skipped. So the step is undone too, when no call of it can be in progress any
+# more.
 timing   clock skew 2s, pickup within 30s
 workflow within 10m
   reserve: within 20s, undo (within 20s)

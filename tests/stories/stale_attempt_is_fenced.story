@@ -1,4 +1,4 @@
-# A reply to an attempt that was superseded is ignored: the attempt fences it.
+# A reply to a superseded attempt is ignored: its attempt number fences it.
 timing   clock skew 2s, pickup within 30s
 workflow within 10m
   reserve: within 20s, attempts 2

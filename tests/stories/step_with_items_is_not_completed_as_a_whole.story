@@ -1,4 +1,4 @@
-# A step that has not begun may be skipped, but its items cannot be completed for it.
+# A step that has not started can be skipped, but it cannot be completed as a whole if it has items.
 workflow within 10m
   a:    path /a
   pick: after a, for each ${ input.items } 3 at once

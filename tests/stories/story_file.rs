@@ -29,10 +29,15 @@ impl Story {
     /// # Errors
     /// The error with its file and line.
     pub(super) fn read(file: &Path) -> Result<Self, String> {
-        let name = file.display();
+        let name = display_name(file);
         let text = fs::read_to_string(file).map_err(|error| format!("{name}: {error}"))?;
         parse(&text).map_err(|problem| format!("{name}:{problem}"))
     }
+}
+
+/// The path of a story from the root of the repository.
+pub(super) fn display_name(file: &Path) -> String {
+    format!("tests/stories/{}", file.file_name().unwrap_or_default().display())
 }
 
 fn parse(text: &str) -> Result<Story, String> {

@@ -1,4 +1,4 @@
-# Doing and undoing a step have attempts of their own, so a late reply to one is never taken for the
+# A step and its undo number their attempts separately, so a late reply to one never counts for the
 # other.
 workflow within 10m
   reserve: within 20s, undo (within 20s)
@@ -40,7 +40,7 @@ agent completes undo of reserve #3
                              => illegal: a reply to attempt 3 at the undo of step `reserve`, of 2
 agent fails undo of reserve #2 "gone"
                              => ignored: DuplicateReply
-# The task is Undone. What is repeated now changes nothing.
+# The task is Undone. Repeated messages change nothing.
 agent completes reserve #2   => ignored: DuplicateReply
 agent defers reserve #2 for 10s "breaker open"
                              => ignored: DuplicateReply
