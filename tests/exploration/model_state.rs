@@ -1,5 +1,5 @@
-//! A world: the task as saved, the documents, the clock, what agents were asked, what was lost. Beside
-//! what the core keeps it remembers what really went out, so that the laws need not believe the core.
+//! A state of the exploration: the saved task, the documents, the clock, the requests that were sent, the effects that
+//! were lost. It also records what was really sent, so that the invariants do not depend on the core's records.
 
 use std::{
     collections::{BTreeMap, hash_map::DefaultHasher},
@@ -23,75 +23,77 @@ use steward_core::{
 };
 
 use super::{
-    children::Child,
-    settings::{Budget, Setting},
-    states::has_passed,
+    children::ChildModel,
+    progress::has_passed,
+    workflows::{Budget, ExploredWorkflow},
 };
 
-/// How a task ended, and when, after how many commands, and whether on its way back.
-pub(super) type End = (ProcessState, Timestamp, usize, bool);
+/// An end of a task: its state, its time, the number of commands before it, and whether the task was being undone.
+pub(super) type TaskEnd = (ProcessState, Timestamp, usize, bool);
 
-/// What one attempt at an agent has come to.
+/// What the scheduler knows about the outcome of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Truth {
-    /// Nobody knows whether it took effect.
+pub(super) enum KnownOutcome {
+    /// It is unknown whether the attempt took effect.
     Unknown,
-    /// The scheduler was told that it took effect, or may have.
+    /// A message reported that the attempt took effect, or may have.
     MayHaveRun,
-    /// The scheduler was told that it did not.
+    /// A message reported that the attempt did not take effect.
     DidNotRun,
 }
 
 /// An attempt that the core decided to make.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Dispatch {
-    /// Whether its request went out. An agent can answer only then.
+    /// Whether its request was sent. An agent can reply only then.
     pub(super) sent: bool,
-    pub(super) truth: Truth,
-    /// By when every call of it has begun.
+    pub(super) known_outcome: KnownOutcome,
+    /// The time by which every call of the attempt has started.
     pub(super) begins_by: Timestamp,
-    /// Whether a call of it may go on at the service after its agent has given it up: nobody has said
-    /// how it ended. So may one of another delivery of a request that was deferred.
-    pub(super) may_last: bool,
+    /// Whether a call of the attempt may still be in progress at the service after its agent has given it up, because
+    /// no message has reported its end. The same holds for another delivery of a deferred request.
+    pub(super) may_be_in_progress: bool,
 }
 
-/// A message whose effects were lost: it comes back.
+/// A message whose effects were lost. It will be redelivered.
 #[derive(Debug, Clone)]
-pub(super) struct Owed {
+pub(super) struct LostEffects {
     pub(super) event: Event,
-    /// Waits of which nobody was told, with their ends.
+    /// Waits whose wakes were lost, with their ends.
     pub(super) waits: BTreeMap<Attempt, Timestamp>,
-    /// Whether the scheduler was to be woken at once.
-    pub(super) left: bool,
-    /// The end of the task of which nobody was told.
-    pub(super) ended: Option<End>,
+    /// Whether a wake without a delay was lost.
+    pub(super) immediate_wake: bool,
+    /// The end of the task whose notification was lost.
+    pub(super) ended: Option<TaskEnd>,
 }
 
+/// A state of the exploration.
 #[derive(Debug, Clone)]
-pub(super) struct World {
+pub(super) struct ModelState {
     pub(super) task: Option<Task>,
-    /// Shared, since most moves write none.
+    /// Shared, because most events write no documents.
     pub(super) documents: Arc<Documents>,
-    /// When each document that was ever written may go.
+    /// The expiry of each document that was ever written.
     pub(super) expires: Arc<BTreeMap<DocumentKey, Timestamp>>,
     pub(super) now: Timestamp,
     pub(super) dispatches: BTreeMap<Attempt, Dispatch>,
-    /// The tasks of steps, once asked for.
-    pub(super) children: BTreeMap<Part, Child>,
-    pub(super) owed: Option<Owed>,
-    /// Whether the alert of the present Error went out.
+    /// The child tasks by part, once submitted.
+    pub(super) children: BTreeMap<Part, ChildModel>,
+    pub(super) lost: Option<LostEffects>,
+    /// Whether the alert of the current Error was sent.
     pub(super) alerted: bool,
-    /// Whoever sent an alert has yet to put that on record; for the end at this time.
-    pub(super) confirming: Option<Timestamp>,
+    /// An alert was sent, and its confirmation is pending: the time of the end that it belongs to.
+    pub(super) pending_confirmation: Option<Timestamp>,
     pub(super) last_command: Option<Command>,
-    /// Whether something took effect after all that was believed not to have run: undos of what came
-    /// before it may have begun.
+    /// Whether a part took effect that counted as not run. Undos of earlier parts may have started before that was
+    /// known.
     pub(super) late_news: bool,
     pub(super) budget: Budget,
 }
 
-impl World {
-    pub(super) fn first(setting: &Setting) -> Self {
+impl ModelState {
+    /// The initial state.
+    pub(super) fn initial(workflow: &ExploredWorkflow) -> Self {
         Self {
             task: None,
             documents: Arc::default(),
@@ -99,34 +101,34 @@ impl World {
             children: BTreeMap::new(),
             now: Timestamp::UNIX_EPOCH,
             dispatches: BTreeMap::new(),
-            owed: None,
+            lost: None,
             alerted: false,
-            confirming: None,
+            pending_confirmation: None,
             last_command: None,
             late_news: false,
-            budget: setting.budget,
+            budget: workflow.budget,
         }
     }
 
-    /// Whether an attempt at doing `step` took effect, or may have.
+    /// Whether an attempt at `step` took effect, or may have.
     pub(super) fn may_have_run(&self, step: &Part) -> bool {
         self.dispatches.iter().any(|(attempt, dispatch)| {
             attempt.step == *step
                 && attempt.action == Action::Do
                 && dispatch.sent
-                && dispatch.truth != Truth::DidNotRun
+                && dispatch.known_outcome != KnownOutcome::DidNotRun
         })
     }
 
-    /// Until when a call at doing or undoing `part` may still be in progress at its service: an agent
-    /// whose clock is behind begins it at complete-by, and it takes as long as a call may.
+    /// The time until which a call of `part` or of its undo may be in progress at its service. An agent whose clock is
+    /// behind may start the call at complete-by, and the call takes at most `call_within`.
     pub(super) fn in_progress_until(
         &self,
-        setting: &Setting,
+        workflow: &ExploredWorkflow,
         part: &Part,
         action: Action,
     ) -> Option<Timestamp> {
-        let step = &setting.workflow.steps[&part.step];
+        let step = &workflow.definition.steps[&part.step];
         step.agent.as_ref()?;
         let within = match action {
             Action::Do => step.complete_within?,
@@ -134,36 +136,40 @@ impl World {
         };
         let call_within = within.min(Duration::from_secs(100));
         let own = self.dispatches.iter().filter(|(attempt, dispatch)| {
-            attempt.step == *part && attempt.action == action && dispatch.sent && dispatch.may_last
+            attempt.step == *part
+                && attempt.action == action
+                && dispatch.sent
+                && dispatch.may_be_in_progress
         });
         let last = own.map(|(_, dispatch)| dispatch.begins_by).max()?;
-        Some(later(later(last, setting.timing.clock_skew), call_within))
+        Some(later(later(last, workflow.timing.clock_skew), call_within))
             .filter(|until| *until > self.now)
     }
 
-    /// The same of either, for what comes before `part`: an undo that has not passed is waited for anyway.
-    pub(super) fn is_in_progress(&self, setting: &Setting, part: &Part) -> bool {
+    /// Whether a call of `part` or of its completed undo may be in progress. An undo that is not complete is waited for
+    /// anyway.
+    pub(super) fn is_in_progress(&self, workflow: &ExploredWorkflow, part: &Part) -> bool {
         let record = self.task.as_ref().and_then(|task| task.record(part));
         let is_undone = record.and_then(|record| record.undo.as_ref()).is_some_and(has_passed);
-        self.in_progress_until(setting, part, Action::Do).is_some()
-            || (is_undone && self.in_progress_until(setting, part, Action::Undo).is_some())
+        self.in_progress_until(workflow, part, Action::Do).is_some()
+            || (is_undone && self.in_progress_until(workflow, part, Action::Undo).is_some())
     }
 
-    /// Whether an attempt at doing `part` was decided on of which nobody knows that it did not run.
+    /// Whether the core decided an attempt at `part` that is not known not to have run.
     pub(super) fn was_decided(&self, part: &Part) -> bool {
         self.dispatches.iter().any(|(attempt, dispatch)| {
             attempt.step == *part
                 && attempt.action == Action::Do
-                && dispatch.truth != Truth::DidNotRun
+                && dispatch.known_outcome != KnownOutcome::DidNotRun
         })
     }
 
-    /// A number that is the same for worlds that go on alike.
-    pub(super) fn fingerprint(&self, setting: &Setting) -> u64 {
+    /// A hash that is the same for states with the same future.
+    pub(super) fn fingerprint(&self, workflow: &ExploredWorkflow) -> u64 {
         let mut hash = DefaultHasher::new();
         let to = &mut hash;
         if let Some(task) = &self.task {
-            self.hash_task(task, setting, to);
+            self.hash_task(task, workflow, to);
         }
         self.hash_dispatches(to);
         self.children.iter().for_each(|(part, child)| {
@@ -171,27 +177,27 @@ impl World {
             child.hash(self.now, to);
         });
         self.hash_expiry(to);
-        if let Some(Owed { event, waits, left, ended }) = &self.owed {
-            (format!("{event:?}"), left).hash(to);
+        if let Some(LostEffects { event, waits, immediate_wake, ended }) = &self.lost {
+            (format!("{event:?}"), immediate_wake).hash(to);
             ended.map(|of| Some(of) == self.task.as_ref().and_then(end)).hash(to);
-            waits.iter().for_each(|(of, at)| (of, self.seconds_until(*at, setting)).hash(to));
+            waits.iter().for_each(|(of, at)| (of, self.seconds_until(*at, workflow)).hash(to));
         }
         (self.alerted, self.late_news, self.budget).hash(to);
         let ended_at = self.task.as_ref().and_then(|task| task.ended_at);
-        self.confirming.map(|of| Some(of) == ended_at).hash(to);
+        self.pending_confirmation.map(|of| Some(of) == ended_at).hash(to);
         let command = self.last_command.as_ref();
         command.map(|command| (&command.command_id, command.order.describe(&[]))).hash(to);
         hash.finish()
     }
 
-    /// Seconds from now; what is past by every clock is past.
-    fn seconds_until(&self, time: Timestamp, setting: &Setting) -> i64 {
-        let long_ago = -2 * i64::try_from(setting.timing.clock_skew.as_secs()).unwrap();
+    /// Seconds from now. All times that are in the past by every clock are equal.
+    fn seconds_until(&self, time: Timestamp, workflow: &ExploredWorkflow) -> i64 {
+        let long_ago = -2 * i64::try_from(workflow.timing.clock_skew.as_secs()).unwrap();
         (time.as_second() - self.now.as_second()).max(long_ago)
     }
 
-    fn hash_task(&self, task: &Task, setting: &Setting, to: &mut impl Hasher) {
-        let relative = |time: Timestamp| self.seconds_until(time, setting);
+    fn hash_task(&self, task: &Task, workflow: &ExploredWorkflow, to: &mut impl Hasher) {
+        let relative = |time: Timestamp| self.seconds_until(time, workflow);
         task.process_state.hash(to);
         let settled = task.process_state.is_final() && self.budget.commands == 0;
         if !settled {
@@ -209,31 +215,32 @@ impl World {
             (&step, action).hash(to);
             hash_progress(progress, relative, to);
             progress.in_progress(self.now).map(relative).hash(to);
-            self.in_progress_until(setting, &step, action).map(relative).hash(to);
+            self.in_progress_until(workflow, &step, action).map(relative).hash(to);
             let output = progress.output(&step, action);
             let output = output.and_then(|key| self.read(&key));
             output.map(ToString::to_string).hash(to);
         }
     }
 
-    /// Attempts are told apart as the newest and the older ones only.
+    /// Hashes the newest attempt of each part, and whether there are older ones.
     fn hash_dispatches(&self, to: &mut impl Hasher) {
         let mut newest: BTreeMap<(&Part, Action), (&Dispatch, bool, bool)> = BTreeMap::new();
         for (attempt, dispatch) in &self.dispatches {
             let older = newest.get(&(&attempt.step, attempt.action)).copied();
             let stale = older.is_some_and(|(older, stale, _)| stale || older.sent);
             let ran = older.is_some_and(|(.., ran)| ran)
-                || (dispatch.sent && dispatch.truth != Truth::DidNotRun);
+                || (dispatch.sent && dispatch.known_outcome != KnownOutcome::DidNotRun);
             newest.insert((&attempt.step, attempt.action), (dispatch, stale, ran));
         }
         for (of, (dispatch, stale, ran)) in newest {
-            (of, dispatch.sent, dispatch.truth, dispatch.may_last, stale, ran).hash(to);
+            (of, dispatch.sent, dispatch.known_outcome, dispatch.may_be_in_progress, stale, ran)
+                .hash(to);
         }
     }
 }
 
-/// How and when a task ended. In life two ends have two times; here an operator may come between.
-pub(super) fn end(task: &Task) -> Option<End> {
+/// The end of a task. In production two ends have different times; here the number of commands distinguishes them.
+pub(super) fn end(task: &Task) -> Option<TaskEnd> {
     let backward = task.undo_reason.is_some();
     Some((task.process_state, task.ended_at?, task.commands.len(), backward))
 }

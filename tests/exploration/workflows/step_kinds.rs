@@ -1,22 +1,22 @@
-//! Small workflows of the other kinds of steps.
+//! Explored workflows with other kinds of steps: `when`, `for_each`, `wait`, `callback`, `workflow`, and an `output`.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use steward_core::model::command::Order;
 
-use super::{Budget, Ending, QUIET, Setting, setting, step, undoable, with};
+use super::{Budget, Ending, ExploredWorkflow, ONE_CRASH, step, undoable, with, workflow};
 
 const BACKWARD: [Ending; 3] = [Ending::Processed, Ending::Undone, Ending::UndoFailed];
 const FORWARD: [Ending; 2] = [Ending::Processed, Ending::TaskInError];
 const BOTH: [Ending; 4] =
     [Ending::Processed, Ending::TaskInError, Ending::Undone, Ending::UndoFailed];
 
-/// What one path may see of an operator.
-const COMMANDED: Budget = Budget { commands: 2, losses: 1, deferrals: 0, jumps: 0 };
+/// Two commands and one crash.
+const COMMANDED: Budget = Budget { commands: 2, crashes: 1, deferrals: 0, long_pauses: 0 };
 
-/// All of them.
-pub(super) fn all() -> Vec<Setting> {
+/// All workflows of this module.
+pub(super) fn all() -> Vec<ExploredWorkflow> {
     let conditions = [when(), when_chain(), cannot_begin()];
     let items = [one_by_one(), two_at_once(), none_and_one(), items_commanded(), item_impossible()];
     let waits = [wait_beside(), wait_for_long(), wait_commanded(), wait_beside_return()];
@@ -47,8 +47,8 @@ fn complete(step: Option<&str>) -> Order {
     Order::Complete { step, output: json!({ "id": "by hand" }) }
 }
 
-/// `b` and `c` are done or skipped by what `a` returns, which may say nothing about it.
-fn when() -> Setting {
+/// The output of `a` decides whether `b` and `c` are skipped. It may lack the value.
+fn when() -> ExploredWorkflow {
     let on = "${ steps.a.output.ok }";
     let steps = json!({
         "a": undoable(&[], 1, "undo"),
@@ -58,11 +58,11 @@ fn when() -> Setting {
     });
     let outputs = vec![json!({ "ok": true }), json!({ "ok": false }), json!({ "ok": "maybe" })];
     let whens = vec![("b", "a"), ("c", "a")];
-    Setting { outputs, whens, ..setting("when", steps, QUIET, &BACKWARD) }
+    ExploredWorkflow { outputs, whens, ..workflow("when", steps, ONE_CRASH, &BACKWARD) }
 }
 
-/// All of it may be skipped in one save, up to the end.
-fn when_chain() -> Setting {
+/// All later steps may be skipped in one save.
+fn when_chain() -> ExploredWorkflow {
     let on = json!("${ steps.a.output.ok }");
     let steps = json!({
         "a": undoable(&[], 2, "undo"),
@@ -71,11 +71,11 @@ fn when_chain() -> Setting {
     });
     let outputs = vec![json!({ "ok": true }), json!({ "ok": false })];
     let whens = vec![("b", "a"), ("c", "a")];
-    Setting { outputs, whens, ..setting("when_chain", steps, QUIET, &BACKWARD) }
+    ExploredWorkflow { outputs, whens, ..workflow("when_chain", steps, ONE_CRASH, &BACKWARD) }
 }
 
-/// What makes the steps begin is useless, until an operator edits it.
-fn cannot_begin() -> Setting {
+/// The input's values for `when`, `for_each` and `wait` are invalid until an operator edits them.
+fn cannot_begin() -> ExploredWorkflow {
     let mut items = step(&["a"], 1, "alert");
     items["for_each"] = json!({ "items": "${ input.list }" });
     items["request"]["body"] = json!({ "item": "${ item }" });
@@ -86,13 +86,19 @@ fn cannot_begin() -> Setting {
     });
     let edit = |ok| resubmit(Some(json!({ "ok": ok, "list": ["x"], "pause": "30s" })));
     let orders = vec![resubmit(None), edit(true), edit(false), skip(None), complete(Some("a"))];
-    let budget = Budget { commands: 3, ..QUIET };
+    let budget = Budget { commands: 3, ..ONE_CRASH };
     let input = json!({ "ok": "maybe", "list": "none", "pause": "soon" });
     let (whens, waits) = (vec![("a", "input")], vec![("w", Duration::from_secs(30))]);
-    Setting { orders, input, whens, waits, ..setting("cannot_begin", steps, budget, &FORWARD) }
+    ExploredWorkflow {
+        orders,
+        input,
+        whens,
+        waits,
+        ..workflow("cannot_begin", steps, budget, &FORWARD)
+    }
 }
 
-/// A step with items, and what they are.
+/// A step with items.
 fn each(after: &[&str], attempts: u32, then: &str, at_once: u32) -> Value {
     let mut step = undoable(after, attempts, then);
     step["for_each"] = json!({ "items": "${ input.list }", "at_once": at_once });
@@ -101,30 +107,30 @@ fn each(after: &[&str], attempts: u32, then: &str, at_once: u32) -> Value {
     step
 }
 
-/// Reads what the items of `g` returned.
+/// A step that reads the outputs of the items of `g`.
 fn reader(after: &[&str], then: &str) -> Value {
     let mut step = step(after, 1, then);
     step["request"]["body"] = json!({ "all": "${ steps.g.output }" });
     step
 }
 
-fn one_by_one() -> Setting {
+fn one_by_one() -> ExploredWorkflow {
     let steps = json!({
         "a": undoable(&[], 1, "undo"), "g": each(&["a"], 1, "undo", 1), "z": reader(&["g"], "undo"),
     });
     let input = json!({ "list": ["x", "y", "z"] });
-    Setting { input, ..setting("items_one_by_one", steps, QUIET, &BACKWARD) }
+    ExploredWorkflow { input, ..workflow("items_one_by_one", steps, ONE_CRASH, &BACKWARD) }
 }
 
-fn two_at_once() -> Setting {
+fn two_at_once() -> ExploredWorkflow {
     let steps = json!({ "g": each(&[], 2, "undo", 2), "z": reader(&["g"], "undo") });
     let input = json!({ "list": ["x", "y", "z"] });
-    let budget = Budget { deferrals: 1, ..QUIET };
-    Setting { input, ..setting("items_two_at_once", steps, budget, &BACKWARD) }
+    let budget = Budget { deferrals: 1, ..ONE_CRASH };
+    ExploredWorkflow { input, ..workflow("items_two_at_once", steps, budget, &BACKWARD) }
 }
 
-/// A list of nothing is done at once; what comes after it begins in the same save.
-fn none_and_one() -> Setting {
+/// An empty list completes its step at once, and the next step starts in the same save.
+fn none_and_one() -> ExploredWorkflow {
     let mut none = each(&[], 1, "undo", 1);
     none["for_each"]["items"] = json!("${ input.list.filter(x, x == 'none') }");
     none.as_object_mut().unwrap().remove("undo");
@@ -133,11 +139,15 @@ fn none_and_one() -> Setting {
         "n": with(none, "after", json!(["g"])), "z": reader(&["n", "g"], "undo"),
     });
     let input = json!({ "list": ["x"] });
-    let none = Some("n");
-    Setting { input, none, ..setting("items_none_and_one", steps, QUIET, &BACKWARD) }
+    let empty_list = Some("n");
+    ExploredWorkflow {
+        input,
+        empty_list,
+        ..workflow("items_none_and_one", steps, ONE_CRASH, &BACKWARD)
+    }
 }
 
-fn items_commanded() -> Setting {
+fn items_commanded() -> ExploredWorkflow {
     let steps = json!({ "g": each(&[], 1, "alert", 1), "z": reader(&["g"], "alert") });
     let orders = vec![
         resubmit(None),
@@ -157,45 +167,46 @@ fn items_commanded() -> Setting {
         Order::Resume,
     ];
     let input = json!({ "list": ["x", "y"] });
-    Setting { orders, input, ..setting("items_commanded", steps, COMMANDED, &BOTH) }
+    ExploredWorkflow { orders, input, ..workflow("items_commanded", steps, COMMANDED, &BOTH) }
 }
 
-/// The request of the second item cannot be made, and those of the others can.
-fn item_impossible() -> Setting {
+/// The request of one item cannot be created.
+fn item_impossible() -> ExploredWorkflow {
     let mut items = each(&[], 1, "undo", 2);
     items["request"]["path"] = json!("/do/${ item.id }");
     let steps = json!({ "g": items, "z": reader(&["g"], "undo") });
     let orders = vec![resubmit(None), skip(None), Order::Undo];
     let input = json!({ "list": [{ "id": "x" }, { "id": "y" }, {}, { "id": "z" }] });
-    let budget = Budget { commands: 1, ..QUIET };
+    let budget = Budget { commands: 1, ..ONE_CRASH };
     let endings = [Ending::Undone, Ending::UndoFailed];
-    Setting { orders, input, ..setting("item_impossible", steps, budget, &endings) }
+    ExploredWorkflow { orders, input, ..workflow("item_impossible", steps, budget, &endings) }
 }
 
-/// A wait in the middle, and a step beside it, whose reply may be what ends the wait.
-fn wait_beside() -> Setting {
+/// A wait, and a concurrent step whose reply may be the event that ends the wait.
+fn wait_beside() -> ExploredWorkflow {
     let steps = json!({
         "a": undoable(&[], 1, "undo"), "w": { "after": ["a"], "wait": "30s" },
         "b": undoable(&["w"], 1, "undo"), "c": undoable(&["a"], 2, "undo"),
     });
     let waits = vec![("w", Duration::from_secs(30))];
-    Setting { waits, ..setting("wait_beside", steps, QUIET, &BACKWARD) }
+    ExploredWorkflow { waits, ..workflow("wait_beside", steps, ONE_CRASH, &BACKWARD) }
 }
 
-/// Longer than a queue can hold a wake back, and then one that is over when it begins.
-fn wait_for_long() -> Setting {
+/// A wait that is longer than a queue can delay a message, and a wait that is over when it starts.
+fn wait_for_long() -> ExploredWorkflow {
     let steps = json!({
         "a": step(&[], 1, "alert"), "v": { "after": ["a"], "wait": "20m" },
         "w": { "after": ["v"], "wait": "1970-01-01T00:00:00Z" },
         "b": step(&["w"], 1, "alert"),
     });
     let waits = vec![("v", Duration::from_secs(20 * 60))];
-    let mut setting = Setting { waits, ..setting("wait_for_long", steps, QUIET, &FORWARD) };
-    setting.workflow.complete_within = Duration::from_secs(2 * 3600);
-    setting
+    let mut workflow =
+        ExploredWorkflow { waits, ..workflow("wait_for_long", steps, ONE_CRASH, &FORWARD) };
+    workflow.definition.complete_within = Duration::from_secs(2 * 3600);
+    workflow
 }
 
-fn wait_commanded() -> Setting {
+fn wait_commanded() -> ExploredWorkflow {
     let steps = json!({
         "a": undoable(&[], 1, "undo"), "w": { "after": ["a"], "wait": "30s" },
         "b": undoable(&["w"], 1, "undo"),
@@ -211,52 +222,52 @@ fn wait_commanded() -> Setting {
         Order::Resume,
     ];
     let waits = vec![("w", Duration::from_secs(30))];
-    Setting { orders, waits, ..setting("wait_commanded", steps, COMMANDED, &BOTH) }
+    ExploredWorkflow { orders, waits, ..workflow("wait_commanded", steps, COMMANDED, &BOTH) }
 }
 
-/// While `p` runs, `c` may ask for an undo that `p` then calls off: the wait is as it was.
-fn wait_beside_return() -> Setting {
+/// While `p` runs, `c` may fail and start an undo, which is abandoned when `p` completes. The wait is unchanged.
+fn wait_beside_return() -> ExploredWorkflow {
     let p = with(step(&[], 1, "undo"), "point_of_no_return", json!(true));
     let steps = json!({ "p": p, "c": undoable(&[], 1, "undo"), "w": { "wait": "30s" } });
     let waits = vec![("w", Duration::from_secs(30))];
     let endings = [Ending::Processed, Ending::Undone, Ending::UndoFailed, Ending::PastReturn];
-    let budget = Budget { losses: 0, deferrals: 1, ..QUIET };
-    Setting { waits, ..setting("wait_beside_return", steps, budget, &endings) }
+    let budget = Budget { crashes: 0, deferrals: 1, ..ONE_CRASH };
+    ExploredWorkflow { waits, ..workflow("wait_beside_return", steps, budget, &endings) }
 }
 
-/// A step that someone answers, within a minute, and is heard of every forty seconds.
-fn answered(after: &[&str], attempts: u32, then: &str) -> Value {
+/// A step with a callback within a minute and a heartbeat every forty seconds.
+fn with_callback(after: &[&str], attempts: u32, then: &str) -> Value {
     let callback = json!({ "within": "60s", "heartbeat": "40s" });
     let mut step = with(undoable(after, attempts, then), "callback", callback);
     step["request"]["body"] = json!({ "token": "${ callback.token }" });
     step
 }
 
-fn callback() -> Setting {
+fn callback() -> ExploredWorkflow {
     let steps = json!({
-        "a": undoable(&[], 1, "undo"), "b": answered(&["a"], 2, "undo"),
+        "a": undoable(&[], 1, "undo"), "b": with_callback(&["a"], 2, "undo"),
         "c": step(&["b"], 1, "undo"),
     });
-    setting("callback", steps, Budget { deferrals: 1, ..QUIET }, &BACKWARD)
+    workflow("callback", steps, Budget { deferrals: 1, ..ONE_CRASH }, &BACKWARD)
 }
 
-/// `c`, beside it, may ask for the undo while `b` is handed out.
-fn callback_beside() -> Setting {
-    let steps = json!({ "b": answered(&[], 1, "undo"), "c": undoable(&[], 1, "undo") });
-    setting("callback_beside", steps, QUIET, &BACKWARD)
+/// `c` may fail and start an undo while `b` awaits its callback.
+fn callback_beside() -> ExploredWorkflow {
+    let steps = json!({ "b": with_callback(&[], 1, "undo"), "c": undoable(&[], 1, "undo") });
+    workflow("callback_beside", steps, ONE_CRASH, &BACKWARD)
 }
 
-fn callback_returns() -> Setting {
-    let mut b = with(answered(&[], 1, "undo"), "point_of_no_return", json!(true));
+fn callback_returns() -> ExploredWorkflow {
+    let mut b = with(with_callback(&[], 1, "undo"), "point_of_no_return", json!(true));
     b.as_object_mut().unwrap().remove("undo");
     let steps = json!({ "b": b, "c": undoable(&[], 1, "undo") });
     let endings = [Ending::Processed, Ending::Undone, Ending::UndoFailed, Ending::PastReturn];
-    setting("callback_returns", steps, QUIET, &endings)
+    workflow("callback_returns", steps, ONE_CRASH, &endings)
 }
 
-/// Only the answer is awaited, for longer than the task may take.
-fn callback_commanded() -> Setting {
-    let b = with(answered(&[], 1, "alert"), "callback", json!({ "within": "300s" }));
+/// The callback may take longer than the task.
+fn callback_commanded() -> ExploredWorkflow {
+    let b = with(with_callback(&[], 1, "alert"), "callback", json!({ "within": "300s" }));
     let steps = json!({ "b": b, "c": undoable(&["b"], 1, "alert") });
     let orders = vec![
         resubmit(None),
@@ -267,10 +278,10 @@ fn callback_commanded() -> Setting {
         Order::Pause,
         Order::Resume,
     ];
-    Setting { orders, ..setting("callback_commanded", steps, COMMANDED, &BOTH) }
+    ExploredWorkflow { orders, ..workflow("callback_commanded", steps, COMMANDED, &BOTH) }
 }
 
-/// A step that runs a task.
+/// A step that runs a child task.
 fn runs(after: &[&str], attempts: u32, then: &str) -> Value {
     let mut runs = step(after, attempts, then);
     for key in ["agent", "request"] {
@@ -284,27 +295,27 @@ fn runs(after: &[&str], attempts: u32, then: &str) -> Value {
     runs
 }
 
-fn child() -> Setting {
+fn child() -> ExploredWorkflow {
     let steps = json!({
         "a": undoable(&[], 1, "undo"), "k": runs(&["a"], 2, "undo"), "b": step(&["k"], 1, "undo"),
     });
-    setting("child", steps, QUIET, &BACKWARD)
+    workflow("child", steps, ONE_CRASH, &BACKWARD)
 }
 
-/// `c`, beside it, may ask for the undo while the task runs.
-fn child_beside() -> Setting {
+/// `c` may fail and start an undo while the child runs.
+fn child_beside() -> ExploredWorkflow {
     let steps = json!({ "k": runs(&[], 1, "undo"), "c": undoable(&[], 1, "undo") });
-    setting("child_beside", steps, QUIET, &BACKWARD)
+    workflow("child_beside", steps, ONE_CRASH, &BACKWARD)
 }
 
-fn child_returns() -> Setting {
+fn child_returns() -> ExploredWorkflow {
     let k = with(runs(&[], 1, "undo"), "point_of_no_return", json!(true));
     let steps = json!({ "k": k, "c": undoable(&[], 1, "undo") });
     let endings = [Ending::Processed, Ending::Undone, Ending::UndoFailed, Ending::PastReturn];
-    setting("child_returns", steps, QUIET, &endings)
+    workflow("child_returns", steps, ONE_CRASH, &endings)
 }
 
-fn child_commanded() -> Setting {
+fn child_commanded() -> ExploredWorkflow {
     let steps = json!({ "k": runs(&[], 1, "alert"), "b": undoable(&["k"], 1, "alert") });
     let orders = vec![
         resubmit(None),
@@ -317,35 +328,40 @@ fn child_commanded() -> Setting {
         Order::Pause,
         Order::Resume,
     ];
-    Setting { orders, ..setting("child_commanded", steps, COMMANDED, &BOTH) }
+    ExploredWorkflow { orders, ..workflow("child_commanded", steps, COMMANDED, &BOTH) }
 }
 
-/// The task of the step may expire while its parent lies.
-fn child_for_weeks() -> Setting {
+/// The child may expire while its parent is stopped.
+fn child_for_weeks() -> ExploredWorkflow {
     let k = with(runs(&[], 1, "undo"), "workflow", json!({ "name": "other", "input": {} }));
     let steps = json!({ "k": k, "b": undoable(&["k"], 1, "undo") });
-    setting("child_for_weeks", steps, Budget { jumps: 3, losses: 0, ..QUIET }, &BACKWARD)
+    workflow(
+        "child_for_weeks",
+        steps,
+        Budget { long_pauses: 3, crashes: 0, ..ONE_CRASH },
+        &BACKWARD,
+    )
 }
 
-fn children_each() -> Setting {
+fn children_each() -> ExploredWorkflow {
     let mut items = runs(&[], 1, "undo");
     items["for_each"] = json!({ "items": "${ input.list }", "at_once": 1 });
     items["workflow"]["input"] = json!({ "it": "${ item }" });
     let steps = json!({ "g": items, "z": reader(&["g"], "undo") });
     let input = json!({ "list": ["x", "y"] });
-    Setting { input, ..setting("children_each", steps, QUIET, &BACKWARD) }
+    ExploredWorkflow { input, ..workflow("children_each", steps, ONE_CRASH, &BACKWARD) }
 }
 
-/// The other side: a task that another asks for.
-fn asked() -> Setting {
+/// A task that is a child itself.
+fn asked() -> ExploredWorkflow {
     let steps = json!({ "a": undoable(&[], 1, "undo"), "b": undoable(&["a"], 1, "undo") });
-    let mut setting = setting("asked", steps, QUIET, &BACKWARD);
-    setting.workflow.output = Some(json_template(json!({ "b": "${ steps.b.output.id }" })));
-    Setting { is_child: true, ..setting }
+    let mut workflow = workflow("asked", steps, ONE_CRASH, &BACKWARD);
+    workflow.definition.output = Some(json_template(json!({ "b": "${ steps.b.output.id }" })));
+    ExploredWorkflow { is_child: true, ..workflow }
 }
 
-/// One that may be past its point of no return when it is asked to go back.
-fn asked_returns() -> Setting {
+/// A child that may be past its point of no return when its parent requests the undo.
+fn asked_returns() -> ExploredWorkflow {
     let a = with(step(&[], 1, "alert"), "point_of_no_return", json!(true));
     let steps =
         json!({ "a": a, "b": undoable(&["a"], 1, "alert"), "c": undoable(&[], 1, "alert") });
@@ -356,19 +372,19 @@ fn asked_returns() -> Setting {
         Ending::UndoFailed,
         Ending::PastReturn,
     ];
-    Setting { is_child: true, ..setting("asked_returns", steps, QUIET, &endings) }
+    ExploredWorkflow { is_child: true, ..workflow("asked_returns", steps, ONE_CRASH, &endings) }
 }
 
-fn asked_commanded() -> Setting {
+fn asked_commanded() -> ExploredWorkflow {
     let steps = json!({ "a": undoable(&[], 1, "alert"), "b": step(&["a"], 1, "alert") });
     let orders =
         vec![resubmit(None), skip(None), Order::Undo, Order::Cancel, Order::Pause, Order::Resume];
-    let budget = Budget { losses: 0, ..COMMANDED };
-    Setting { is_child: true, orders, ..setting("asked_commanded", steps, budget, &BOTH) }
+    let budget = Budget { crashes: 0, ..COMMANDED };
+    ExploredWorkflow { is_child: true, orders, ..workflow("asked_commanded", steps, budget, &BOTH) }
 }
 
-/// What the task returns cannot be made of what `a` returns, until an operator edits its input.
-fn output() -> Setting {
+/// The task's output cannot be created until an operator edits the input.
+fn output() -> ExploredWorkflow {
     let steps = json!({ "a": undoable(&[], 1, "undo"), "b": step(&[], 1, "undo") });
     let orders = vec![
         resubmit(None),
@@ -377,9 +393,9 @@ fn output() -> Setting {
         Order::Undo,
         Order::Cancel,
     ];
-    let mut setting = setting("output", steps, COMMANDED, &BOTH);
-    setting.workflow.output = Some(json_template(json!({ "total": "${ input.total }" })));
-    Setting { orders, ..setting }
+    let mut workflow = workflow("output", steps, COMMANDED, &BOTH);
+    workflow.definition.output = Some(json_template(json!({ "total": "${ input.total }" })));
+    ExploredWorkflow { orders, ..workflow }
 }
 
 fn json_template(value: Value) -> steward_core::expression::template::Template {

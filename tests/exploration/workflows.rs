@@ -1,6 +1,6 @@
-//! The small workflows, and how much may go wrong on one path through each.
+//! The explored workflows, each with the number of faults on one path.
 //!
-//! All times are multiples of ten seconds, so that different paths come to the same worlds.
+//! All times are multiples of ten seconds, so that different paths reach the same states.
 
 use std::time::Duration;
 
@@ -10,77 +10,78 @@ use steward_core::{
     model::{command::Order, names::Part, time::Timing},
 };
 
-mod steps;
+mod step_kinds;
 
-/// A way for a task to end.
+/// How a task ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Ending {
     /// Every step completed or was skipped.
     Processed,
-    /// What was done is undone.
+    /// The task was undone.
     Undone,
-    /// In Error on its way forward.
+    /// In Error, not undone.
     TaskInError,
-    /// In Error on its way back.
+    /// In Error, with a failed undo.
     UndoFailed,
-    /// In Error, since it was to be undone and could not be any more.
+    /// In Error, because an undo was requested past the point of no return.
     PastReturn,
 }
 
-/// One workflow to explore.
-pub(super) struct Setting {
+/// A workflow to explore.
+pub(super) struct ExploredWorkflow {
     pub(super) name: &'static str,
-    pub(super) workflow: Workflow,
+    pub(super) definition: Workflow,
     pub(super) timing: Timing,
     pub(super) budget: Budget,
-    /// What operators may ask for.
+    /// The commands that operators may send.
     pub(super) orders: Vec<Order>,
-    /// What the client submits.
+    /// The submitted input.
     pub(super) input: Value,
-    /// What agents may return beside an id.
+    /// The outputs that agents may return, in addition to one with an id.
     pub(super) outputs: Vec<Value>,
-    /// Whether the task runs for another.
+    /// Whether the task is a child.
     pub(super) is_child: bool,
-    /// The steps with a `when`, and the step whose output says `ok`; or `input`, if that does.
+    /// The steps with a `when`, each with the step whose output contains `ok`, or `input` if the input contains it.
     pub(super) whens: Vec<(&'static str, &'static str)>,
-    /// The step whose list is of nothing.
-    pub(super) none: Option<&'static str>,
-    /// The steps that wait, and how long.
+    /// The step with an empty list.
+    pub(super) empty_list: Option<&'static str>,
+    /// The steps of kind `wait`, with their durations.
     pub(super) waits: Vec<(&'static str, Duration)>,
-    /// Whether agents cut calls that take too long.
+    /// Whether agents may cut calls.
     pub(super) slow: bool,
-    /// The endings that must be reached.
+    /// The endings that the exploration must reach.
     pub(super) endings: Vec<Ending>,
 }
 
-impl Setting {
-    /// Whether a part runs a task of its own.
-    pub(super) fn runs_task(&self, part: &Part) -> bool {
-        self.workflow.steps[&part.step].workflow.is_some()
+impl ExploredWorkflow {
+    /// Whether a part runs a child task.
+    pub(super) fn runs_child(&self, part: &Part) -> bool {
+        self.definition.steps[&part.step].workflow.is_some()
     }
 
-    /// How a part is answered, if someone is handed a token.
+    /// The callback of a part, if it has one.
     pub(super) fn callback(&self, part: &Part) -> Option<&Callback> {
-        self.workflow.steps[&part.step].callback.as_ref()
+        self.definition.steps[&part.step].callback.as_ref()
     }
 }
 
-/// How often each of these may happen on one path.
+/// How often each kind of fault may occur on one path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Budget {
     /// Commands of operators.
     pub(super) commands: u32,
-    /// Processes that die between a save and its effects.
-    pub(super) losses: u32,
+    /// Crashes between a save and its effects.
+    pub(super) crashes: u32,
     /// Replies that defer a step.
     pub(super) deferrals: u32,
     /// Pauses of weeks.
-    pub(super) jumps: u32,
+    pub(super) long_pauses: u32,
 }
 
-const QUIET: Budget = Budget { commands: 0, losses: 1, deferrals: 0, jumps: 0 };
+/// One crash, and no other faults.
+const ONE_CRASH: Budget = Budget { commands: 0, crashes: 1, deferrals: 0, long_pauses: 0 };
 
-/// A step with an attempt or two, ten seconds apart.
+/// A step with attempts that are ten seconds apart.
 fn step(after: &[&str], attempts: u32, then: &str) -> Value {
     json!({
         "agent": "a", "after": after, "complete_within": "30s",
@@ -92,7 +93,7 @@ fn step(after: &[&str], attempts: u32, then: &str) -> Value {
     })
 }
 
-/// The same with an undo, which is tried once and reads what the step returned, if it did.
+/// A step with an undo, which has one attempt.
 fn undoable(after: &[&str], attempts: u32, then: &str) -> Value {
     let mut step = step(after, attempts, then);
     step["undo"] = json!({
@@ -107,22 +108,27 @@ fn with(mut step: Value, key: &str, value: Value) -> Value {
     step
 }
 
-fn setting(name: &'static str, steps: Value, budget: Budget, endings: &[Ending]) -> Setting {
+fn workflow(
+    name: &'static str,
+    steps: Value,
+    budget: Budget,
+    endings: &[Ending],
+) -> ExploredWorkflow {
     let overdue = if endings.contains(&Ending::Undone) { "undo" } else { "alert" };
     let definition = json!({
         "name": name, "version": 1, "complete_within": "200s", "overdue": overdue, "steps": steps,
     });
-    let workflow: Workflow = serde_json::from_value(definition).unwrap();
-    assert_eq!(workflow.problems(), []);
+    let definition: Workflow = serde_json::from_value(definition).unwrap();
+    assert_eq!(definition.problems(), []);
     let ten = Duration::from_secs(10);
     let timing = Timing { pickup_within: 2 * ten, clock_skew: ten, retention: Timing::RETENTION };
     let endings = endings.to_vec();
     let (orders, input) = (Vec::new(), json!({ "n": 1, "m": 1 }));
     let (outputs, is_child) = (Vec::new(), false);
-    let (whens, waits, none) = (Vec::new(), Vec::new(), None);
-    Setting {
+    let (whens, waits, empty_list) = (Vec::new(), Vec::new(), None);
+    ExploredWorkflow {
         name,
-        workflow,
+        definition,
         timing,
         budget,
         orders,
@@ -130,15 +136,15 @@ fn setting(name: &'static str, steps: Value, budget: Budget, endings: &[Ending])
         outputs,
         is_child,
         whens,
-        none,
+        empty_list,
         waits,
         slow: false,
         endings,
     }
 }
 
-/// All that is explored.
-pub(super) fn settings() -> Vec<Setting> {
+/// All workflows.
+pub(super) fn explored_workflows() -> Vec<ExploredWorkflow> {
     use Ending::{Processed, TaskInError, UndoFailed, Undone};
     let backward = [Processed, Undone, UndoFailed];
     let line = json!({ "a": step(&[], 1, "alert"), "b": step(&["a"], 1, "alert") });
@@ -153,15 +159,15 @@ pub(super) fn settings() -> Vec<Setting> {
     });
     let two_attempts = json!({ "a": step(&[], 2, "alert"), "b": step(&["a"], 2, "alert") });
     let agents = vec![
-        setting("line", line, QUIET, &[Processed, TaskInError]),
-        setting("diamond", diamond, QUIET, &[Processed, TaskInError]),
-        setting("line_undone", line_undone, Budget { deferrals: 1, ..QUIET }, &backward),
-        setting("diamond_undone", diamond_undone, QUIET, &backward),
+        workflow("line", line, ONE_CRASH, &[Processed, TaskInError]),
+        workflow("diamond", diamond, ONE_CRASH, &[Processed, TaskInError]),
+        workflow("line_undone", line_undone, Budget { deferrals: 1, ..ONE_CRASH }, &backward),
+        workflow("diamond_undone", diamond_undone, ONE_CRASH, &backward),
         point_of_no_return(),
-        setting(
+        workflow(
             "two_attempts",
             two_attempts,
-            Budget { deferrals: 2, ..QUIET },
+            Budget { deferrals: 2, ..ONE_CRASH },
             &[Processed, TaskInError],
         ),
         branches_that_wait(),
@@ -173,25 +179,25 @@ pub(super) fn settings() -> Vec<Setting> {
         slow_calls(),
         weeks_pass(),
     ];
-    agents.into_iter().chain(steps::all()).collect()
+    agents.into_iter().chain(step_kinds::all()).collect()
 }
 
-/// `b` cannot be taken back; `c`, beside it, may ask for that, and `d`, after both.
-fn point_of_no_return() -> Setting {
+/// `b` is the point of no return. `c`, which runs concurrently, and `d`, which follows both, may fail and start an undo.
+fn point_of_no_return() -> ExploredWorkflow {
     let b = with(step(&["a"], 1, "undo"), "point_of_no_return", json!(true));
     let steps = json!({
         "a": undoable(&[], 1, "undo"), "b": b, "c": undoable(&["a"], 1, "undo"),
         "d": step(&["b", "c"], 1, "undo"),
     });
     let endings = [Ending::Processed, Ending::Undone, Ending::UndoFailed, Ending::PastReturn];
-    setting("point_of_no_return", steps, Budget { deferrals: 1, ..QUIET }, &endings)
+    workflow("point_of_no_return", steps, Budget { deferrals: 1, ..ONE_CRASH }, &endings)
 }
 
-/// Two branches, each tried twice, so that one waits while the other goes on.
-fn branches_that_wait() -> Setting {
+/// Two branches, so that one can wait for its next attempt while the other runs.
+fn branches_that_wait() -> ExploredWorkflow {
     let steps = json!({ "a": undoable(&[], 2, "undo"), "b": undoable(&[], 1, "undo") });
-    let budget = Budget { deferrals: 2, ..QUIET };
-    setting(
+    let budget = Budget { deferrals: 2, ..ONE_CRASH };
+    workflow(
         "branches_that_wait",
         steps,
         budget,
@@ -199,36 +205,36 @@ fn branches_that_wait() -> Setting {
     )
 }
 
-/// `b` must not be repeated by itself; the operator may say that it did not run.
-fn not_idempotent() -> Setting {
+/// `b` is not idempotent. The operator may state that it did not run.
+fn not_idempotent() -> ExploredWorkflow {
     let b = with(undoable(&["a"], 2, "alert"), "idempotent", json!(false));
     let steps = json!({ "a": undoable(&[], 1, "alert"), "b": b });
     let endings = [Ending::Processed, Ending::TaskInError, Ending::Undone, Ending::UndoFailed];
-    let budget = Budget { commands: 1, losses: 0, deferrals: 1, jumps: 0 };
-    let mut setting = setting("not_idempotent", steps, budget, &endings);
+    let budget = Budget { commands: 1, crashes: 0, deferrals: 1, long_pauses: 0 };
+    let mut workflow = workflow("not_idempotent", steps, budget, &endings);
     let resubmit = |did_not_run| Order::Resubmit { step: None, input: None, did_not_run };
-    setting.orders = vec![
+    workflow.orders = vec![
         resubmit(false),
         resubmit(true),
         Order::Skip { step: None, did_not_run: true },
         Order::Undo,
     ];
-    setting
+    workflow
 }
 
-/// Waits that a queue can hold back and waits that it cannot: fifteen minutes and twenty.
-fn extended_wait() -> Setting {
+/// Two extended waits: one of 15 minutes, which a queue can delay a message for, and one of 20 minutes, which it cannot.
+fn extended_wait() -> ExploredWorkflow {
     let mut a = step(&[], 1, "alert");
     a["recovery"]["extended_wait"] = json!({ "wait": "20m", "times": 1 });
     let mut b = step(&["a"], 1, "alert");
     b["recovery"]["extended_wait"] = json!({ "wait": "15m", "times": 1 });
     let endings = [Ending::Processed, Ending::TaskInError];
-    let mut setting = setting("extended_wait", json!({ "a": a, "b": b }), QUIET, &endings);
-    setting.workflow.complete_within = Duration::from_secs(2 * 3600);
-    setting
+    let mut workflow = workflow("extended_wait", json!({ "a": a, "b": b }), ONE_CRASH, &endings);
+    workflow.definition.complete_within = Duration::from_secs(2 * 3600);
+    workflow
 }
 
-/// Everything that operators may ask for.
+/// All commands of operators.
 fn orders() -> Vec<Order> {
     let a = || Some("a".parse().unwrap());
     vec![
@@ -246,24 +252,24 @@ fn orders() -> Vec<Order> {
     ]
 }
 
-fn commanded_forward() -> Setting {
+fn commanded_forward() -> ExploredWorkflow {
     let steps = json!({ "a": undoable(&[], 1, "alert"), "b": undoable(&["a"], 1, "alert") });
     let endings = [Ending::Processed, Ending::TaskInError, Ending::Undone, Ending::UndoFailed];
-    let budget = Budget { commands: 2, losses: 1, deferrals: 0, jumps: 0 };
+    let budget = Budget { commands: 2, crashes: 1, deferrals: 0, long_pauses: 0 };
     let orders = orders();
-    Setting { orders, ..setting("commanded_forward", steps, budget, &endings) }
+    ExploredWorkflow { orders, ..workflow("commanded_forward", steps, budget, &endings) }
 }
 
-fn commanded_backward() -> Setting {
+fn commanded_backward() -> ExploredWorkflow {
     let steps = json!({ "a": undoable(&[], 1, "undo"), "b": undoable(&[], 1, "undo") });
     let endings = [Ending::Processed, Ending::TaskInError, Ending::Undone, Ending::UndoFailed];
-    let budget = Budget { commands: 2, losses: 0, deferrals: 1, jumps: 0 };
+    let budget = Budget { commands: 2, crashes: 0, deferrals: 1, long_pauses: 0 };
     let orders = orders();
-    Setting { orders, ..setting("commanded_backward", steps, budget, &endings) }
+    ExploredWorkflow { orders, ..workflow("commanded_backward", steps, budget, &endings) }
 }
 
-/// `b`, and the undo of `a`, are made from what `a` returned, which may be useless.
-fn impossible() -> Setting {
+/// The requests of `b` and of the undo of `a` read the output of `a`, which may lack the value.
+fn impossible() -> ExploredWorkflow {
     let mut a = undoable(&[], 1, "undo");
     a["undo"]["request"]["path"] = json!("/undo/${ steps.a.output.id }");
     let mut b = step(&["a"], 1, "undo");
@@ -271,25 +277,25 @@ fn impossible() -> Setting {
     let steps = json!({ "a": a, "b": b, "c": undoable(&["a"], 1, "undo") });
     let endings = [Ending::Processed, Ending::Undone, Ending::UndoFailed];
     let outputs = vec![Value::Null];
-    Setting { outputs, ..setting("impossible", steps, QUIET, &endings) }
+    ExploredWorkflow { outputs, ..workflow("impossible", steps, ONE_CRASH, &endings) }
 }
 
-/// Calls that are cut, or that nobody hears of, and that may go on at the service for a while.
-fn slow_calls() -> Setting {
+/// Calls that are cut or get no reply, and may still be in progress at the service.
+fn slow_calls() -> ExploredWorkflow {
     let steps = json!({
         "a": undoable(&[], 2, "undo"), "b": step(&["a"], 1, "undo"), "c": undoable(&["a"], 1, "undo"),
     });
     let endings = [Ending::Processed, Ending::Undone, Ending::UndoFailed];
-    let budget = Budget { deferrals: 1, ..QUIET };
-    Setting { slow: true, ..setting("slow_calls", steps, budget, &endings) }
+    let budget = Budget { deferrals: 1, ..ONE_CRASH };
+    ExploredWorkflow { slow: true, ..workflow("slow_calls", steps, budget, &endings) }
 }
 
-/// A task may lie for weeks: behind a dead letter, or while everything is down. What it refers to may expire.
-fn weeks_pass() -> Setting {
+/// A task may be stopped for weeks, for example because of a dead letter. Its documents may expire.
+fn weeks_pass() -> ExploredWorkflow {
     let mut a = undoable(&[], 2, "undo");
     a["undo"]["request"]["path"] = json!("/undo/${ steps.a.output.id }");
     let steps = json!({ "a": a, "b": undoable(&["a"], 1, "undo") });
     let endings = [Ending::Processed, Ending::Undone, Ending::UndoFailed];
-    let budget = Budget { jumps: 3, ..QUIET };
-    setting("weeks_pass", steps, budget, &endings)
+    let budget = Budget { long_pauses: 3, ..ONE_CRASH };
+    workflow("weeks_pass", steps, budget, &endings)
 }

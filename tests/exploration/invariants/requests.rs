@@ -1,4 +1,4 @@
-//! The laws of what is asked of agents and of other tasks: what begins, and what is undone when.
+//! Invariants of requests to agents and child tasks: when steps and undos start, and which edits are allowed.
 
 use serde_json::Value;
 use steward_core::{
@@ -14,55 +14,58 @@ use steward_core::{
     },
 };
 
-use super::{Change, followers, is_left};
+use super::{CheckedTransition, is_left_to_undo, successors};
 use crate::exploration::{
-    states::{awaited_by, has_passed, is_awaited, is_completed, is_final, is_running},
-    world::{Dispatch, Truth},
+    model_state::{Dispatch, KnownOutcome},
+    progress::{awaited_by, has_passed, is_awaited, is_completed, is_final, is_running},
 };
 
-impl Change<'_> {
-    /// What agents are asked.
-    pub(super) fn of_requests(&self, before: &Task, after: &Task, broken: &mut Vec<String>) {
-        let steps = &self.setting.workflow.steps;
+impl CheckedTransition<'_> {
+    /// Requests match the saved task and start only when they may.
+    pub(super) fn check_requests(&self, before: &Task, after: &Task, violated: &mut Vec<String>) {
+        let steps = &self.workflow.definition.steps;
         let backward = after.undo_reason.is_some();
-        for attempt in &self.asked() {
+        for attempt in &self.requested_attempts() {
             let Attempt { step, action, number } = attempt;
-            let mut law = |text: &str, holds: bool| {
+            let mut check = |text: &str, holds: bool| {
                 if !holds {
-                    broken.push(format!("{} {step} #{number}: {text}", action.name()));
+                    violated.push(format!("{} {step} #{number}: {text}", action.name()));
                 }
             };
             let runs = after.progress(step, *action).is_some_and(|progress| {
                 is_running(progress) && progress.state.attempt() == *number
             });
-            law("a request is of the attempt that runs", runs);
-            law("nothing is asked once the task has ended", !is_final(after));
-            law(
-                "no step is done while the task goes backward",
+            check("a request belongs to the running attempt", runs);
+            check("nothing is requested in a final state", !is_final(after));
+            check(
+                "no step is requested while the task is undone",
                 !backward || *action == Action::Undo,
             );
-            law("no step is undone while the task goes forward", backward || *action == Action::Do);
+            check(
+                "no undo is requested while the task is not undone",
+                backward || *action == Action::Do,
+            );
             let passed =
                 |name: &StepName| after.steps.get(name).is_some_and(|r| has_passed(&r.run));
             let is_next = steps[&step.step].after.iter().all(passed);
-            law("a step starts after those before it", *action == Action::Undo || is_next);
+            check("a step starts after its predecessors", *action == Action::Undo || is_next);
             let number_before = before.progress(step, *action).map(|p| p.state.attempt());
             let is_new = number_before != Some(*number);
-            law("only what is saved is sent", self.applied || !is_new);
+            check("only a saved attempt is requested", self.applied || !is_new);
             if *action == Action::Undo {
                 let has_begun = before.progress(step, Action::Undo).is_some();
-                // What came after it may have taken effect after all once its undo had begun.
-                self.of_undo(step, after, has_begun && self.after.late_news, &mut law);
+                // A later part may turn out to have taken effect after this undo has started.
+                self.check_undo(step, after, has_begun && self.after.late_news, &mut check);
             }
             let repeated = self.before.dispatches.iter().any(|(other, dispatch)| {
                 other.step == *step
                     && other.action == Action::Do
                     && other.number < *number
                     && dispatch.sent
-                    && self.after.dispatches[other].truth != Truth::DidNotRun
+                    && self.after.dispatches[other].known_outcome != KnownOutcome::DidNotRun
             });
-            law(
-                "what must not be repeated is not",
+            check(
+                "a step that is not idempotent is not repeated",
                 steps[&step.step].idempotent || *action == Action::Undo || !repeated || !is_new,
             );
         }
@@ -74,27 +77,28 @@ impl Change<'_> {
                 if number == attempt && by == complete_by);
             let body = body.as_ref().map(JsonText::value);
             if body.is_some_and(|body| body.is_null()) {
-                broken.push(format!("a request says what is read; that of {step} says nothing"));
+                violated.push(format!(
+                    "a request contains the values that it reads; not that of {step}"
+                ));
             }
             let key = format!("t/{step}/{}", action.name());
             if !is_saved || !idempotency_key.starts_with(&key) {
-                broken.push(format!("a request says what is saved; that of {step} does not"));
+                violated.push(format!("a request matches the saved attempt; not that of {step}"));
             }
         }
     }
 
-    /// What an agent says of the newest attempt at doing a part, however late, stays on record: that it
-    /// took effect, or may have.
-    pub(super) fn of_what_took_effect(
+    /// A reply that the newest attempt took effect, or may have, is recorded, however late it is.
+    pub(super) fn check_recorded_effects(
         &self,
         before: &Task,
         after: &Task,
-        broken: &mut Vec<String>,
+        violated: &mut Vec<String>,
     ) {
         let Event::Replied(reply) = self.event else { return };
         let old = before.progress(&reply.step, Action::Do);
         let is_newest = old.is_some_and(|old| old.state.attempt() == reply.attempt);
-        // A second refusal says nothing new.
+        // A second failure reports nothing new.
         let is_proof = matches!(reply.outcome, Outcome::Completed { .. } | Outcome::Unknown { .. });
         let is_settled = old.is_some_and(|old| {
             matches!(old.state, StepState::Failed { .. } | StepState::Skipped { .. })
@@ -109,37 +113,39 @@ impl Change<'_> {
             .progress(&reply.step, Action::Do)
             .is_some_and(|new| is_completed(new) || new.may_have_run || awaited_by(new).is_some());
         if !kept {
-            broken
-                .push(format!("{} #{}: what took effect is on record", reply.step, reply.attempt));
+            violated.push(format!(
+                "{} #{}: an attempt that took effect is recorded",
+                reply.step, reply.attempt
+            ));
         }
     }
 
-    /// An operator cannot know that a part did not run while a call of it may be in progress.
-    pub(super) fn of_what_is_said_not_to_have_run(
+    /// A command cannot state that a part did not run while a call of it may be in progress.
+    pub(super) fn check_did_not_run(
         &self,
         before: &Task,
         after: &Task,
-        broken: &mut Vec<String>,
+        violated: &mut Vec<String>,
     ) {
         let Some((
             Order::Resubmit { did_not_run: true, .. } | Order::Skip { did_not_run: true, .. },
             steps,
-        )) = self.obeyed(before, after)
+        )) = self.accepted_command(before, after)
         else {
             return;
         };
         for part in steps {
-            let until = self.before.in_progress_until(self.setting, &part, before.direction());
+            let until = self.before.in_progress_until(self.workflow, &part, before.direction());
             if until.is_some() {
-                broken.push(format!(
-                    "{part}: nobody knows that it did not run while it may be called"
+                violated.push(format!(
+                    "{part}: `did not run` is refused while a call may be in progress"
                 ));
             }
         }
     }
 
-    /// No part is asked for with another content that may have run, or may yet, with the old one.
-    pub(super) fn of_edits(&self, before: &Task, after: &Task, broken: &mut Vec<String>) {
+    /// A part that may have run, or may still run, with the old input gets no other input.
+    pub(super) fn check_edits(&self, before: &Task, after: &Task, violated: &mut Vec<String>) {
         if !matches!(self.event, Event::Commanded(_)) {
             return;
         }
@@ -148,37 +154,46 @@ impl Change<'_> {
             let ran = |(attempt, dispatch): (&Attempt, &Dispatch)| {
                 (&attempt.step, attempt.action) == (&part, action)
                     && dispatch.sent
-                    && dispatch.truth != Truth::DidNotRun
+                    && dispatch.known_outcome != KnownOutcome::DidNotRun
                     && attempt.number <= old.state.attempt()
             };
             if old.input != progress.input && self.after.dispatches.iter().any(ran) {
-                broken.push(format!("{} {part}: the old input may have acted", action.name()));
+                violated.push(format!(
+                    "{} {part}: no edit after an attempt that may have run",
+                    action.name()
+                ));
             }
         }
     }
 
-    /// An edit of the whole input leaves the items that are done in their places.
-    pub(super) fn of_edited_lists(&self, before: &Task, after: &Task, broken: &mut Vec<String>) {
+    /// An edit of the input does not move completed items.
+    pub(super) fn check_edited_lists(
+        &self,
+        before: &Task,
+        after: &Task,
+        violated: &mut Vec<String>,
+    ) {
         let Some((Order::Resubmit { step: None, input: Some(input), .. }, _)) =
-            self.obeyed(before, after)
+            self.accepted_command(before, after)
         else {
             return;
         };
         let Some(list) = input.get("list").and_then(Value::as_array) else { return };
         for (part, record) in after.parts().filter(|(_, record)| is_completed(&record.run)) {
-            let Some(place) = part.item else { continue };
-            let own = self.after.items(record).and_then(|list| list.get(place as usize));
-            if own != list.get(place as usize) {
-                broken.push(format!("{part} is done, and the edited list says otherwise"));
+            let Some(position) = part.item else { continue };
+            let own = self.after.items(record).and_then(|list| list.get(position as usize));
+            if own != list.get(position as usize) {
+                violated.push(format!("{part}: an edit does not transition a completed item"));
             }
         }
     }
 
-    /// The order that was obeyed, and the parts that it was about: those that were resubmitted or skipped.
-    fn obeyed(&self, before: &Task, after: &Task) -> Option<(&Order, Vec<Part>)> {
+    /// The accepted command, with the parts that it resubmitted or skipped.
+    fn accepted_command(&self, before: &Task, after: &Task) -> Option<(&Order, Vec<Part>)> {
         let Event::Commanded(command) = self.event else { return None };
         let is_new = after.commands.len() > before.commands.len();
-        let obeyed = is_new && after.commands.last().is_some_and(|record| record.refused.is_none());
+        let accepted =
+            is_new && after.commands.last().is_some_and(|record| record.refused.is_none());
         let settled = |part: &Part, old: &Progress| {
             let new = after.progress(part, before.direction());
             new.is_some_and(|new| match command.order {
@@ -196,39 +211,45 @@ impl Change<'_> {
         let parts = before.actions().filter(|(part, action, old)| {
             *action == before.direction() && !is_awaited(old) && settled(part, old)
         });
-        obeyed.then(|| (&command.order, parts.map(|(part, ..)| part).collect()))
+        accepted.then(|| (&command.order, parts.map(|(part, ..)| part).collect()))
     }
 
-    /// An undo starts when all that came after its step is settled, and never past the point of no
-    /// return.
-    fn of_undo(
+    /// An undo starts when all later parts are settled, and never past the point of no return.
+    fn check_undo(
         &self,
         part: &Part,
         after: &Task,
-        is_surprised: bool,
-        law: &mut impl FnMut(&str, bool),
+        has_late_news: bool,
+        check: &mut impl FnMut(&str, bool),
     ) {
-        let mut followers = followers(self.setting, &part.step);
-        if is_surprised {
-            followers.clear();
+        let mut successors = successors(self.workflow, &part.step);
+        if has_late_news {
+            successors.clear();
         }
         let is_awaited = |record: &StepRecord| is_awaited(&record.run);
-        for (other, record) in after.parts().filter(|(other, _)| followers.contains(&other.step)) {
-            let left = is_left(self.setting, self.after, &other);
-            law("an undo waits for what came after it", !is_awaited(record) && !left);
+        for (other, record) in after.parts().filter(|(other, _)| successors.contains(&other.step)) {
+            let left_to_undo = is_left_to_undo(self.workflow, self.after, &other);
+            check(
+                "an undo waits for later parts and their undos",
+                !is_awaited(record) && !left_to_undo,
+            );
         }
-        let may_last = |part: &Part| self.after.is_in_progress(self.setting, part);
-        let mut later = after.parts().filter(|(other, _)| followers.contains(&other.step));
-        law("an undo waits for the calls of what came after it", later.all(|(o, _)| !may_last(&o)));
-        law("an undo waits for the calls that it undoes", !may_last(part));
+        let may_be_in_progress = |part: &Part| self.after.is_in_progress(self.workflow, part);
+        let mut later = after.parts().filter(|(other, _)| successors.contains(&other.step));
+        check(
+            "an undo waits for the calls of later parts",
+            later.all(|(o, _)| !may_be_in_progress(&o)),
+        );
+        check("an undo waits for the calls of its own part", !may_be_in_progress(part));
         let own = after.record(part);
-        law("an undo waits for the attempt that it undoes", !own.is_some_and(is_awaited));
+        check("an undo waits for the attempt of its own part", !own.is_some_and(is_awaited));
         let ran = own.is_some_and(|own| is_completed(&own.run)) || self.after.was_decided(part);
-        law("only what may have run is undone", ran);
+        check("only a part that may have run is undone", ran);
         for (other, record) in after.parts() {
             let may_have = self.after.may_have_run(&other) || is_awaited(record);
-            let returns = !self.setting.workflow.steps[&other.step].point_of_no_return;
-            law("no undo past the point of no return", returns || !may_have);
+            let is_point_of_no_return =
+                !self.workflow.definition.steps[&other.step].point_of_no_return;
+            check("no undo past the point of no return", is_point_of_no_return || !may_have);
         }
     }
 }

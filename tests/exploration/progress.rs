@@ -1,4 +1,4 @@
-//! What a state means, in the laws' own words.
+//! Queries on tasks and progress records for the invariants, independent of the core's own functions.
 
 use jiff::Timestamp;
 use steward_core::model::{
@@ -25,7 +25,7 @@ pub(super) fn is_running(progress: &Progress) -> bool {
     matches!(progress.state, StepState::Running { .. })
 }
 
-/// By when someone is to answer, an agent or whoever was handed a token.
+/// The deadline of the awaited reply or callback, if there is one.
 pub(super) fn awaited_by(progress: &Progress) -> Option<Timestamp> {
     match progress.state {
         StepState::Running { complete_by, .. } | StepState::HandedOut { complete_by, .. } => {
@@ -47,7 +47,7 @@ pub(super) fn is_failed(progress: &Progress) -> bool {
     matches!(progress.state, StepState::Failed { .. })
 }
 
-/// The time until which it waits.
+/// The end of a wait, if the part waits.
 pub(super) fn waits_until(progress: &Progress) -> Option<Timestamp> {
     match progress.state {
         StepState::Waiting { until, .. } => Some(until),

@@ -1,5 +1,4 @@
-//! The laws of `workflow`: what a parent makes of the task of its step; and what such a task owes its
-//! parent.
+//! Invariants of `workflow`: how a parent handles its child tasks, and what a child reports to its parent.
 
 use serde_json::Value;
 use steward_core::{
@@ -13,27 +12,31 @@ use steward_core::{
     },
 };
 
-use super::{Change, is_final};
+use super::{CheckedTransition, is_final};
 use crate::exploration::{
-    children::{Stands, child_id},
-    settings::Setting,
-    states::{is_awaited, is_completed, is_failed},
-    world::World,
+    children::{ChildState, child_id},
+    model_state::ModelState,
+    progress::{is_awaited, is_completed, is_failed},
+    workflows::ExploredWorkflow,
 };
 
-/// How the tasks of steps stand to their parent, whatever has happened.
-pub(super) fn of_children(setting: &Setting, world: &World, task: &Task) -> Vec<String> {
-    let mut broken = Vec::new();
-    for (part, child) in &world.children {
-        let mut law = |text: &str, holds: bool| {
+/// The violated invariants between the states of the children and of their parent.
+pub(super) fn child_violations(
+    workflow: &ExploredWorkflow,
+    model: &ModelState,
+    task: &Task,
+) -> Vec<String> {
+    let mut violated = Vec::new();
+    for (part, child) in &model.children {
+        let mut check = |text: &str, holds: bool| {
             if !holds {
-                broken.push(format!("the task of {part}, {:?}: {text}", child.stands));
+                violated.push(format!("the child of {part}, {:?}: {text}", child.state));
             }
         };
         let record = task.record(part);
         let by_hand = |action, number| {
             let attempt = Attempt { step: part.clone(), action, number };
-            !world.dispatches.contains_key(&attempt)
+            !model.dispatches.contains_key(&attempt)
         };
         let undo = record.and_then(|record| record.undo.as_ref());
         let undo_by_hand = undo.is_some_and(|undo| match undo.state {
@@ -46,28 +49,33 @@ pub(super) fn of_children(setting: &Setting, world: &World, task: &Task) -> Vec<
             | StepState::Failed { .. } => false,
         });
         let backward = task.process_state == ProcessState::Undoing;
-        let returns = setting.workflow.steps[&part.step].point_of_no_return;
+        let is_point_of_no_return = workflow.definition.steps[&part.step].point_of_no_return;
         let waits = record.is_some_and(|record| is_awaited(&record.run));
-        law("not waited for once its parent goes backward", !backward || returns || !waits);
+        check(
+            "not awaited when its parent is Undoing",
+            !backward || is_point_of_no_return || !waits,
+        );
         let undone = task.process_state == ProcessState::Undone;
-        law(
-            "none stands, nor can come to that, once its parent is Undone",
-            !undone || undo_by_hand || !child.is_open(world.now),
+        check(
+            "has no side effects, and cannot have any, when its parent is Undone",
+            !undone || undo_by_hand || !child.is_open(model.now),
         );
         let done_by_hand = record.is_some_and(|r| by_hand(Action::Do, r.run.state.attempt()));
         let processed = task.process_state == ProcessState::Processed;
         let completed = record.is_some_and(|record| is_completed(&record.run)) && !done_by_hand;
-        law(
-            "Processed, if its parent is and it was not done by hand",
-            !processed || !completed || matches!(child.stands, Stands::Processed | Stands::Gone),
+        check(
+            "Processed if its parent is Processed and no operator completed the step",
+            !processed
+                || !completed
+                || matches!(child.state, ChildState::Processed | ChildState::Expired),
         );
     }
-    broken
+    violated
 }
 
-impl Change<'_> {
-    /// Each submission for a part is of the same task, with the same content.
-    pub(super) fn of_submissions(&self, broken: &mut Vec<String>) {
+impl CheckedTransition<'_> {
+    /// All submissions for a part have the same child id and the same input.
+    pub(super) fn check_submissions(&self, violated: &mut Vec<String>) {
         for effect in self.effects {
             let Effect::Submit(submission) = effect else { continue };
             let part = &submission.parent.as_ref().unwrap().step;
@@ -77,17 +85,17 @@ impl Change<'_> {
             let input = submission.input.to_string();
             let same = content.is_none_or(|content| *content == input);
             if !is_its || !same {
-                broken.push(format!("{part}: the same task, with the same content"));
+                violated.push(format!("{part}: all submissions have the same child id and input"));
             }
         }
     }
 
-    /// What its task says of a part is about the way that it was asked to go.
-    pub(super) fn of_what_children_say(
+    /// The outcome of a part or of its undo matches the state of its child.
+    pub(super) fn check_child_reports(
         &self,
         before: &Task,
         after: &Task,
-        broken: &mut Vec<String>,
+        violated: &mut Vec<String>,
     ) {
         let Event::ChildEnded { step, .. } = self.event else { return };
         let (Some(old), Some(new)) = (before.record(step), after.record(step)) else { return };
@@ -96,22 +104,32 @@ impl Change<'_> {
             && *refused != old.run.state.attempt()
             && self.applied
         {
-            broken.push(format!("{step}: the refusal of another attempt changes nothing"));
+            violated.push(format!("{step}: the refusal of another attempt is ignored"));
         }
         let failed = |record: &StepRecord| record.undo.as_ref().is_some_and(is_failed);
         let undone = |record: &StepRecord| record.undo.as_ref().is_some_and(is_completed);
-        // Of one that is not there nobody can tell what it did.
-        if failed(new) && !failed(old) && child.is_recorded() && child.stands != Stands::Stuck {
-            broken.push(format!("{step}: its undo fails, and its task is {:?}", child.stands));
+        // The outcome of a child without a record is unknown.
+        if failed(new)
+            && !failed(old)
+            && child.is_recorded()
+            && child.state != ChildState::UndoFailed
+        {
+            violated.push(format!(
+                "{step}: its undo fails only if the undo of its child failed, not in {:?}",
+                child.state
+            ));
         }
         if undone(new) && !undone(old) && child.is_open(self.after.now) {
-            broken.push(format!("{step}: it is undone, and its task is {:?}", child.stands));
+            violated.push(format!(
+                "{step}: it is undone only if its child has no side effects, not in {:?}",
+                child.state
+            ));
         }
     }
 
-    /// A task that runs for another tells it of every end, and again when asked.
-    pub(super) fn of_the_parent(&self, after: &Task, broken: &mut Vec<String>) {
-        let told = self.effects.iter().filter_map(|effect| match effect {
+    /// A child reports every end to its parent, and again if the parent requests it.
+    pub(super) fn check_reports_to_parent(&self, after: &Task, violated: &mut Vec<String>) {
+        let reports = self.effects.iter().filter_map(|effect| match effect {
             Effect::ChildEnded(ended) => Some(ended),
             Effect::Request(_)
             | Effect::Submit(_)
@@ -122,21 +140,24 @@ impl Change<'_> {
             | Effect::Reject { .. }
             | Effect::Publish(_) => None,
         });
-        let told: Vec<_> = told.collect();
+        let reports: Vec<_> = reports.collect();
         let (before, _) = self.tasks();
-        let mut law = |text: &str, holds: bool| {
+        let mut check = |text: &str, holds: bool| {
             if !holds {
-                broken.push(text.to_owned());
+                violated.push(text.to_owned());
             }
         };
         let Some(parent) = &after.parent else {
-            return law("a task of its own has nobody to tell", told.is_empty());
+            return check("a task without a parent sends no report", reports.is_empty());
         };
         let owes =
             self.ends(before, after) || (is_final(after) && matches!(self.event, Event::Asked(_)));
-        law("its parent is told of the end, once", !owes || told.len() == 1);
-        for ended in told {
-            law("its parent is told", ended.task_id == parent.task_id && ended.step == parent.step);
+        check("a child reports its end once", !owes || reports.len() == 1);
+        for ended in reports {
+            check(
+                "the report goes to the parent's step",
+                ended.task_id == parent.task_id && ended.step == parent.step,
+            );
             let is_so = match (&ended.outcome, after.process_state) {
                 (ChildOutcome::Processed { output }, ProcessState::Processed) => {
                     let mut documents = self.after.documents.iter();
@@ -146,18 +167,22 @@ impl Change<'_> {
                     output.is_null() || documents.any(is_it)
                 }
                 (ChildOutcome::Undone { .. }, ProcessState::Undone) => true,
-                // Done for good, and asked to be undone.
+                // Past the point of no return when the parent requests the undo.
                 (ChildOutcome::Error { .. }, ProcessState::Processed) => {
                     *self.event == Event::Asked(Action::Undo)
                 }
                 (ChildOutcome::Error { .. }, state) => state == ProcessState::Error,
                 (ChildOutcome::Refused { .. }, _) | (_, _) => false,
             };
-            law("its parent is told how it ended", is_so);
+            check("the report contains the outcome", is_so);
         }
-        let asked = *self.event == Event::Asked(Action::Undo);
+        let undo_requested = *self.event == Event::Asked(Action::Undo);
         let backward = after.undo_reason.is_some() || after.process_state == ProcessState::Error;
-        let returns = self.setting.workflow.steps.values().any(|step| step.point_of_no_return);
-        law("asked to be undone, it goes backward", !asked || backward || returns);
+        let is_point_of_no_return =
+            self.workflow.definition.steps.values().any(|step| step.point_of_no_return);
+        check(
+            "a child whose parent requests the undo is undone or in Error",
+            !undo_requested || backward || is_point_of_no_return,
+        );
     }
 }

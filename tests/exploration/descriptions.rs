@@ -1,4 +1,4 @@
-//! Worlds in words, for the path that leads to a broken law.
+//! Describes events and decisions as text, for the path to a violated invariant.
 
 use std::fmt::Write;
 
@@ -13,16 +13,16 @@ use steward_core::{
     },
 };
 
-use super::play::Arrow;
+use super::successors::ObservedTransition;
 
-/// `agent completes a #1`, `scheduler woken again`.
-pub(super) fn said_event(event: &Event, redelivered: bool) -> String {
-    let said = match event {
+/// Describes an event: `agent completes a #1`.
+pub(super) fn describe_event(event: &Event, redelivered: bool) -> String {
+    let text = match event {
         Event::Wake => "scheduler woken".to_owned(),
         Event::Swept => "supervisor sweeps".to_owned(),
-        Event::AlertSent { .. } => "alert sent, says its sender".to_owned(),
-        Event::Asked(action) => format!("parent asks for {}", action.name()),
-        Event::ChildEnded { step, outcome, .. } => format!("task of {step} says {outcome:?}"),
+        Event::AlertSent { .. } => "alert confirmed as sent".to_owned(),
+        Event::Asked(action) => format!("parent requests {}", action.name()),
+        Event::ChildEnded { step, outcome, .. } => format!("child of {step} reports {outcome:?}"),
         Event::Answered { step, fence, answer } => {
             let attempt = match fence {
                 CallbackFence::Attempt(attempt) => attempt.to_string(),
@@ -31,9 +31,9 @@ pub(super) fn said_event(event: &Event, redelivered: bool) -> String {
             let verb = match answer {
                 Answer::Completed { .. } => "completes",
                 Answer::Failed { .. } => "fails",
-                Answer::Heartbeat => "has a heartbeat for",
+                Answer::Heartbeat => "sends a heartbeat for",
             };
-            format!("answer {verb} {step} #{attempt}")
+            format!("callback {verb} {step} #{attempt}")
         }
         Event::Commanded(command) => format!("operator: {}", command.order.describe(&[])),
         Event::Replied(StepReply { step, action, attempt, outcome, .. }) => {
@@ -46,23 +46,23 @@ pub(super) fn said_event(event: &Event, redelivered: bool) -> String {
                 Outcome::Deferred { may_have_run: true, .. } => "defers (may have run)",
                 Outcome::Unknown { .. } => "cuts",
             };
-            format!("agent {verb} {} #{attempt}", said_action(step, *action))
+            format!("agent {verb} {} #{attempt}", describe_part(step, *action))
         }
     };
-    if redelivered { format!("{said}, delivered again") } else { said }
+    if redelivered { format!("{text}, redelivered") } else { text }
 }
 
-fn said_action(step: &Part, action: Action) -> String {
+fn describe_part(step: &Part, action: Action) -> String {
     match action {
         Action::Do => step.to_string(),
         Action::Undo => format!("the undo of {step}"),
     }
 }
 
-/// `Processing, a completed, b running #1 by 60s; due 30s; request b #1`.
-pub(super) fn said_outcome(before: &Task, answer: &Transition) -> String {
-    let (mut said, effects) = match answer {
-        Transition::Apply { task, effects, .. } => (said_task(task), effects.as_slice()),
+/// Describes a decision: `Processing, a completed, b running #1 by 60s; due 30s; request b #1`.
+pub(super) fn describe_outcome(before: &Task, answer: &Transition) -> String {
+    let (mut text, effects) = match answer {
+        Transition::Apply { task, effects, .. } => (describe_task(task), effects.as_slice()),
         Transition::Ignore { reason, effects } => {
             (format!("{}, ignored: {reason:?}", before.process_state), effects.as_slice())
         }
@@ -71,45 +71,48 @@ pub(super) fn said_outcome(before: &Task, answer: &Transition) -> String {
     for effect in effects {
         match effect {
             Effect::Request(StepRequest { step, action, attempt, .. }) => {
-                let of = said_action(step, *action);
-                write!(said, "; request {of} #{attempt}").unwrap();
+                let of = describe_part(step, *action);
+                write!(text, "; request {of} #{attempt}").unwrap();
             }
-            Effect::Wake { after, .. } => write!(said, "; wake after {after:?}").unwrap(),
-            Effect::Notice { notice, .. } => write!(said, "; notice {:?}", notice.status).unwrap(),
-            Effect::Publish(event) => write!(said, "; event {}", event.metadata.event).unwrap(),
+            Effect::Wake { after, .. } => write!(text, "; wake after {after:?}").unwrap(),
+            Effect::Notice { notice, .. } => {
+                write!(text, "; notification {:?}", notice.status).unwrap()
+            }
+            Effect::Publish(event) => write!(text, "; event {}", event.metadata.event).unwrap(),
             Effect::Submit(submission) => {
                 let to = if submission.undo { " to be undone" } else { "" };
-                write!(said, "; submit {}{to}", submission.task_id).unwrap();
+                write!(text, "; submit {}{to}", submission.task_id).unwrap();
             }
-            Effect::ChildEnded(ended) => write!(said, "; tell {:?}", ended.outcome).unwrap(),
-            Effect::Ask(_) | Effect::Reply(_) | Effect::Reject { .. } => said.push_str("; ?"),
+            Effect::ChildEnded(ended) => write!(text, "; report {:?}", ended.outcome).unwrap(),
+            Effect::Ask(_) | Effect::Reply(_) | Effect::Reject { .. } => text.push_str("; ?"),
         }
     }
-    said
+    text
 }
 
-fn said_task(task: &Task) -> String {
-    let mut said = task.process_state.to_string();
+fn describe_task(task: &Task) -> String {
+    let mut text = task.process_state.to_string();
     if task.paused_at.is_some() {
-        said.push_str(" (paused)");
+        text.push_str(" (paused)");
     }
     for (name, record) in task.steps.iter().filter(|(_, record)| record.items.is_some()) {
-        write!(said, ", {name} {}", said_state(&record.run.state)).unwrap();
+        write!(text, ", {name} {}", describe_state(&record.run.state)).unwrap();
     }
     for (step, action, progress) in task.actions() {
-        write!(said, ", {} {}", said_action(&step, action), said_state(&progress.state)).unwrap();
+        write!(text, ", {} {}", describe_part(&step, action), describe_state(&progress.state))
+            .unwrap();
         if progress.may_have_run && action == Action::Do {
-            said.push_str(" (may have run)");
+            text.push_str(" (may have run)");
         }
     }
     match task.due {
-        Some(due) => write!(said, "; due {}s", due.as_second()).unwrap(),
-        None => said.push_str("; not due"),
+        Some(due) => write!(text, "; due {}s", due.as_second()).unwrap(),
+        None => text.push_str("; not due"),
     }
-    said
+    text
 }
 
-fn said_state(state: &StepState) -> String {
+fn describe_state(state: &StepState) -> String {
     let (name, attempt) = (state.name(), state.attempt());
     match state {
         StepState::Running { complete_by: at, .. }
@@ -124,8 +127,13 @@ fn said_state(state: &StepState) -> String {
     }
 }
 
-/// The arrow that an answer walks.
-pub(super) fn arrow(before: &Task, event: &Event, redelivered: bool, answer: &Transition) -> Arrow {
+/// The transition of a decision, for the report.
+pub(super) fn transition(
+    before: &Task,
+    event: &Event,
+    redelivered: bool,
+    answer: &Transition,
+) -> ObservedTransition {
     let mut name = match event {
         Event::Commanded(command) => {
             let order = command.order.describe(&[]);
@@ -140,7 +148,7 @@ pub(super) fn arrow(before: &Task, event: &Event, redelivered: bool, answer: &Tr
         | Event::ChildEnded { .. } => event.name().to_owned(),
     };
     if redelivered {
-        name.push_str(", again");
+        name.push_str(", redelivered");
     }
     let outcome = match answer {
         Transition::Apply { task, .. } => {
