@@ -1,50 +1,50 @@
-//! Where the stack is deployed: on an emulator, by `.ci/e2e`, or on AWS, by `infra/verify`. The environment says it.
+//! The target of the deployment: an emulator (`.ci/e2e`) or AWS (`infra/verify`), read from environment variables.
 
 use std::{env, net::SocketAddr, sync::LazyLock};
 
-/// What answers as AWS.
+/// An emulator, or AWS itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TargetKind {
     MiniStack,
     LocalStack,
     Aws,
 }
 
-/// The stack, its account, and how functions reach the services of this process.
-pub(super) struct Place {
-    pub(super) kind: Kind,
+/// The stack and its account, and the address of this process's remote services for the functions.
+pub(super) struct DeploymentTarget {
+    pub(super) kind: TargetKind,
     /// The stack's name.
     pub(super) stack: String,
     pub(super) account: String,
     pub(super) region: String,
-    /// The ARN of who asks: on an emulator the account's root. May act in the console.
+    /// The ARN of the caller, who has the operator permission in the console. On an emulator the account's root.
     pub(super) caller: String,
-    /// Where the services listen.
+    /// The address on which the remote services listen.
     pub(super) services: SocketAddr,
-    /// By which URL functions reach them, if that is not where they listen.
+    /// The URL by which functions reach the remote services, if it is not that address.
     pub(super) services_url: Option<String>,
 }
 
-static PLACE: LazyLock<Place> = LazyLock::new(Place::said);
+static TARGET: LazyLock<DeploymentTarget> = LazyLock::new(DeploymentTarget::from_environment);
 
-/// Where this run's stack is.
-pub(super) fn place() -> &'static Place {
-    &PLACE
+/// The target of this run.
+pub(super) fn deployment_target() -> &'static DeploymentTarget {
+    &TARGET
 }
 
 fn variable(name: &str, default: &str) -> String {
     env::var(name).unwrap_or_else(|_| default.to_owned())
 }
 
-impl Place {
-    fn said() -> Self {
+impl DeploymentTarget {
+    fn from_environment() -> Self {
         let account = variable("STEWARD_ACCOUNT", "000000000000");
         let root = format!("arn:aws:iam::{account}:root");
         Self {
             kind: match variable("EMULATOR", "").as_str() {
-                "ministack" => Kind::MiniStack,
-                "localstack" => Kind::LocalStack,
-                "none" => Kind::Aws,
+                "ministack" => TargetKind::MiniStack,
+                "localstack" => TargetKind::LocalStack,
+                "none" => TargetKind::Aws,
                 other => panic!("EMULATOR is `{other}`: ministack, localstack or none"),
             },
             stack: variable("STEWARD_STACK", "steward-e2e"),
@@ -56,11 +56,11 @@ impl Place {
         }
     }
 
-    /// Where a service is asked.
+    /// The endpoint of an AWS service.
     pub(super) fn endpoint(&self, service: &str) -> String {
         match self.kind {
-            Kind::Aws => format!("https://{service}.{}.amazonaws.com", self.region),
-            Kind::MiniStack | Kind::LocalStack => {
+            TargetKind::Aws => format!("https://{service}.{}.amazonaws.com", self.region),
+            TargetKind::MiniStack | TargetKind::LocalStack => {
                 env::var("AWS_ENDPOINT_URL").expect("AWS_ENDPOINT_URL: source infra/localstack/env")
             }
         }
@@ -76,20 +76,19 @@ impl Place {
         format!("arn:aws:sqs:{}:{}:{name}", self.region, self.account)
     }
 
-    /// Whether requests that no policy allows are refused here. If not, prints what is skipped.
+    /// Whether the target enforces IAM policies. If not, prints what is skipped.
     pub(super) fn enforces_iam(&self, skipped: &str) -> bool {
-        if self.kind == Kind::LocalStack {
+        if self.kind == TargetKind::LocalStack {
             eprintln!("{skipped}: skipped: LocalStack's open edition does not enforce IAM");
         }
-        self.kind != Kind::LocalStack
+        self.kind != TargetKind::LocalStack
     }
 
-    /// Whether the functions are processes of this machine, from which credentials can be borrowed. If not, prints what
-    /// is skipped.
+    /// Whether the functions are processes on this machine, whose credentials can be read. If not, prints what is skipped.
     pub(super) fn shows_processes(&self, skipped: &str) -> bool {
-        if self.kind == Kind::Aws {
-            eprintln!("{skipped}: skipped: on AWS the functions are not processes of this machine");
+        if self.kind == TargetKind::Aws {
+            eprintln!("{skipped}: skipped: on AWS the functions are not processes on this machine");
         }
-        self.kind != Kind::Aws
+        self.kind != TargetKind::Aws
     }
 }

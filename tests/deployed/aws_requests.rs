@@ -1,4 +1,4 @@
-//! What has no SDK client here: signed requests as any caller makes them, and the scripts that deploy.
+//! Signed HTTP requests to AWS without an SDK client, the deployment scripts, and polling.
 
 use std::{
     path::Path,
@@ -15,12 +15,12 @@ use reqwest::{Method, Response, StatusCode};
 use serde_json::Value;
 use tokio::process::Command;
 
-use super::place::place;
+use super::target::deployment_target;
 
-/// How long anything may take that ends by itself: some runs of the supervisor, one a minute.
-const PATIENCE: Duration = Duration::from_secs(420);
+/// The timeout of [`wait_for`]: long enough for several runs of the supervisor, which runs every minute.
+const TIMEOUT: Duration = Duration::from_secs(420);
 
-/// Waits until there is something.
+/// Polls until `look` returns a value.
 pub(super) async fn wait_for<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let waiting = async {
         loop {
@@ -30,13 +30,15 @@ pub(super) async fn wait_for<T>(what: &str, mut look: impl AsyncFnMut() -> Optio
             tokio::time::sleep(Duration::from_millis(250)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("waited for {what}"))
+    tokio::time::timeout(TIMEOUT, waiting)
+        .await
+        .unwrap_or_else(|_| panic!("timeout: waited for {what}"))
 }
 
-/// What is answered at last: whoever is told 429 or 5xx asks again, as `docs/http.md` says.
-pub(super) async fn answered(what: &str, mut ask: impl AsyncFnMut() -> Response) -> Response {
+/// Sends a request and retries it after status 429 or 5xx, as `docs/http.md` requires; returns the first other response.
+pub(super) async fn with_retries(what: &str, mut send: impl AsyncFnMut() -> Response) -> Response {
     let once = async || {
-        let response = ask().await;
+        let response = send().await;
         let status = response.status();
         if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
             eprintln!("{what}: {status}: {}", response.text().await.unwrap_or_default());
@@ -53,12 +55,12 @@ pub(super) async fn run(script: &str, arguments: &[&str]) -> String {
     let mut command = Command::new(root.join(script));
     command.args(arguments).current_dir(&root).stderr(Stdio::inherit());
     let output = command.output().await.unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{script} {arguments:?}\n{said}");
-    said
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{script} {arguments:?}\n{printed}");
+    printed
 }
 
-/// Who may do everything: on an emulator the account's root.
+/// Credentials with all permissions: on an emulator those of the account's root.
 pub(super) fn root() -> Credentials {
     let set = |name| std::env::var(name).ok();
     let key = set("AWS_ACCESS_KEY_ID").expect("AWS_ACCESS_KEY_ID: source infra/localstack/env");
@@ -66,18 +68,18 @@ pub(super) fn root() -> Credentials {
     Credentials::new(key, secret, set("AWS_SESSION_TOKEN"), None, "root")
 }
 
-/// A request signed by Signature Version 4, for the service of this name.
+/// Sends a request signed with Signature Version 4 for a service.
 pub(super) async fn signed(
-    who: &Credentials,
+    credentials: &Credentials,
     service: &str,
     (method, url): (Method, &str),
     headers: &[(&str, &str)],
     body: &str,
 ) -> Response {
-    let identity = who.clone().into();
+    let identity = credentials.clone().into();
     let parameters = v4::SigningParams::builder()
         .identity(&identity)
-        .region(&place().region)
+        .region(&deployment_target().region)
         .name(service)
         .time(SystemTime::now())
         .settings(SigningSettings::default())
@@ -96,17 +98,18 @@ pub(super) async fn signed(
     request.send().await.unwrap()
 }
 
-/// Calls an operation of a service that speaks AWS's JSON protocol.
+/// Calls an operation of a service with AWS's JSON protocol; returns status and body.
 pub(super) async fn call(
-    who: &Credentials,
+    credentials: &Credentials,
     service: &str,
     target: &str,
     body: &Value,
 ) -> (u16, Value) {
     let headers = [("content-type", "application/x-amz-json-1.1"), ("x-amz-target", target)];
-    let url = format!("{}/", place().endpoint(service));
-    let answer = signed(who, service, (Method::POST, &url), &headers, &body.to_string()).await;
-    let status = answer.status().as_u16();
-    let text = answer.text().await.unwrap();
+    let url = format!("{}/", deployment_target().endpoint(service));
+    let response =
+        signed(credentials, service, (Method::POST, &url), &headers, &body.to_string()).await;
+    let status = response.status().as_u16();
+    let text = response.text().await.unwrap();
     (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
 }

@@ -1,54 +1,56 @@
-//! What must hold at the end of a run with an outage. The task is long overdue by then, so the run does not end as the
-//! uncut one: only its side effects are judged, and whether people learned of what needs them.
+//! Checks of a run with an outage. The task is long overdue by then, so the run does not end like the run without
+//! faults. Only its side effects are checked, and whether operators were alerted.
 
 use steward_core::{
     definition::{step::Work, workflow::Workflow},
     model::names::StepName,
 };
 
-use super::{judge::judge_start, scenarios::Scenario, wire::CutAt, world::Run};
+use super::{
+    checks::check_start, fault_injection::FaultAt, scenario_run::RunResult, scenarios::Scenario,
+};
 
-/// Everything that is wrong with a run with an outage.
-pub(super) fn judge_effects(
+/// All problems of a run with an outage.
+pub(super) fn check_side_effects(
     scenario: &Scenario,
-    uncut: &Run,
-    run: &Run,
-    cuts: &[CutAt],
+    baseline: &RunResult,
+    run: &RunResult,
+    faults: &[FaultAt],
 ) -> Vec<String> {
-    let mut wrong = judge_start(uncut, run, cuts);
+    let mut problems = check_start(baseline, run, faults);
     for id in run.ledgers.keys().filter(|id| !run.tasks.contains_key(*id)) {
-        wrong.push(format!("{id} has effects and was never recorded"));
+        problems.push(format!("{id} has side effects and was never recorded"));
     }
     for (id, task) in &run.tasks {
-        let judged = Judged { scenario, run, id };
+        let ended = EndedTask { scenario, run, id };
         match task["process_state"].as_str().unwrap_or_default() {
-            "Processed" => wrong.extend(judged.processed()),
-            "Undone" => wrong.extend(judged.undone()),
-            "Error" => wrong.extend(judged.alerted()),
-            other => wrong.push(format!("{id} did not end: it is {other}")),
+            "Processed" => problems.extend(ended.processed()),
+            "Undone" => problems.extend(ended.undone()),
+            "Error" => problems.extend(ended.alerted()),
+            other => problems.push(format!("{id} is not in a final state: it is {other}")),
         }
     }
-    if !wrong.is_empty() {
-        wrong.push(format!(
-            "tasks: {:#?}\nledgers: {:#?}\ntold: {:?}",
-            run.tasks, run.ledgers, run.told
+    if !problems.is_empty() {
+        problems.push(format!(
+            "tasks: {:#?}\nledgers: {:#?}\npublished: {:?}",
+            run.tasks, run.ledgers, run.published
         ));
     }
-    wrong
+    problems
 }
 
 /// A task that has ended.
-struct Judged<'r> {
+struct EndedTask<'r> {
     scenario: &'r Scenario,
-    run: &'r Run,
+    run: &'r RunResult,
     id: &'r str,
 }
 
-impl Judged<'_> {
-    /// Every step took effect once, and nothing was undone.
+impl EndedTask<'_> {
+    /// Each step must have taken effect once, and nothing may be undone.
     fn processed(&self) -> Vec<String> {
         let id = self.id;
-        let mut wrong = Vec::new();
+        let mut problems = Vec::new();
         for (name, step) in &self.workflow(id).steps {
             let is_done = match step.work() {
                 Some(Work::Child(_)) => {
@@ -61,50 +63,52 @@ impl Judged<'_> {
                 }
             };
             if !is_done {
-                wrong.push(format!("{id} is Processed, and its step {name} was not done once"));
+                problems.push(format!(
+                    "{id} is Processed, but its step {name} did not take effect once"
+                ));
             }
         }
         if self.keys(id).any(|key| key.ends_with("/undo")) {
-            wrong.push(format!("{id} is Processed, and a step was undone"));
+            problems.push(format!("{id} is Processed, but a step was undone"));
         }
-        wrong
+        problems
     }
 
-    /// No effect with an undo is left, of the task or of its child tasks.
+    /// Each effect with an undo must be undone, of the task and of its child tasks.
     fn undone(&self) -> Vec<String> {
         let own = |id: &&String| **id == self.id || id.starts_with(&format!("{}:", self.id));
         let ledgers = self.run.ledgers.keys().filter(own);
-        ledgers.flat_map(|id| self.left(id)).collect()
+        ledgers.flat_map(|id| self.effects_left(id)).collect()
     }
 
-    fn left(&self, id: &str) -> Vec<String> {
+    fn effects_left(&self, id: &str) -> Vec<String> {
         let keys: Vec<_> = self.keys(id).collect();
-        let mut wrong = Vec::new();
+        let mut problems = Vec::new();
         let first_undo = keys.iter().position(|key| key.ends_with("/undo")).unwrap_or(keys.len());
-        for (place, key) in keys.iter().enumerate() {
+        for (position, key) in keys.iter().enumerate() {
             let Some(step) = key.strip_suffix("/do") else { continue };
-            if place > first_undo {
-                wrong.push(format!("{key} took effect after an undo"));
+            if position > first_undo {
+                problems.push(format!("{key} took effect after an undo"));
             }
             let undo = format!("{step}/undo");
-            let is_undone = keys.iter().skip(place).any(|later| **later == undo);
+            let is_undone = keys.iter().skip(position).any(|later| **later == undo);
             let step: StepName = step.rsplit('/').next().unwrap_or_default().parse().unwrap();
             if self.workflow(id).steps[&step].undo.is_some() && !is_undone {
-                wrong.push(format!("{} is Undone, and {key} was not undone", self.id));
+                problems.push(format!("{} is Undone, but {key} was not undone", self.id));
             }
         }
-        wrong
+        problems
     }
 
-    /// An operator was told of the Error.
+    /// An alert must have been sent for the Error.
     fn alerted(&self) -> Vec<String> {
         let id = self.id;
-        let is_alert = |what: &str| self.run.told.contains_key(&format!("{id}: {what}"));
+        let is_alert = |what: &str| self.run.published.contains_key(&format!("{id}: {what}"));
         let alerted = is_alert("task_in_error") || is_alert("undo_failed");
         if alerted { Vec::new() } else { vec![format!("{id} is in Error without an alert")] }
     }
 
-    /// The keys of what took effect, in order.
+    /// The idempotency keys of the effects, in order.
     fn keys(&self, id: &str) -> impl Iterator<Item = &String> {
         self.run.ledgers.get(id).into_iter().flatten().map(|(key, _)| key)
     }

@@ -1,5 +1,5 @@
-//! Orders and drone deliveries through services on a bad day, while functions are killed: each ends, and
-//! the services' own books agree with how.
+//! Orders and drone deliveries run with faulty services while functions are killed. Each task must end, and its state must
+//! agree with the ledgers of the services.
 
 use std::rc::Rc;
 
@@ -7,14 +7,14 @@ use futures_util::{StreamExt, stream};
 use steward_core::model::task::ProcessState;
 use steward_demo::{audit::Audit, scenario::Shipped};
 
-use super::{emulator::wait_for, functions::kill, stack::Stack};
+use super::{aws_requests::wait_for, functions::kill, stack::Stack};
 
-/// Which functions die, one after the other. Not the submission's: nothing but its queue knows of what it
-/// has in hand, and that gives it out again after three minutes.
+/// The functions to kill, one after the other. The submission function is excluded: only its queue has the unprocessed
+/// submissions, and redelivers them after three minutes.
 const KILLED: [&str; 6] =
     ["scheduler", "agent-payment", "scheduler", "agent-transport", "supervisor", "agent-inventory"];
 
-pub(super) async fn every_task_ends_though_functions_are_killed(stack: Rc<Stack>) {
+pub(super) async fn every_task_ends_although_functions_are_killed(stack: Rc<Stack>) {
     let (orders, deliveries, ()) = tokio::join!(
         run(&stack, Shipped::Order, 60),
         run(&stack, Shipped::DroneDelivery, 30),
@@ -27,7 +27,7 @@ pub(super) async fn every_task_ends_though_functions_are_killed(stack: Rc<Stack>
         assert!(count(audit, ProcessState::Processed) > 0);
         assert!(count(audit, ProcessState::Undone) > 0);
     }
-    assert!(count(&orders, ProcessState::Error) > 0, "no undo was refused: choose another seed");
+    assert!(count(&orders, ProcessState::Error) > 0, "no undo failed: choose another seed");
 }
 
 async fn run(stack: &Stack, shipped: Shipped, tasks: usize) -> Audit {
@@ -39,8 +39,12 @@ async fn run(stack: &Stack, shipped: Shipped, tasks: usize) -> Audit {
     let ended = |number| async move { stack.ended(&scenario.task_id(number)).await };
     let ended: Vec<_> = stream::iter(0..tasks).map(ended).buffered(4).collect().await;
     for task in &ended {
-        let told = format!("{} {}", task.task_id, task.process_state.to_string().to_lowercase());
-        wait_for(&told, async || stack.noticed.lock().unwrap().contains(&told).then_some(())).await;
+        let notification =
+            format!("{} {}", task.task_id, task.process_state.to_string().to_lowercase());
+        wait_for(&notification, async || {
+            stack.notified.lock().unwrap().contains(&notification).then_some(())
+        })
+        .await;
         if task.process_state == ProcessState::Error {
             let id = task.task_id.to_string();
             let alerted = async || stack.alerted.lock().unwrap().contains(&id).then_some(());
@@ -55,7 +59,7 @@ async fn run(stack: &Stack, shipped: Shipped, tasks: usize) -> Audit {
     audit
 }
 
-/// Kills every process of one function after the other, with whatever it has in hand.
+/// Kills all processes of one function after the other.
 async fn kill_functions(stack: &Stack) {
     for function in KILLED {
         kill(&stack.name_of(function)).await;

@@ -1,5 +1,5 @@
-//! Where the runs of one scenario take place: a deployment on embedded AWS, and the test's own hands
-//! in its queues. It outlives a run; the tasks of each run have names of their own.
+//! The environment of a scenario's runs: a deployment on the embedded AWS, and the test's own clients. Several runs use
+//! the same environment; the task ids of each run have a different suffix.
 
 use std::{collections::BTreeMap, num::NonZeroU32, time::Duration};
 
@@ -21,61 +21,62 @@ use tokio::time::Instant;
 use super::scenarios::Scenario;
 use crate::support::{Deployment, TestPorts};
 
-/// The client's own queue.
+/// The client's reply queue.
 pub(super) const CLIENT_QUEUE: &str = "client-shop";
 
 /// The queue of agent `a`.
 pub(super) const AGENT_QUEUE: &str = "steward-agent-a";
 
-/// Longer than any run: whatever comes back is given back by the test.
+/// Longer than any run. The test itself makes messages visible again.
 const VISIBILITY_SECONDS: i32 = 12 * 3600;
 
-/// 14 days, SQS's longest.
+/// 14 days: SQS's longest retention.
 const MESSAGES_KEPT_SECONDS: &str = "1209600";
 
-/// Messages in a batch.
+/// The number of messages in a batch.
 const BATCH_SIZE: i32 = 10;
 
-pub(super) struct Site {
+/// A deployment with the test's own clients.
+pub(super) struct Environment {
     pub(super) scenario: Scenario,
     pub(super) deployment: Deployment,
-    /// The test's own clients, which nothing cuts.
+    /// The test's own clients, without fault injection.
     sqs: Client,
     ports: TestPorts,
     runs: u32,
-    /// The files, if tables and queues are in files.
-    files: Option<TempDir>,
-    /// When the embedded AWS was opened, by the test's clock and by the real one, on which its clock is based.
+    /// The data directory, if tables and queues are in files.
+    data_dir: Option<TempDir>,
+    /// When the embedded AWS was opened, by the test's clock and by the system's clock, on which its own clock is based.
     opened: (Instant, Timestamp),
 }
 
-impl Site {
+impl Environment {
     pub(super) async fn new(scenario: &Scenario) -> Self {
-        let files = scenario.on_disk.then(|| TempDir::new().unwrap());
-        let aws = files
+        let data_dir = scenario.on_disk.then(|| TempDir::new().unwrap());
+        let aws = data_dir
             .as_ref()
             .map_or_else(EmbeddedAws::in_memory, |dir| EmbeddedAws::on_disk(dir.path()));
         let mut deployment = Deployment::over(aws.unwrap(), &scenario.workflow).await;
         if let Some(child) = &scenario.child {
             deployment.ports("publisher").definitions().publish(&child.workflow).await.unwrap();
         }
-        // Or the calls of a sweep would depend on the names of its tasks.
+        // With more shards, the calls of a sweep would depend on the task ids.
         deployment.config.shards = NonZeroU32::MIN;
         let sdk = deployment.aws.sdk_config();
         resources::create_queue(&sdk, CLIENT_QUEUE, None).await.unwrap();
-        // Whole milliseconds, as the state store keeps them.
-        let spare = deployment.clock.now().subsec_nanosecond() % 1_000_000;
-        deployment.clock.advance_by(SignedDuration::from_nanos(-i64::from(spare)));
+        // The state store stores whole milliseconds.
+        let fraction = deployment.clock.now().subsec_nanosecond() % 1_000_000;
+        deployment.clock.advance_by(SignedDuration::from_nanos(-i64::from(fraction)));
         let (sqs, ports) = (Client::new(&sdk), deployment.ports("test"));
         let opened = (Instant::now(), Timestamp::now());
         let scenario = scenario.clone();
-        let site = Self { scenario, deployment, sqs, ports, runs: 0, files, opened };
-        site.keep_messages().await;
-        site
+        let environment = Self { scenario, deployment, sqs, ports, runs: 0, data_dir, opened };
+        environment.extend_message_retention().await;
+        environment
     }
 
-    /// Has all messages kept for as long as dead letters are.
-    async fn keep_messages(&self) {
+    /// Sets the longest retention for all messages, as for dead letters.
+    async fn extend_message_retention(&self) {
         let queues = [resources::SUBMISSIONS_QUEUE, resources::SCHEDULER_QUEUE, AGENT_QUEUE];
         for queue in queues {
             let request = self.sqs.set_queue_attributes().queue_url(self.queue(queue));
@@ -84,20 +85,19 @@ impl Site {
         }
     }
 
-    /// Everything dies, and starts again from the files as they are at this moment: nothing that is still in
-    /// memory reaches them.
+    /// Kills everything, and restarts it from the files as they are at this moment, without what is only in memory.
     pub(super) async fn kill(&mut self) {
-        let Some(files) = &self.files else { return };
+        let Some(data_dir) = &self.data_dir else { return };
         let copy = TempDir::new().unwrap();
-        for entry in std::fs::read_dir(files.path()).unwrap() {
+        for entry in std::fs::read_dir(data_dir.path()).unwrap() {
             let entry = entry.unwrap();
-            // SQLite's shared memory is no file's content.
+            // SQLite's shared-memory file is not part of the database.
             let name = entry.file_name();
             if !name.to_string_lossy().ends_with("-shm") {
                 std::fs::copy(entry.path(), copy.path().join(name)).unwrap();
             }
         }
-        // The clock of the queues goes on where it was.
+        // The clock of the queues continues at the same time.
         let time = self.opened.1 + SignedDuration::try_from(self.opened.0.elapsed()).unwrap();
         let aws = EmbeddedAws::on_disk(copy.path()).unwrap();
         self.opened = (Instant::now(), Timestamp::now());
@@ -112,11 +112,10 @@ impl Site {
         self.deployment.config.shards = NonZeroU32::MIN;
         self.sqs = Client::new(&sdk);
         self.ports = self.deployment.ports("test");
-        self.files = Some(copy);
+        self.data_dir = Some(copy);
     }
 
-    /// What the names of the next run's tasks end in. The wakes that an earlier run has left, delayed for longer than it
-    /// took, are not for this one.
+    /// Starts the next run; returns the suffix of its task ids. Deletes delayed wakes of earlier runs.
     pub(super) async fn next_run(&mut self) -> String {
         let queue = self.queue(resources::SCHEDULER_QUEUE);
         self.sqs.purge_queue().queue_url(queue).send().await.unwrap();
@@ -137,7 +136,7 @@ impl Site {
         request.send().await.unwrap();
     }
 
-    /// A batch, which nobody else sees until it is given back.
+    /// Receives a batch. It stays hidden until [`Self::make_visible`].
     pub(super) async fn receive(&self, queue: &str) -> Vec<Message> {
         let request = self
             .sqs
@@ -150,17 +149,17 @@ impl Site {
         request.send().await.unwrap().messages.unwrap_or_default()
     }
 
-    /// What was not acknowledged becomes visible again.
-    pub(super) async fn give_back(&self, queue: &str, messages: &[Message]) {
+    /// Makes messages visible again that were not acknowledged.
+    pub(super) async fn make_visible(&self, queue: &str, messages: &[Message]) {
         for message in messages {
             let request = self.sqs.change_message_visibility().queue_url(queue);
             let request = request.set_receipt_handle(message.receipt_handle.clone());
-            // What was acknowledged is not there any more, and SQS says so.
+            // For acknowledged messages SQS returns an error.
             drop(request.visibility_timeout(0).send().await);
         }
     }
 
-    /// Everything in a queue that is the test's to read.
+    /// Reads all messages of a queue that only the test consumes.
     pub(super) async fn read(&self, queue: &str) -> Vec<Value> {
         let mut texts = Vec::new();
         loop {
@@ -183,7 +182,7 @@ impl Site {
     }
 }
 
-/// The messages as Lambda hands them over.
+/// Converts messages to Lambda's event.
 pub(super) fn event(messages: &[Message]) -> SqsEvent {
     let records: Vec<_> = messages
         .iter()
@@ -202,14 +201,15 @@ pub(super) fn event(messages: &[Message]) -> SqsEvent {
     serde_json::from_value(json!({ "Records": records })).unwrap()
 }
 
-/// How often a message has been delivered.
+/// The number of deliveries of a message.
 pub(super) fn receives(message: &Message) -> usize {
     let name = MessageSystemAttributeName::ApproximateReceiveCount;
     let count = message.attributes.as_ref().and_then(|attributes| attributes.get(&name));
     count.unwrap().parse().unwrap()
 }
 
-/// Deletes what the handler did; whether all is done and gone. If this fails, it comes again.
+/// Deletes the messages that the handler did not report as failed. Returns whether all messages were handled and deleted;
+/// otherwise the batch is redelivered.
 pub(super) async fn acknowledge(
     sqs: &Client,
     queue: &str,

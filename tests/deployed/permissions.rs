@@ -1,6 +1,5 @@
-//! What each role may do, tried out with the functions' own credentials: every operation that Steward
-//! uses, and some that it does not, on everything of the stack. A policy that is loosened or tightened
-//! by one action or one resource is found.
+//! The permissions of each function, tested with its own credentials: every operation that Steward uses, and some that it
+//! does not, on all resources of the stack. A policy that allows one action or one resource more or less fails the test.
 
 use std::{collections::BTreeSet, rc::Rc};
 
@@ -9,16 +8,16 @@ use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 
 use super::{
-    emulator::call,
+    aws_requests::call,
     functions::processes,
-    place::place,
     stack::{Stack, client_queue},
+    target::deployment_target,
 };
 
 const TABLE_OPERATIONS: [&str; 7] =
     ["GetItem", "BatchGetItem", "PutItem", "UpdateItem", "DeleteItem", "Query", "Scan"];
 
-/// What statements of PartiQL do; IAM has an action for each.
+/// PartiQL statements by their IAM action.
 const STATEMENTS: [(&str, &str); 4] = [
     ("PartiQLInsert", "INSERT INTO \"TABLE\" VALUE {}"),
     ("PartiQLUpdate", "UPDATE \"TABLE\" SET a=1 WHERE b=1"),
@@ -45,8 +44,8 @@ const QUEUES: [&str; 7] = [
     "submissions-dead-letters",
 ];
 
-/// Every function with all that it may do.
-const MAY: [(&str, &[&str]); 6] = [
+/// The permissions of every function.
+const PERMISSIONS: [(&str, &[&str]); 6] = [
     (
         "submission",
         &[
@@ -181,24 +180,31 @@ const MAY: [(&str, &[&str]); 6] = [
     ),
 ];
 
-pub(super) async fn each_role_may_do_what_it_must_and_no_more(stack: Rc<Stack>) {
+pub(super) async fn each_function_has_exactly_its_permissions(stack: Rc<Stack>) {
     let probes = probes(&stack);
-    let mut wrong = Vec::new();
-    for (function, may) in MAY {
+    let mut differences = Vec::new();
+    for (function, may) in PERMISSIONS {
         let process = processes(&stack.name_of(function)).pop();
-        let who = process.unwrap_or_else(|| panic!("{function} never ran")).credentials();
-        let tried: BTreeSet<_> = allowed(&who, &probes).await;
-        let may: BTreeSet<_> = may.iter().map(|what| (*what).to_owned()).collect();
-        wrong.extend(tried.difference(&may).map(|what| format!("{function} may {what}")));
-        wrong.extend(may.difference(&tried).map(|what| format!("{function} may not {what}")));
+        let credentials = process.unwrap_or_else(|| panic!("{function} never ran")).credentials();
+        let allowed_operations: BTreeSet<_> = not_denied(&credentials, &probes).await;
+        let may: BTreeSet<_> = may.iter().map(|permission| (*permission).to_owned()).collect();
+        differences.extend(
+            allowed_operations
+                .difference(&may)
+                .map(|permission| format!("{function} may {permission}")),
+        );
+        differences.extend(
+            may.difference(&allowed_operations)
+                .map(|permission| format!("{function} may not {permission}")),
+        );
     }
-    assert_eq!(wrong, [] as [String; 0]);
+    assert_eq!(differences, [] as [String; 0]);
 }
 
-/// An operation on a resource, and how it is asked for: incompletely, so that nothing comes of it. Whether
-/// it is allowed is decided first.
+/// An operation on a resource, with an incomplete request that has no effect. AWS checks the permission before it validates
+/// the request.
 struct Probe {
-    what: String,
+    permission: String,
     service: &'static str,
     target: String,
     body: Value,
@@ -218,32 +224,34 @@ fn probes(stack: &Stack) -> Vec<Probe> {
         });
         probes.extend(bodies.map(|(operation, body)| {
             let target = format!("DynamoDB_20120810.{operation}");
-            Probe { what: format!("{operation} {table}"), service: "dynamodb", target, body }
+            Probe { permission: format!("{operation} {table}"), service: "dynamodb", target, body }
         }));
         probes.extend(STATEMENTS.map(|(action, statement)| {
             let statement = json!({ "Statement": statement.replace("TABLE", name) });
-            let (what, target) =
+            let (permission, target) =
                 (format!("{action} {table}"), "DynamoDB_20120810.BatchExecuteStatement");
-            probe(&what, "dynamodb", target, json!({ "Statements": [statement] }))
+            probe(&permission, "dynamodb", target, json!({ "Statements": [statement] }))
         }));
     }
     for index in ["due", "ended"] {
         let table = stack.variable("STEWARD_TASKS_TABLE");
         let query = json!({ "TableName": table, "IndexName": index });
-        let (what, target) = (format!("Query {index}"), "DynamoDB_20120810.Query");
-        probes.push(probe(&what, "dynamodb", target, query));
+        let (permission, target) = (format!("Query {index}"), "DynamoDB_20120810.Query");
+        probes.push(probe(&permission, "dynamodb", target, query));
     }
     let names = QUEUES.map(|queue| (queue, stack.name_of(queue)));
     for (queue, name) in names.into_iter().chain([("client", client_queue())]) {
-        let url = place().queue_url(&name);
+        let url = deployment_target().queue_url(&name);
         probes.extend(QUEUE_OPERATIONS.map(|operation| {
-            let (what, target) = (format!("{operation} {queue}"), format!("AmazonSQS.{operation}"));
-            probe(&what, "sqs", &target, json!({ "QueueUrl": url }))
+            let (permission, target) =
+                (format!("{operation} {queue}"), format!("AmazonSQS.{operation}"));
+            probe(&permission, "sqs", &target, json!({ "QueueUrl": url }))
         }));
     }
     for (secret, arn) in [("own", &stack.secret), ("foreign", &stack.foreign_secret)] {
-        let (what, target) = (format!("GetSecretValue {secret}"), "secretsmanager.GetSecretValue");
-        probes.push(probe(&what, "secretsmanager", target, json!({ "SecretId": arn })));
+        let (permission, target) =
+            (format!("GetSecretValue {secret}"), "secretsmanager.GetSecretValue");
+        probes.push(probe(&permission, "secretsmanager", target, json!({ "SecretId": arn })));
     }
     let entry = json!({ "EventBusName": stack.variable("STEWARD_EVENT_BUS"), "Source": "e2e",
         "DetailType": "Probe", "Detail": "{}" });
@@ -251,18 +259,19 @@ fn probes(stack: &Stack) -> Vec<Probe> {
     probes
 }
 
-fn probe(what: &str, service: &'static str, target: &str, body: Value) -> Probe {
-    Probe { what: what.to_owned(), service, target: target.to_owned(), body }
+fn probe(permission: &str, service: &'static str, target: &str, body: Value) -> Probe {
+    Probe { permission: permission.to_owned(), service, target: target.to_owned(), body }
 }
 
-/// What of it is not denied to `who`.
-async fn allowed(who: &Credentials, probes: &[Probe]) -> BTreeSet<String> {
+/// The permissions of the probes that are not denied.
+async fn not_denied(credentials: &Credentials, probes: &[Probe]) -> BTreeSet<String> {
     let attempt = |probe: &'_ Probe| {
-        let (what, service, target) = (probe.what.clone(), probe.service, probe.target.clone());
+        let (permission, service, target) =
+            (probe.permission.clone(), probe.service, probe.target.clone());
         let body = probe.body.clone();
         async move {
-            let (_, answer) = call(who, service, &target, &body).await;
-            (!answer.to_string().contains("AccessDenied")).then_some(what)
+            let (_, response) = call(credentials, service, &target, &body).await;
+            (!response.to_string().contains("AccessDenied")).then_some(permission)
         }
     };
     stream::iter(probes)
