@@ -1,5 +1,6 @@
-//! Tests of the pure core: the stories and the exhaustive exploration of small workflows. They belong to the package
-//! `steward-core`, so that they build without the AWS SDK: `cargo test -p steward-core`.
+//! Tests of the decision engine that need more than one story: what all stories cover together, and the exhaustive
+//! exploration of small workflows. They belong to the package `steward-core`, so that they build without the AWS SDK:
+//! `cargo test -p steward-core`. The stories are the test target `stories`.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,10 +8,12 @@
     clippy::indexing_slicing,
     clippy::panic,
     clippy::disallowed_methods,
-    reason = "clippy.toml allows these in test functions, but not in their helpers; only reports use \
-              the clock"
+    reason = "clippy.toml allows these in tests, and means test functions, not their helpers; the clock \
+              is only for the report"
 )]
 
-mod arrows;
 mod exploration;
+#[path = "stories/harness.rs"]
 mod stories;
+mod transition_coverage;
+mod transition_rows;

@@ -1,193 +1,207 @@
-//! Crash points: whole scenarios on the real handlers and adapters, over embedded AWS, with every AWS
-//! call of submission, scheduler, agent and supervisor cut in every way, singly and in pairs. The
-//! acknowledgement of a batch counts as a call too.
+//! Crash points: scenarios on the real handlers and adapters, over the embedded AWS, with faults injected at every AWS
+//! call of submission, scheduler, agent and supervisor, singly and in pairs. The acknowledgement of a batch counts as a
+//! call too.
 //!
-//! Whatever is cut, a run ends as the uncut one did: the same states, every effect at the remote
-//! service once and in the same order, the same told to clients and operators at least once, nothing
-//! left in queues, dead letters or the due index; and at the same time by the test's clock, for a
-//! message that comes again brings its effects along. The one exception is in `judge::may_wait`. After an outage
-//! (`outages`) only side effects are judged.
+//! With any fault, a run must end like the run without faults: the same states, every effect at the remote service once
+//! and in the same order, the same notifications and alerts at least once, and nothing left in queues, dead-letter queues
+//! or the due index. It must also end at the same time by the test's clock, because a redelivered message repeats its
+//! effects; `checks::may_delay` defines the only exception. After an outage (`outage_tests`) only side effects are
+//! checked.
 //!
 //! The long run: `cargo test -p steward-tests crash_points -- --ignored --nocapture`
 
 mod campaign;
-mod effects;
-mod judge;
+mod checks;
+mod environment;
+mod fault_injection;
 mod outage;
-mod outages;
+mod outage_checks;
+mod outage_tests;
 mod panics;
-mod remote;
+mod scenario_run;
 mod scenarios;
-mod site;
-mod wire;
-mod world;
+mod scripted_service;
 
-use campaign::cut_everywhere;
-use wire::Cut;
+use campaign::inject_at_every_call;
+use fault_injection::InjectedFault;
 
-/// Every way to cut a call.
-const ALL: &[Cut] =
-    &[Cut::DieBefore, Cut::DieAfter, Cut::FailBefore, Cut::FailAfter, Cut::RepeatAfter];
+/// All faults that crash a process or lose a response.
+const CRASHES_AND_LOSSES: &[InjectedFault] = &[
+    InjectedFault::DieBefore,
+    InjectedFault::DieAfter,
+    InjectedFault::FailBefore,
+    InjectedFault::FailAfter,
+    InjectedFault::RepeatAfter,
+];
 
-/// The ways in which AWS refuses for now.
-const THROTTLES: &[Cut] = &[Cut::Throttle, Cut::ThrottlePart, Cut::ThrottleLong];
+/// The faults in which AWS throttles.
+const THROTTLES: &[InjectedFault] =
+    &[InjectedFault::Throttle, InjectedFault::ThrottlePart, InjectedFault::ThrottleLong];
 
-/// The ways that differ most: to die before a call is much the same as to die after the one before.
-const WORST: &[Cut] = &[Cut::DieAfter, Cut::FailAfter];
+/// The faults for pairs: a crash before a call is almost the same as a crash after the previous call.
+const PAIR_FAULTS: &[InjectedFault] = &[InjectedFault::DieAfter, InjectedFault::FailAfter];
 
 #[test]
-fn completed_task_survives_any_cut() {
-    cut_everywhere(&scenarios::completed(), ALL, &[]);
+fn completed_task_survives_any_fault() {
+    inject_at_every_call(&scenarios::completed(), CRASHES_AND_LOSSES, &[]);
 }
 
 #[test]
-fn completed_task_survives_any_cut_whose_message_comes_back_at_once() {
-    cut_everywhere(&scenarios::completed().in_haste(), ALL, &[]);
+fn completed_task_survives_any_fault_with_immediate_redelivery() {
+    inject_at_every_call(
+        &scenarios::completed().with_immediate_redelivery(),
+        CRASHES_AND_LOSSES,
+        &[],
+    );
 }
 
 #[test]
-fn undone_task_survives_any_cut_whose_message_comes_back_at_once() {
-    cut_everywhere(&scenarios::undone().in_haste(), ALL, &[]);
+fn undone_task_survives_any_fault_with_immediate_redelivery() {
+    inject_at_every_call(&scenarios::undone().with_immediate_redelivery(), CRASHES_AND_LOSSES, &[]);
 }
 
 #[test]
-fn refused_task_survives_any_cut() {
-    cut_everywhere(&scenarios::refused(), ALL, &[]);
+fn refused_task_survives_any_fault() {
+    inject_at_every_call(&scenarios::refused(), CRASHES_AND_LOSSES, &[]);
 }
 
 #[test]
-fn undone_task_survives_any_cut() {
-    cut_everywhere(&scenarios::undone(), ALL, &[]);
+fn undone_task_survives_any_fault() {
+    inject_at_every_call(&scenarios::undone(), CRASHES_AND_LOSSES, &[]);
 }
 
 #[test]
-fn task_whose_agent_is_silent_at_first_survives_any_cut() {
-    cut_everywhere(&scenarios::silent_at_first(), ALL, &[]);
+fn task_with_an_agent_that_is_silent_at_first_survives_any_fault() {
+    inject_at_every_call(&scenarios::silent_at_first(), CRASHES_AND_LOSSES, &[]);
 }
 
 #[test]
-fn task_whose_agent_stays_silent_survives_any_cut() {
-    cut_everywhere(&scenarios::silent_for_good(), ALL, &[]);
+fn task_with_a_silent_agent_survives_any_fault() {
+    inject_at_every_call(&scenarios::silent_for_good(), CRASHES_AND_LOSSES, &[]);
 }
 
 #[test]
-fn task_that_is_late_survives_any_cut() {
-    cut_everywhere(&scenarios::overdue(), ALL, &[]);
+fn overdue_task_survives_any_fault() {
+    inject_at_every_call(&scenarios::overdue(), CRASHES_AND_LOSSES, &[]);
 }
 
 #[test]
-fn task_whose_undo_fails_survives_any_cut() {
-    cut_everywhere(&scenarios::undo_refused(), ALL, &[]);
+fn task_with_a_failing_undo_survives_any_fault() {
+    inject_at_every_call(&scenarios::undo_refused(), CRASHES_AND_LOSSES, &[]);
 }
 
 #[test]
-fn resubmitted_task_survives_any_cut() {
-    cut_everywhere(&scenarios::resubmitted(), ALL, &[]);
+fn resubmitted_task_survives_any_fault() {
+    inject_at_every_call(&scenarios::resubmitted(), CRASHES_AND_LOSSES, &[]);
 }
 
 #[test]
-fn task_whose_request_is_impossible_survives_any_cut() {
-    cut_everywhere(&scenarios::request_impossible(), ALL, &[]);
+fn task_with_an_impossible_request_survives_any_fault() {
+    inject_at_every_call(&scenarios::request_impossible(), CRASHES_AND_LOSSES, &[]);
 }
 
 #[test]
-fn task_with_branches_survives_any_cut() {
-    cut_everywhere(&scenarios::side_by_side(), ALL, &[]);
+fn task_with_branches_survives_any_fault() {
+    inject_at_every_call(&scenarios::branches(), CRASHES_AND_LOSSES, &[]);
 }
 
 #[test]
-fn two_tasks_in_a_batch_survive_any_cut() {
-    cut_everywhere(&scenarios::two_tasks(), ALL, &[]);
+fn two_tasks_in_a_batch_survive_any_fault() {
+    inject_at_every_call(&scenarios::two_tasks(), CRASHES_AND_LOSSES, &[]);
 }
 
 #[test]
 fn completed_task_survives_throttling() {
-    cut_everywhere(&scenarios::completed(), THROTTLES, &[]);
+    inject_at_every_call(&scenarios::completed(), THROTTLES, &[]);
 }
 
 #[test]
 fn undone_task_survives_throttling() {
-    cut_everywhere(&scenarios::undone(), THROTTLES, &[]);
+    inject_at_every_call(&scenarios::undone(), THROTTLES, &[]);
 }
 
 #[test]
 fn refused_task_survives_throttling() {
-    cut_everywhere(&scenarios::refused(), THROTTLES, &[]);
+    inject_at_every_call(&scenarios::refused(), THROTTLES, &[]);
 }
 
 #[test]
-fn task_that_is_late_survives_throttling() {
-    cut_everywhere(&scenarios::overdue(), THROTTLES, &[]);
+fn overdue_task_survives_throttling() {
+    inject_at_every_call(&scenarios::overdue(), THROTTLES, &[]);
 }
 
 #[test]
 fn task_with_branches_survives_throttling() {
-    cut_everywhere(&scenarios::side_by_side(), THROTTLES, &[]);
+    inject_at_every_call(&scenarios::branches(), THROTTLES, &[]);
 }
 
 #[test]
 fn two_tasks_in_a_batch_survive_throttling() {
-    cut_everywhere(&scenarios::two_tasks(), THROTTLES, &[]);
+    inject_at_every_call(&scenarios::two_tasks(), THROTTLES, &[]);
 }
 
 #[test]
 fn completed_task_survives_a_kill_of_the_whole_process_at_any_call() {
-    cut_everywhere(&scenarios::completed().on_disk(), &[Cut::KillAll], &[]);
+    inject_at_every_call(&scenarios::completed().on_disk(), &[InjectedFault::KillAll], &[]);
 }
 
 #[test]
 fn undone_task_survives_a_kill_of_the_whole_process_at_any_call() {
-    cut_everywhere(&scenarios::undone().on_disk(), &[Cut::KillAll], &[]);
+    inject_at_every_call(&scenarios::undone().on_disk(), &[InjectedFault::KillAll], &[]);
 }
 
 #[test]
-fn task_whose_agent_is_silent_at_first_survives_a_kill_of_the_whole_process_at_any_call() {
-    cut_everywhere(&scenarios::silent_at_first().on_disk(), &[Cut::KillAll], &[]);
+fn task_with_an_agent_that_is_silent_at_first_survives_a_kill_of_the_whole_process_at_any_call() {
+    inject_at_every_call(&scenarios::silent_at_first().on_disk(), &[InjectedFault::KillAll], &[]);
 }
 
 #[test]
-fn refused_task_survives_any_two_cuts() {
-    cut_everywhere(&scenarios::refused(), WORST, WORST);
-}
-
-#[test]
-#[ignore = "takes minutes"]
-fn completed_task_survives_any_two_cuts() {
-    cut_everywhere(&scenarios::completed(), WORST, WORST);
+fn refused_task_survives_any_two_faults() {
+    inject_at_every_call(&scenarios::refused(), PAIR_FAULTS, PAIR_FAULTS);
 }
 
 #[test]
 #[ignore = "takes minutes"]
-fn undone_task_survives_any_two_cuts() {
-    cut_everywhere(&scenarios::undone(), WORST, WORST);
+fn completed_task_survives_any_two_faults() {
+    inject_at_every_call(&scenarios::completed(), PAIR_FAULTS, PAIR_FAULTS);
 }
 
 #[test]
 #[ignore = "takes minutes"]
-fn task_whose_agent_is_silent_at_first_survives_any_two_cuts() {
-    cut_everywhere(&scenarios::silent_at_first(), WORST, WORST);
+fn undone_task_survives_any_two_faults() {
+    inject_at_every_call(&scenarios::undone(), PAIR_FAULTS, PAIR_FAULTS);
 }
 
 #[test]
 #[ignore = "takes minutes"]
-fn task_that_is_late_survives_any_two_cuts() {
-    cut_everywhere(&scenarios::overdue(), WORST, WORST);
+fn task_with_an_agent_that_is_silent_at_first_survives_any_two_faults() {
+    inject_at_every_call(&scenarios::silent_at_first(), PAIR_FAULTS, PAIR_FAULTS);
 }
 
 #[test]
 #[ignore = "takes minutes"]
-fn task_whose_undo_fails_survives_any_two_cuts() {
-    cut_everywhere(&scenarios::undo_refused(), WORST, WORST);
+fn overdue_task_survives_any_two_faults() {
+    inject_at_every_call(&scenarios::overdue(), PAIR_FAULTS, PAIR_FAULTS);
 }
 
 #[test]
 #[ignore = "takes minutes"]
-fn task_whose_request_is_impossible_survives_any_two_cuts() {
-    cut_everywhere(&scenarios::request_impossible(), WORST, WORST);
+fn task_with_a_failing_undo_survives_any_two_faults() {
+    inject_at_every_call(&scenarios::undo_refused(), PAIR_FAULTS, PAIR_FAULTS);
 }
 
 #[test]
 #[ignore = "takes minutes"]
-fn resubmitted_task_survives_any_two_deaths() {
-    cut_everywhere(&scenarios::resubmitted(), &[Cut::DieAfter], &[Cut::DieAfter]);
+fn task_with_an_impossible_request_survives_any_two_faults() {
+    inject_at_every_call(&scenarios::request_impossible(), PAIR_FAULTS, PAIR_FAULTS);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn resubmitted_task_survives_any_two_crashes() {
+    inject_at_every_call(
+        &scenarios::resubmitted(),
+        &[InjectedFault::DieAfter],
+        &[InjectedFault::DieAfter],
+    );
 }

@@ -1,98 +1,106 @@
-//! The real stack: the functions' own binaries, deployed from `template.yaml` on an emulator, spoken to over the
-//! wire: on MiniStack, which enforces IAM, and on LocalStack. `.ci/e2e` builds, starts the emulator and runs this.
+//! Tests of a deployed stack: the functions' binaries, deployed from `template.yaml` on an emulator and called over the
+//! network: on MiniStack, which enforces IAM, and on LocalStack. `.ci/e2e` builds the functions, starts the emulator and
+//! runs this test.
 //!
-//! Most of the time is waiting for the supervisor's minute, so the chapters run side by side on one
-//! stack, and each has tasks of its own.
+//! Most of the time is spent waiting for the supervisor, which runs every minute. So the checks run concurrently on one
+//! stack, each with its own tasks.
 
-#![expect(clippy::print_stderr, reason = "it takes minutes, and says how far it is")]
+#![expect(clippy::print_stderr, reason = "it takes minutes and prints its progress")]
 
 use std::{collections::HashMap, rc::Rc};
 
 use tokio::task::{Id, JoinError, JoinSet, LocalSet};
 
+mod aws_requests;
 mod console;
-mod emulator;
 mod events;
 mod functions;
 mod http;
-mod logs;
-mod place;
+mod killed_functions;
+mod permissions;
 mod recovery;
-mod roles;
 mod stack;
-mod storm;
+mod target;
+mod telemetry;
 mod verify;
 
-use place::place;
 use stack::Stack;
+use target::deployment_target;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs an emulator and built functions: .ci/e2e"]
 async fn the_deployed_stack_does_what_the_design_says() {
-    LocalSet::new().run_until(Box::pin(whole())).await;
+    LocalSet::new().run_until(Box::pin(check_stack())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs an AWS account, or an emulator: infra/verify"]
 async fn a_stack_of_its_own_is_verified() {
-    LocalSet::new().run_until(Box::pin(verified())).await;
+    LocalSet::new().run_until(Box::pin(verify_stack())).await;
 }
 
-async fn whole() {
+async fn check_stack() {
     let stack = Rc::new(Stack::deploy().await);
-    every_chapter(&stack).await;
+    run_all_checks(&stack).await;
     stack.delete().await;
 }
 
-async fn verified() {
+async fn verify_stack() {
     let stack = Rc::new(Stack::deploy().await);
-    let mut chapters = Chapters::default();
-    // Alone: nothing else is to be timed.
-    chapters.begin("latency", verify::steps_are_timed(stack.clone()));
-    chapters.end().await;
-    let mut long = Chapters::default();
-    long.begin("long wait", verify::a_long_wait_ends(stack.clone()));
-    chapters.begin("forty steps", verify::a_task_of_forty_steps_ends(stack.clone()));
-    chapters.end().await;
-    every_chapter(&stack).await;
+    let mut checks = ConcurrentChecks::default();
+    // Runs alone, so that nothing else affects the timing.
+    checks.start("latency", verify::print_step_times(stack.clone()));
+    checks.end().await;
+    let mut long = ConcurrentChecks::default();
+    long.start("long wait", verify::long_wait_ends(stack.clone()));
+    checks.start("forty steps", verify::task_of_forty_steps_ends(stack.clone()));
+    checks.end().await;
+    run_all_checks(&stack).await;
     long.end().await;
-    // The last: the table stays so. The script deletes the stack, also if a chapter fails.
-    chapters.begin("throttled table", verify::tasks_end_on_a_throttled_table(stack.clone()));
-    chapters.end().await;
+    // Runs last, because the table stays throttled. The script deletes the stack, also if a check fails.
+    checks.start("throttled table", verify::tasks_end_on_a_throttled_table(stack.clone()));
+    checks.end().await;
 }
 
-async fn every_chapter(stack: &Rc<Stack>) {
-    let mut chapters = Chapters::default();
-    chapters.begin("storm", storm::every_task_ends_though_functions_are_killed(stack.clone()));
-    chapters.begin("events", events::an_event_submits_a_task(stack.clone()));
-    chapters.begin("schedule", events::a_schedule_submits_a_task(stack.clone()));
-    chapters.begin("http", http::single_submissions_over_a_function_url(stack.clone()));
-    chapters.begin("console", console::an_operator_opens_the_console(stack.clone()));
-    chapters.end().await;
-    // Alone: a scheduler that is killed meanwhile sends the request of the killed agent again.
-    chapters.begin("recovery", recovery::the_supervisor_makes_a_killed_agent_good(stack.clone()));
-    chapters.end().await;
-    // Every function has run by now, so each has credentials that can be borrowed.
-    if place().enforces_iam("roles") && place().shows_processes("roles") {
-        chapters.begin("roles", roles::each_role_may_do_what_it_must_and_no_more(stack.clone()));
+async fn run_all_checks(stack: &Rc<Stack>) {
+    let mut checks = ConcurrentChecks::default();
+    checks.start(
+        "killed functions",
+        killed_functions::every_task_ends_although_functions_are_killed(stack.clone()),
+    );
+    checks.start("events", events::event_submits_a_task(stack.clone()));
+    checks.start("schedule", events::schedule_submits_a_task(stack.clone()));
+    checks.start("http", http::function_url_accepts_submissions(stack.clone()));
+    checks.start("console", console::operator_uses_the_console(stack.clone()));
+    checks.end().await;
+    // Runs alone: if a scheduler were killed meanwhile, it would send the killed agent's request again.
+    checks
+        .start("recovery", recovery::supervisor_recovers_the_task_of_a_killed_agent(stack.clone()));
+    checks.end().await;
+    // Every function has run by now, so the credentials of each can be read.
+    if deployment_target().enforces_iam("roles") && deployment_target().shows_processes("roles") {
+        checks
+            .start("roles", permissions::each_function_has_exactly_its_permissions(stack.clone()));
     }
-    chapters.begin("logs", logs::counts_are_in_the_logs_and_payloads_are_not());
-    if place().shows_processes("traces: the collector is one of this machine") {
-        chapters.begin("traces", logs::a_task_is_one_trace(stack.clone()));
+    checks.start("logs", telemetry::logs_contain_metrics_and_no_payloads());
+    if deployment_target()
+        .shows_processes("traces: functions cannot reach the collector on this machine")
+    {
+        checks.start("traces", telemetry::task_has_one_trace(stack.clone()));
     }
-    chapters.end().await;
+    checks.end().await;
 }
 
-/// What runs side by side. A chapter that fails does not keep the others from being told.
+/// Checks that run concurrently. A failed check does not stop the others.
 #[derive(Default)]
-struct Chapters {
+struct ConcurrentChecks {
     running: JoinSet<()>,
     names: HashMap<Id, &'static str>,
 }
 
-impl Chapters {
-    fn begin(&mut self, name: &'static str, chapter: impl Future<Output = ()> + 'static) {
-        self.names.insert(self.running.spawn_local(chapter).id(), name);
+impl ConcurrentChecks {
+    fn start(&mut self, name: &'static str, check: impl Future<Output = ()> + 'static) {
+        self.names.insert(self.running.spawn_local(check).id(), name);
     }
 
     async fn end(&mut self) {

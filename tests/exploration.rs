@@ -1,108 +1,112 @@
-//! Exploration: every event in every state of small workflows, breadth first.
+//! Exhaustive exploration (bounded model checking): every event in every state of small workflows, breadth first.
 //!
-//! A world is a task, its documents, the clock, what agents were asked, and what was lost. From each
-//! world all that can happen next happens: a message arrives, once more, late or never; an agent answers
-//! anything that it was ever asked; time passes; the supervisor sweeps; an operator commands; a process
-//! dies between its save and its messages. Worlds that go on alike are one. Laws of our own hold in all of
-//! them, and from each the task comes to an end if all goes well from there on.
+//! A state consists of a task, its documents, the clock, the requests that were sent, and the effects that were lost.
+//! In each state, every possible event occurs: a message arrives, again, late or never; an agent replies to any earlier
+//! request; time passes; the supervisor sweeps; an operator sends a command; a process crashes between its save and its
+//! effects. States with the same fingerprint are explored once. Invariants, which do not use the core's own functions,
+//! are checked in every state. From every state the task must reach a final state if no more failures occur.
 //!
-//! A broken law is printed with a shortest path to it. `-- --nocapture` prints what was walked, and
-//! `EXPLORE=child,output` in the environment explores those workflows only.
+//! A violated invariant is printed with a shortest path to it. `-- --nocapture` prints the states and transitions, and
+//! the environment variable `EXPLORE=child,output` restricts the exploration to those workflows.
 
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Mutex,
 };
 
-use play::Arrow;
-use search::{Report, explore};
-use settings::{Setting, settings};
+use search::{ExplorationReport, explore};
+use successors::ObservedTransition;
+use workflows::{ExploredWorkflow, explored_workflows};
 
 mod children;
+mod descriptions;
+mod events;
 mod expiry;
-mod laws;
-mod moves;
-mod play;
-mod said;
+mod invariants;
+mod model_state;
+mod progress;
+mod recording;
 mod search;
-mod settings;
-mod states;
-mod world;
+mod successors;
+mod workflows;
 
-/// How many worlds of each workflow every test run visits, and how many the longer one does.
-const WORLDS_MAX: usize = 1_200;
-const WORLDS_MAX_DEEP: usize = 100_000;
+/// The most states of each workflow in every test run.
+const STATES_MAX: usize = 1_200;
+
+/// The most states of each workflow in the long test.
+const STATES_MAX_DEEP: usize = 100_000;
 
 /// Explores all workflows, two at a time.
-pub(crate) fn explore_all(worlds_max: usize) -> Vec<Report> {
+fn explore_all(states_max: usize) -> Vec<ExplorationReport> {
     let named = std::env::var("EXPLORE").ok();
-    let is_named = |setting: &Setting| {
-        named.as_ref().is_none_or(|named| named.split(',').any(|name| name == setting.name))
+    let is_named = |workflow: &ExploredWorkflow| {
+        named.as_ref().is_none_or(|named| named.split(',').any(|name| name == workflow.name))
     };
-    let settings = settings().into_iter().filter(is_named);
-    let waiting: Mutex<VecDeque<Setting>> = Mutex::new(settings.collect());
-    let found = Mutex::new(Vec::new());
+    let workflows = explored_workflows().into_iter().filter(is_named);
+    let waiting: Mutex<VecDeque<ExploredWorkflow>> = Mutex::new(workflows.collect());
+    let results = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 loop {
                     let next = waiting.lock().unwrap().pop_front();
-                    let Some(setting) = next else { break };
-                    let report = explore(&setting, worlds_max);
-                    found.lock().unwrap().push((setting, report));
+                    let Some(workflow) = next else { break };
+                    let report = explore(&workflow, states_max);
+                    results.lock().unwrap().push((workflow, report));
                 }
             });
         }
     });
-    let found = found.into_inner().unwrap();
-    let broken: Vec<_> = found.iter().filter_map(|(_, found)| found.as_ref().err()).collect();
+    let results = results.into_inner().unwrap();
+    let violations: Vec<_> =
+        results.iter().filter_map(|(_, result)| result.as_ref().err()).collect();
     assert!(
-        broken.is_empty(),
+        violations.is_empty(),
         "{}",
-        broken.iter().map(|s| s.as_str()).collect::<Vec<_>>().join("\n")
+        violations.iter().map(|s| s.as_str()).collect::<Vec<_>>().join("\n")
     );
-    let check = |(setting, report): (Setting, Result<Report, String>)| {
+    let check = |(workflow, report): (ExploredWorkflow, Result<ExplorationReport, String>)| {
         let report = report.unwrap();
         let endings: Vec<_> = report.endings.iter().copied().collect();
-        let mut wanted = setting.endings;
-        wanted.sort();
-        assert_eq!(endings, wanted, "the endings of {}", setting.name);
+        let mut expected = workflow.endings;
+        expected.sort();
+        assert_eq!(endings, expected, "the endings of {}", workflow.name);
         report
     };
-    found.into_iter().map(check).collect()
+    results.into_iter().map(check).collect()
 }
 
-/// The arrows walked in all workflows, and how often.
-pub(crate) fn walked(reports: &[Report]) -> BTreeMap<Arrow, u64> {
-    let mut walked = BTreeMap::new();
-    for (arrow, times) in reports.iter().flat_map(|report| &report.walked) {
-        *walked.entry(arrow.clone()).or_default() += times;
+/// The transitions in all workflows, with their numbers.
+fn transitions(reports: &[ExplorationReport]) -> BTreeMap<ObservedTransition, u64> {
+    let mut transitions = BTreeMap::new();
+    for (transition, times) in reports.iter().flat_map(|report| &report.transitions) {
+        *transitions.entry(transition.clone()).or_default() += times;
     }
-    walked
+    transitions
 }
 
 #[allow(clippy::print_stdout, reason = "the report is for `--nocapture`")]
-fn print(reports: &[Report]) {
+fn print(reports: &[ExplorationReport]) {
     for report in reports {
-        let Report { name, worlds, moves, depth, is_whole, took, .. } = report;
-        let whole = if *is_whole { "all" } else { "cut off" };
+        let ExplorationReport { name, states, events, depth, is_complete, took, .. } = report;
+        let extent = if *is_complete { "all" } else { "cut off" };
         println!(
-            "{name:20} {worlds:7} worlds ({whole}), {moves:8} moves, depth {depth:2}, {took:.1?}"
+            "{name:20} {states:7} states ({extent}), {events:8} events, depth {depth:2}, {took:.1?}"
         );
     }
     println!();
-    for ((state, event, outcome), times) in walked(reports) {
+    for ((state, event, outcome), times) in transitions(reports) {
         println!("{state:10} | {event:22} | {outcome:26} | {times:8}");
     }
 }
 
 #[test]
-fn every_world_of_small_workflows_keeps_the_laws() {
-    print(&explore_all(WORLDS_MAX));
+fn invariants_hold_in_every_state_of_small_workflows() {
+    print(&explore_all(STATES_MAX));
 }
 
 #[test]
-#[ignore = "takes minutes: the same, as deep as is feasible"]
-fn every_world_of_small_workflows_keeps_the_laws_deeper() {
-    print(&explore_all(WORLDS_MAX_DEEP));
+#[ignore = "takes minutes: explores up to 100,000 states of each workflow"]
+fn invariants_hold_in_every_state_of_small_workflows_deeper() {
+    print(&explore_all(STATES_MAX_DEEP));
 }

@@ -1,6 +1,5 @@
-//! Many runs of a scenario: every cut at every call, singly and in pairs. Each campaign has an
-//! embedded AWS, a runtime and a clock of its own, all on one thread, and makes one run at a time; so a
-//! run is the same whenever it is made. The test harness spreads campaigns over the cores.
+//! All runs of a scenario: each fault at every call, singly and in pairs. A campaign has its own embedded AWS, runtime and
+//! clock on one thread and makes one run at a time, so a run is reproducible. The test harness runs campaigns in parallel.
 
 use std::panic::AssertUnwindSafe;
 
@@ -8,30 +7,35 @@ use futures_util::FutureExt;
 use tokio::runtime::Runtime;
 
 use super::{
-    effects::judge_effects,
-    judge::{self, count, judge_uncut},
+    checks::{self, check_baseline, count},
+    environment::Environment,
+    fault_injection::{FaultAt, InjectedFault},
+    outage_checks::check_side_effects,
     panics,
+    scenario_run::{RunResult, run},
     scenarios::Scenario,
-    site::Site,
-    wire::{Cut, CutAt},
-    world::{Run, run},
 };
 
-/// Problems shown in full; the rest is counted.
+/// The most problems that are shown in full.
 const PROBLEMS_SHOWN: usize = 5;
 
-/// Runs a scenario with each of `firsts` at every call, and then with each of `seconds` at every call
-/// after it. Fails if any run does not end as it must.
-#[expect(clippy::print_stdout, reason = "says how many runs there were")]
-pub(super) fn cut_everywhere(scenario: &Scenario, firsts: &[Cut], seconds: &[Cut]) {
-    let mut core = Core::new();
-    let uncut = core.run(scenario, &[]).unwrap();
-    let wrong = judge_uncut(scenario, &uncut);
-    assert!(wrong.is_empty(), "{}, uncut: {}", scenario.name, wrong.join("\n"));
-    let mut campaign = Campaign { scenario, uncut: &uncut, core, runs: 0, problems: Vec::new() };
-    for call in 0..uncut.calls.len() {
-        for cut in firsts {
-            campaign.attempt(CutAt { call, cut: *cut }, seconds);
+/// Runs a scenario with each fault of `firsts` at every call. Then combines each of these runs with each fault of
+/// `seconds` at every later call. Fails if any run does not end as expected.
+#[expect(clippy::print_stdout, reason = "prints the number of runs")]
+pub(super) fn inject_at_every_call(
+    scenario: &Scenario,
+    firsts: &[InjectedFault],
+    seconds: &[InjectedFault],
+) {
+    let mut core = CampaignRuntime::new();
+    let baseline = core.run(scenario, &[]).unwrap();
+    let problems = check_baseline(scenario, &baseline);
+    assert!(problems.is_empty(), "{}, without faults: {}", scenario.name, problems.join("\n"));
+    let mut campaign =
+        Campaign { scenario, baseline: &baseline, core, runs: 0, problems: Vec::new() };
+    for call in 0..baseline.calls.len() {
+        for fault in firsts {
+            campaign.run_with(FaultAt { call, fault: *fault }, seconds);
         }
     }
     let Campaign { runs, problems, .. } = campaign;
@@ -39,86 +43,95 @@ pub(super) fn cut_everywhere(scenario: &Scenario, firsts: &[Cut], seconds: &[Cut
         None => scenario.name.to_owned(),
         Some(outage) => format!("{}, {outage}", scenario.name),
     };
-    println!("{name}: {runs} runs; calls uncut: {:?}", count(&uncut.calls));
+    println!("{name}: {runs} runs; calls without faults: {:?}", count(&baseline.calls));
     let shown = problems.iter().take(PROBLEMS_SHOWN).cloned().collect::<Vec<_>>().join("\n\n");
-    assert!(problems.is_empty(), "{name}: {} of {runs} runs went wrong:\n{shown}", problems.len());
+    assert!(
+        problems.is_empty(),
+        "{name}: {} of {runs} runs went problems:\n{shown}",
+        problems.len()
+    );
 }
 
 /// The runs of one scenario.
 struct Campaign<'s> {
     scenario: &'s Scenario,
-    uncut: &'s Run,
-    core: Core,
+    /// The run without faults.
+    baseline: &'s RunResult,
+    core: CampaignRuntime,
     runs: usize,
     problems: Vec<String>,
 }
 
 impl Campaign<'_> {
-    fn attempt(&mut self, first: CutAt, seconds: &[Cut]) {
-        let Some(calls) = self.attempt_with(&[first]) else { return };
+    fn run_with(&mut self, first: FaultAt, seconds: &[InjectedFault]) {
+        let Some(calls) = self.run_and_check(&[first]) else { return };
         for call in first.call + 1..calls {
-            for cut in seconds {
-                self.attempt_with(&[first, CutAt { call, cut: *cut }]);
+            for fault in seconds {
+                self.run_and_check(&[first, FaultAt { call, fault: *fault }]);
             }
         }
     }
 
-    /// Runs and judges; the number of calls, if the run came to an end.
-    fn attempt_with(&mut self, cuts: &[CutAt]) -> Option<usize> {
+    /// Makes a run and checks it; returns the number of calls, or `None` if the run panicked.
+    fn run_and_check(&mut self, faults: &[FaultAt]) -> Option<usize> {
         self.runs += 1;
-        let (calls, wrong) = match self.core.run(self.scenario, cuts) {
+        let (calls, problems) = match self.core.run(self.scenario, faults) {
             Ok(run) => {
-                let wrong = match self.scenario.outage {
-                    None => judge::judge(self.uncut, &run, cuts),
-                    Some(_) => judge_effects(self.scenario, self.uncut, &run, cuts),
+                let problems = match self.scenario.outage {
+                    None => checks::check(self.baseline, &run, faults),
+                    Some(_) => check_side_effects(self.scenario, self.baseline, &run, faults),
                 };
-                (Some(run.calls), wrong)
+                (Some(run.calls), problems)
             }
             Err(panic) => (None, vec![panic]),
         };
-        if !wrong.is_empty() {
-            let calls = calls.as_ref().unwrap_or(&self.uncut.calls);
-            let cuts: Vec<_> = cuts.iter().map(|at| judge::name(calls, *at)).collect();
-            self.problems.push(format!("{}:\n{}", cuts.join(", then "), wrong.join("\n")));
+        if !problems.is_empty() {
+            let calls = calls.as_ref().unwrap_or(&self.baseline.calls);
+            let faults: Vec<_> = faults.iter().map(|at| checks::name(calls, *at)).collect();
+            self.problems.push(format!("{}:\n{}", faults.join(", then "), problems.join("\n")));
         }
         calls.map(|calls| calls.len())
     }
 }
 
 /// Makes runs, one at a time.
-struct Core {
+struct CampaignRuntime {
     runtime: Runtime,
-    /// Where it made the last one.
-    site: Option<Site>,
+    /// The environment of the last run.
+    environment: Option<Environment>,
 }
 
-impl Core {
+impl CampaignRuntime {
     fn new() -> Self {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-        Self { runtime: runtime.unwrap(), site: None }
+        Self { runtime: runtime.unwrap(), environment: None }
     }
 
-    fn run(&mut self, scenario: &Scenario, cuts: &[CutAt]) -> Result<Run, String> {
-        let site = self.site.take().filter(|site| site.scenario.name == scenario.name);
+    fn run(&mut self, scenario: &Scenario, faults: &[FaultAt]) -> Result<RunResult, String> {
+        let environment = self
+            .environment
+            .take()
+            .filter(|environment| environment.scenario.name == scenario.name);
         let work = async {
-            let mut site = match site {
-                Some(site) => site,
-                None => Site::new(scenario).await,
+            let mut environment = match environment {
+                Some(environment) => environment,
+                None => Environment::new(scenario).await,
             };
-            let run = run(&mut site, cuts).await;
-            (site, run)
+            let run = run(&mut environment, faults).await;
+            (environment, run)
         };
         let work = AssertUnwindSafe(Box::pin(work)).catch_unwind();
         let panics = panics::count();
-        let (site, mut run) = self.runtime.block_on(work).map_err(|_| "it panicked".to_owned())?;
+        let (environment, mut run) =
+            self.runtime.block_on(work).map_err(|_| "the run panicked".to_owned())?;
         // A handler catches the panic of a single message.
         if panics::count() > panics {
-            run.wrong.push("a handler panicked".to_owned());
+            run.problems.push("a handler panicked".to_owned());
         }
-        // What went wrong may have left something behind, and so does a kill: messages that were received.
-        let is_clean = run.wrong.is_empty() && !scenario.on_disk;
-        self.site = is_clean.then_some(site);
+        // A failed run may have left messages or items behind; a kill leaves received messages behind.
+        let is_clean = run.problems.is_empty() && !scenario.on_disk;
+        self.environment = is_clean.then_some(environment);
         Ok(run)
     }
 }

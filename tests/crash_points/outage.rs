@@ -1,6 +1,6 @@
-//! An outage: days in which no function runs, while DynamoDB deletes what has expired.
+//! An outage: for days no function runs, while DynamoDB deletes expired items.
 //!
-//! Messages outlive it: they stand for dead letters, which SQS keeps for 14 days and an operator sends back.
+//! Messages survive the outage. They represent dead letters, which SQS retains for 14 days and an operator sends back.
 
 use std::fmt;
 
@@ -9,72 +9,72 @@ use jiff::Timestamp;
 use steward_aws::items::{Item, has_expired};
 use steward_emulator::resources::{DOCUMENTS_TABLE, TASKS_TABLE};
 
-use super::site::Site;
+use super::environment::Environment;
 
-/// What kind of outage follows a cut.
+/// The kind of outage that follows a crash.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Outage {
-    pub(super) lasts: Lasts,
-    pub(super) deletes: Deletes,
-    pub(super) resumes: Resumes,
+    pub(super) duration: OutageDuration,
+    pub(super) deletion: ExpiredDeletion,
+    pub(super) first: FirstAfterOutage,
 }
 
-/// How long the outage lasts: ten days in all, longer than the tables keep what nobody extends.
+/// The duration of the outage: ten days in total. Items expire within that time unless their expiry is extended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lasts {
+pub(super) enum OutageDuration {
     TenDays,
-    /// The supervisor sweeps once after five days. What belongs to an unfinished task must survive the other five.
+    /// The supervisor sweeps once after five days. Items of unfinished tasks must survive the next five days.
     FiveDaysTwice,
 }
 
-/// Which expired items DynamoDB deletes in that time. It deletes them one by one and in any order.
+/// Which expired items DynamoDB deletes during the outage. DynamoDB deletes them one by one in any order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Deletes {
+pub(super) enum ExpiredDeletion {
     Everything,
     Documents,
     Tasks,
-    /// Every second item, beginning with the first.
+    /// Every second item, starting with the first.
     FirstOfTwo,
-    /// The others.
+    /// Every second item, starting with the second.
     SecondOfTwo,
 }
 
-/// What runs first after the outage.
+/// Which function runs first after the outage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Resumes {
+pub(super) enum FirstAfterOutage {
     Messages,
     Supervisor,
 }
 
 impl fmt::Display for Outage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { lasts, deletes, resumes } = self;
-        write!(f, "outage of {lasts:?}, deletes {deletes:?}, resumes with {resumes:?}")
+        let Self { duration, deletion, first } = self;
+        write!(f, "outage of {duration:?}, deletes {deletion:?}, resumes with {first:?}")
     }
 }
 
-/// An item by its key.
+/// The key of a deleted item.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Deleted {
+pub(super) struct DeletedItem {
     table: &'static str,
     pub(super) task_id: String,
-    /// Absent of a task's own item.
+    /// `None` for a task's item.
     pub(super) document: Option<String>,
 }
 
-impl Deletes {
-    fn takes(self, place: usize, item: &Deleted) -> bool {
+impl ExpiredDeletion {
+    fn includes(self, position: usize, item: &DeletedItem) -> bool {
         match self {
             Self::Everything => true,
             Self::Documents => item.table == DOCUMENTS_TABLE,
             Self::Tasks => item.table == TASKS_TABLE,
-            Self::FirstOfTwo => place.is_multiple_of(2),
-            Self::SecondOfTwo => !place.is_multiple_of(2),
+            Self::FirstOfTwo => position.is_multiple_of(2),
+            Self::SecondOfTwo => !position.is_multiple_of(2),
         }
     }
 }
 
-impl Deleted {
+impl DeletedItem {
     fn of(table: &'static str, item: &Item) -> Self {
         let text = |name| item.get(name).and_then(|value| value.as_s().ok()).cloned();
         Self { table, task_id: text("task_id").unwrap(), document: text("document") }
@@ -87,19 +87,23 @@ impl Deleted {
     }
 }
 
-/// Deletes expired items as DynamoDB does; which ones.
-pub(super) async fn delete_expired(site: &Site, deletes: Deletes, now: Timestamp) -> Vec<Deleted> {
-    let client = Client::new(&site.deployment.aws.sdk_config());
+/// Deletes expired items as DynamoDB does; returns their keys.
+pub(super) async fn delete_expired(
+    environment: &Environment,
+    deletes: ExpiredDeletion,
+    now: Timestamp,
+) -> Vec<DeletedItem> {
+    let client = Client::new(&environment.deployment.aws.sdk_config());
     let mut expired = Vec::new();
     for table in [TASKS_TABLE, DOCUMENTS_TABLE] {
         let pages = client.scan().table_name(table).into_paginator().items();
         let items = pages.send().collect::<Result<Vec<_>, _>>().await.unwrap();
         let items = items.iter().filter(|item| has_expired(item, now));
-        expired.extend(items.map(|item| Deleted::of(table, item)));
+        expired.extend(items.map(|item| DeletedItem::of(table, item)));
     }
     expired.sort();
-    let mut place = 0..;
-    expired.retain(|item| deletes.takes(place.next().unwrap_or_default(), item));
+    let mut position = 0..;
+    expired.retain(|item| deletes.includes(position.next().unwrap_or_default(), item));
     for item in &expired {
         let request = client.delete_item().table_name(item.table).set_key(Some(item.key()));
         request.send().await.unwrap();

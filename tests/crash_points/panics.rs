@@ -1,4 +1,5 @@
-//! Counts the panics of this thread. A handler catches the panic of a single message, so nothing else would show it.
+//! Counts the panics of this thread. A handler catches the panic of a single message, so it would not be detected
+//! otherwise.
 
 use std::{cell::Cell, panic, sync::Once};
 
@@ -6,7 +7,7 @@ thread_local! {
     static PANICS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// How many panics there were on this thread, from the first call on.
+/// The number of panics on this thread since the first call of this function.
 pub(super) fn count() -> usize {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

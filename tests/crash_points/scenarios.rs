@@ -1,5 +1,4 @@
-//! The scenarios: what is submitted, how the remote service treats it, and how all must end,
-//! whatever is cut on the way.
+//! The scenarios: which tasks are submitted, how the remote service behaves, and how the tasks must end with any fault.
 
 use serde_json::{Value, json};
 use steward_core::{
@@ -7,70 +6,70 @@ use steward_core::{
     model::{attempt::Action, command::Order, task::ProcessState},
 };
 
-use super::{outage::Outage, remote::Manner, world::ComesBack};
+use super::{outage::Outage, scenario_run::Redelivery, scripted_service::ServiceBehavior};
 
 mod expiring;
 
 pub(super) use expiring::{child_completed, child_undone, overdue_and_undone};
 
-/// A story with one ending.
+/// A scenario with its expected ending.
 #[derive(Debug, Clone)]
 pub(super) struct Scenario {
     pub(super) name: &'static str,
     pub(super) workflow: Workflow,
-    /// What runs as the task of one of its steps.
-    pub(super) child: Option<Child>,
-    /// The tasks, all submitted at once and all with the same ending.
+    /// The child task that one of its steps runs.
+    pub(super) child: Option<ScenarioChild>,
+    /// The ids of the tasks, which are submitted together and have the same ending.
     pub(super) tasks: &'static [&'static str],
-    pub(super) manners: Vec<(&'static str, Action, Manner)>,
-    /// What an operator asks after an alert, having mended the service.
+    pub(super) behaviors: Vec<(&'static str, Action, ServiceBehavior)>,
+    /// The operator's command after an alert, when the service is repaired.
     pub(super) operator: Option<Order>,
-    pub(super) comes_back: ComesBack,
+    pub(super) redelivery: Redelivery,
     /// Whether tables and queues are in files.
     pub(super) on_disk: bool,
-    /// What happens at a [`Cut::Outage`](super::wire::Cut::Outage), if the scenario is made for one.
+    /// The outage at an [`InjectedFault::Outage`](super::fault_injection::InjectedFault::Outage), if the scenario has one.
     pub(super) outage: Option<Outage>,
-    pub(super) ending: Ending,
+    pub(super) ending: ExpectedEnding,
 }
 
 impl Scenario {
-    /// The same, but what is not acknowledged comes back at once.
-    pub(super) fn in_haste(self) -> Self {
-        Self { comes_back: ComesBack::AtOnce, ..self }
+    /// The scenario with redelivery at once.
+    pub(super) fn with_immediate_redelivery(self) -> Self {
+        Self { redelivery: Redelivery::Immediate, ..self }
     }
 
-    /// The same, with tables and queues in files.
+    /// The scenario with tables and queues in files.
     pub(super) fn on_disk(self) -> Self {
         Self { on_disk: true, ..self }
     }
 
-    /// The ids of the child tasks.
-    pub(super) fn children(&self) -> impl Iterator<Item = (String, &Child)> {
+    /// The child tasks with their ids.
+    pub(super) fn children(&self) -> impl Iterator<Item = (String, &ScenarioChild)> {
         let of_task =
             |task| self.child.iter().map(move |child| (format!("{task}{}", child.id), child));
         self.tasks.iter().flat_map(of_task)
     }
 }
 
-/// A child task, whose process state ends as its parent's does.
+/// A child task, which ends in the same state as its parent.
 #[derive(Debug, Clone)]
-pub(super) struct Child {
-    /// What its id has after its parent's: `:step`.
+pub(super) struct ScenarioChild {
+    /// The suffix after its parent's id: `:step`.
     pub(super) id: &'static str,
     pub(super) workflow: Workflow,
-    /// What takes effect at the service, in order.
+    /// The effects at the service, in order.
     pub(super) effects: &'static [&'static str],
 }
 
 /// How each task of a scenario ends.
 #[derive(Debug, Clone)]
-pub(super) struct Ending {
+pub(super) struct ExpectedEnding {
     pub(super) state: ProcessState,
-    /// What takes effect at the service, in order: `step/do`, `step/undo`.
+    /// The effects at the service, in order: `step/do`, `step/undo`.
     pub(super) effects: &'static [&'static str],
-    /// What clients and operators are told.
-    pub(super) told: &'static [&'static str],
-    /// How long it takes by the test's clock, in seconds.
+    /// The notifications and alerts.
+    pub(super) published: &'static [&'static str],
+    /// The duration by the test's clock, in seconds.
     pub(super) seconds: i64,
 }
 
@@ -85,123 +84,122 @@ pub(super) fn completed() -> Scenario {
         workflow: line("alert"),
         child: None,
         tasks: &["t"],
-        manners: vec![],
+        behaviors: vec![],
         operator: None,
-        comes_back: ComesBack::Last,
+        redelivery: Redelivery::Last,
         on_disk: false,
         outage: None,
-        ending: Ending {
+        ending: ExpectedEnding {
             state: ProcessState::Processed,
             effects: &[STEP_1, STEP_2],
-            told: &["received", "processed"],
+            published: &["received", "processed"],
             seconds: 0,
         },
     }
 }
 
-/// The first step is refused for good, and the policy says alert.
+/// The first step fails permanently, with `then alert`.
 pub(super) fn refused() -> Scenario {
     Scenario {
         name: "refused",
-        manners: vec![("step_1", Action::Do, Manner::Refuses)],
-        ending: Ending {
+        behaviors: vec![("step_1", Action::Do, ServiceBehavior::Fails)],
+        ending: ExpectedEnding {
             state: ProcessState::Error,
             effects: &[],
-            told: &["received", "error", "task_in_error"],
+            published: &["received", "error", "task_in_error"],
             seconds: 0,
         },
         ..completed()
     }
 }
 
-/// The second step is refused for good, and the first is undone.
+/// The second step fails permanently, and the first is undone.
 pub(super) fn undone() -> Scenario {
     Scenario {
         name: "undone",
         workflow: line("undo"),
-        manners: vec![("step_2", Action::Do, Manner::Refuses)],
-        ending: Ending {
+        behaviors: vec![("step_2", Action::Do, ServiceBehavior::Fails)],
+        ending: ExpectedEnding {
             state: ProcessState::Undone,
             effects: &[STEP_1, STEP_1_UNDONE],
-            told: &["received", "undone"],
+            published: &["received", "undone"],
             seconds: 0,
         },
         ..completed()
     }
 }
 
-/// The agent of the first attempt says nothing; the second attempt is answered.
+/// The agent does not reply to the first attempt; the second attempt completes.
 pub(super) fn silent_at_first() -> Scenario {
     let Scenario { ending, .. } = completed();
     Scenario {
         name: "silent at first",
-        manners: vec![("step_1", Action::Do, Manner::SilentAtFirst)],
-        ending: Ending { seconds: 30, ..ending },
+        behaviors: vec![("step_1", Action::Do, ServiceBehavior::SilentAtFirst)],
+        ending: ExpectedEnding { seconds: 30, ..ending },
         ..completed()
     }
 }
 
-/// No attempt at the second step is ever answered, so the first is undone; the second, which may
-/// have run, has no undo.
+/// No attempt at the second step gets a reply, so the first is undone. The second, which may have run, has no undo.
 pub(super) fn silent_for_good() -> Scenario {
     let Scenario { ending, .. } = undone();
     Scenario {
         name: "silent for good",
-        manners: vec![("step_2", Action::Do, Manner::Silent)],
-        // Two attempts of 30 s, and a call of the second may be in progress for as long again.
-        ending: Ending { seconds: 100, ..ending },
+        behaviors: vec![("step_2", Action::Do, ServiceBehavior::Silent)],
+        // Two attempts of 30 s, and then the time in which a call of the second may be in progress.
+        ending: ExpectedEnding { seconds: 100, ..ending },
         ..undone()
     }
 }
 
-/// The first step is never answered, and the policy says alert: the supervisor ends the task.
+/// The first step never gets a reply, with `then alert`, so the supervisor ends the task.
 pub(super) fn overdue() -> Scenario {
     let mut workflow = serde_json::to_value(line("alert")).unwrap();
     workflow["steps"]["step_1"]["recovery"]["attempts"] = json!(1);
     Scenario {
         name: "overdue",
         workflow: serde_json::from_value(workflow).unwrap(),
-        manners: vec![("step_1", Action::Do, Manner::Silent)],
-        ending: Ending { seconds: 30, ..refused().ending },
+        behaviors: vec![("step_1", Action::Do, ServiceBehavior::Silent)],
+        ending: ExpectedEnding { seconds: 30, ..refused().ending },
         ..refused()
     }
 }
 
-/// The undo of the first step is refused too.
+/// The undo of the first step fails too.
 pub(super) fn undo_refused() -> Scenario {
     Scenario {
         name: "undo refused",
-        manners: vec![
-            ("step_2", Action::Do, Manner::Refuses),
-            ("step_1", Action::Undo, Manner::Refuses),
+        behaviors: vec![
+            ("step_2", Action::Do, ServiceBehavior::Fails),
+            ("step_1", Action::Undo, ServiceBehavior::Fails),
         ],
-        ending: Ending {
+        ending: ExpectedEnding {
             state: ProcessState::Error,
             effects: &[STEP_1],
-            told: &["received", "error", "undo_failed"],
+            published: &["received", "error", "undo_failed"],
             seconds: 0,
         },
         ..undone()
     }
 }
 
-/// After the alert an operator mends the service and resubmits.
+/// After the alert an operator repairs the service and resubmits.
 pub(super) fn resubmitted() -> Scenario {
     Scenario {
         name: "resubmitted",
-        manners: vec![("step_2", Action::Do, Manner::RefusesUntilMended)],
+        behaviors: vec![("step_2", Action::Do, ServiceBehavior::FailsUntilRepaired)],
         operator: Some(Order::Resubmit { step: None, input: None, did_not_run: false }),
-        ending: Ending {
+        ending: ExpectedEnding {
             state: ProcessState::Processed,
             effects: &[STEP_1, STEP_2],
-            told: &["received", "error", "task_in_error", "operator_command", "processed"],
+            published: &["received", "error", "task_in_error", "operator_command", "processed"],
             seconds: 0,
         },
         ..completed()
     }
 }
 
-/// The second step's request reads what the first never returned.
+/// The second step's request reads a value that the first did not return.
 pub(super) fn request_impossible() -> Scenario {
     let mut workflow = serde_json::to_value(line("undo")).unwrap();
     workflow["steps"]["step_2"]["request"]["body"]["before"] =
@@ -209,27 +207,26 @@ pub(super) fn request_impossible() -> Scenario {
     Scenario {
         name: "request impossible",
         workflow: serde_json::from_value(workflow).unwrap(),
-        manners: vec![],
+        behaviors: vec![],
         ..undone()
     }
 }
 
-/// Two branches after the first step, and a last step that joins them and is refused: all three are
-/// undone.
-pub(super) fn side_by_side() -> Scenario {
+/// Two branches after the first step, and a last step that joins them and fails. The first three are undone.
+pub(super) fn branches() -> Scenario {
     Scenario {
-        name: "side by side",
+        name: "branches",
         workflow: workflow(json!({
             "first": step(&[], "undo", true),
             "left": step(&["first"], "undo", true),
             "right": step(&["first"], "undo", true),
             "last": step(&["left", "right"], "undo", true),
         })),
-        manners: vec![("last", Action::Do, Manner::Refuses)],
-        ending: Ending {
+        behaviors: vec![("last", Action::Do, ServiceBehavior::Fails)],
+        ending: ExpectedEnding {
             state: ProcessState::Undone,
             effects: &["first/do", "left/do", "right/do", "left/undo", "right/undo", "first/undo"],
-            told: &["received", "undone"],
+            published: &["received", "undone"],
             seconds: 0,
         },
         ..completed()
@@ -241,7 +238,7 @@ pub(super) fn two_tasks() -> Scenario {
     Scenario { name: "two tasks", tasks: &["t", "u"], ..silent_at_first() }
 }
 
-/// Two steps in a row, the first of which can be undone; `then` is the policy of both.
+/// Two sequential steps with the same `then`. The first has an undo.
 fn line(then: &str) -> Workflow {
     workflow(json!({
         "step_1": step(&[], then, true),

@@ -1,5 +1,5 @@
-//! The console behind its function URL: signed requests only, two permissions, and `steward console` that
-//! signs for a browser.
+//! The console behind its function URL: only signed requests are accepted, there are two permissions, and `steward console`
+//! signs requests for a browser.
 
 use std::{
     io::{BufRead, BufReader},
@@ -11,25 +11,25 @@ use reqwest::{Client, Response, redirect::Policy};
 use steward_demo::{scenario::Shipped, services::Fault};
 
 use super::{
-    emulator::{answered, wait_for},
+    aws_requests::{wait_for, with_retries},
     http::base_url,
-    place::place,
     stack::Stack,
+    target::deployment_target,
 };
 
-pub(super) async fn an_operator_opens_the_console(stack: Rc<Stack>) {
+pub(super) async fn operator_uses_the_console(stack: Rc<Stack>) {
     let url = base_url(&stack, "STEWARD_CONSOLE_URL");
-    if place().enforces_iam("console: an unsigned request") {
+    if deployment_target().enforces_iam("console: an unsigned request") {
         assert_eq!(reqwest::get(format!("{url}console")).await.unwrap().status(), 403, "unsigned");
     }
-    let console = Signing::start(&url);
+    let console = ConsoleProxy::start(&url);
 
     let overview = console.get("").await;
     assert_eq!(overview.status(), 200);
     assert!(overview.headers().contains_key("content-security-policy"));
     let overview = overview.text().await.unwrap();
     assert!(
-        overview.contains(&place().caller) && !overview.contains("read-only access"),
+        overview.contains(&deployment_target().caller) && !overview.contains("read-only access"),
         "{overview}"
     );
 
@@ -55,18 +55,18 @@ pub(super) async fn an_operator_opens_the_console(stack: Rc<Stack>) {
     let command = wait_for("a command from the console", on_record).await;
     assert_eq!(
         (command.by.as_str(), command.why.as_str()),
-        (place().caller.as_str(), "an end-to-end test")
+        (deployment_target().caller.as_str(), "an end-to-end test")
     );
 }
 
-/// `steward console --url`, which signs as the account's root.
-struct Signing {
+/// A running `steward console --url`, which signs as the account's root.
+struct ConsoleProxy {
     child: Child,
     address: String,
     client: Client,
 }
 
-impl Signing {
+impl ConsoleProxy {
     fn start(url: &str) -> Self {
         let program = std::env::current_exe().unwrap();
         let program = program.parent().unwrap().with_file_name("steward");
@@ -84,10 +84,10 @@ impl Signing {
 
     async fn get(&self, page: &str) -> Response {
         let url = format!("{}{page}", self.address);
-        answered(page, async || self.client.get(&url).send().await.unwrap()).await
+        with_retries(page, async || self.client.get(&url).send().await.unwrap()).await
     }
 
-    /// As a browser says that a form was sent.
+    /// Posts a form with the header that a browser sends.
     async fn post(&self, page: &str, site: &str) -> Response {
         let request = self.client.post(format!("{}{page}", self.address));
         let request = request.header("sec-fetch-site", site);
@@ -96,7 +96,7 @@ impl Signing {
     }
 }
 
-impl Drop for Signing {
+impl Drop for ConsoleProxy {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -1,4 +1,4 @@
-//! Tasks that nobody submits: an event on the stack's bus does, and a schedule.
+//! Tasks that are submitted by an event on the stack's bus, and by a schedule.
 
 use std::{rc::Rc, time::Duration};
 
@@ -8,9 +8,9 @@ use steward_core::model::task::ProcessState;
 use steward_demo::services::Fault;
 
 use super::{
-    emulator::{run, wait_for},
-    place::place,
+    aws_requests::{run, wait_for},
     stack::{Stack, delete},
+    target::deployment_target,
 };
 
 const BY_EVENT: &str = r#"
@@ -34,7 +34,7 @@ steps:
 output: ${ input.note }
 "#;
 
-pub(super) async fn an_event_submits_a_task(stack: Rc<Stack>) {
+pub(super) async fn event_submits_a_task(stack: Rc<Stack>) {
     stack.publish(BY_EVENT).await;
     let id = stack.order_with("by-event", "reserve", |fault| fault == Fault::Healthy);
     let detail = json!({ "number": id, "items": [] }).to_string();
@@ -45,7 +45,7 @@ pub(super) async fn an_event_submits_a_task(stack: Rc<Stack>) {
         .detail(detail)
         .build();
     let events = aws_sdk_eventbridge::Client::new(&stack.sdk);
-    // A new rule does not match at once on AWS. The same event again is the same task.
+    // On AWS a new rule does not match at once, so the event is repeated. It always submits the same task.
     let submitted = async || {
         let put = events.put_events().entries(event.clone()).send().await.unwrap();
         assert_eq!(put.failed_entry_count, 0);
@@ -56,11 +56,11 @@ pub(super) async fn an_event_submits_a_task(stack: Rc<Stack>) {
     assert_eq!(stack.ended(&id).await.process_state, ProcessState::Processed);
 }
 
-pub(super) async fn a_schedule_submits_a_task(stack: Rc<Stack>) {
+pub(super) async fn schedule_submits_a_task(stack: Rc<Stack>) {
     stack.publish(ON_SCHEDULE).await;
     let own = stack.name_of("minutely");
     let parameters = ["Name=minutely", "Schedule=rate(1 minute)", "Workflow=on-schedule"];
-    let steward = format!("Steward={}", place().stack);
+    let steward = format!("Steward={}", deployment_target().stack);
     let rest = [&own, "infra/schedule.yaml", &steward, r#"Input={"note":"hello"}"#];
     run("infra/deploy", &[&rest[..], &parameters].concat()).await;
     let scheduled = async || {

@@ -1,4 +1,4 @@
-//! The functions' processes: found by their environment, killed, and asked for their credentials.
+//! The functions' processes: finds them by their environment, kills them, reads their credentials.
 
 use std::{collections::HashMap, fs, process::Command, time::Duration};
 
@@ -7,24 +7,24 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{
-    emulator::{root, signed, wait_for},
-    place::{Kind, place},
+    aws_requests::{root, signed, wait_for},
+    target::{TargetKind, deployment_target},
 };
 
 /// A process that runs a function.
-pub(super) struct Process {
+pub(super) struct FunctionProcess {
     pid: String,
     environment: HashMap<String, String>,
 }
 
-impl Process {
-    /// As the machine would: nothing is finished, nobody is told.
+impl FunctionProcess {
+    /// Kills the process at once, without a chance to finish anything.
     pub(super) fn kill(&self) {
-        // It may have ended by itself.
+        // The process may have ended already.
         let _ = Command::new("kill").args(["-KILL", &self.pid]).status().unwrap();
     }
 
-    /// What it calls AWS with.
+    /// The credentials with which the function calls AWS.
     pub(super) fn credentials(&self) -> Credentials {
         let of = |name: &str| self.environment[name].clone();
         let (key, secret) = (of("AWS_ACCESS_KEY_ID"), of("AWS_SECRET_ACCESS_KEY"));
@@ -32,10 +32,10 @@ impl Process {
     }
 }
 
-/// Kills a function with what it has in hand, once it has something. On AWS it is disturbed: see below.
+/// Kills the processes of a function as soon as there are any. On AWS, shortens the function's timeout instead.
 pub(super) async fn kill(function: &str) {
-    if place().kind == Kind::Aws {
-        return run_out_of_time(function).await;
+    if deployment_target().kind == TargetKind::Aws {
+        return shorten_timeout(function).await;
     }
     let running = async || Some(processes(function)).filter(|found| !found.is_empty());
     for process in wait_for(&format!("a process of {function}"), running).await {
@@ -43,9 +43,9 @@ pub(super) async fn kill(function: &str) {
     }
 }
 
-/// Lets a function run for a second only, for half a minute. AWS kills the invocations that begin meanwhile and take longer;
-/// an agent gives back what it has no time for.
-async fn run_out_of_time(function: &str) {
+/// Sets the function's timeout to one second for half a minute. AWS kills invocations that start in that time and take
+/// longer; an agent defers requests for which it has no time.
+async fn shorten_timeout(function: &str) {
     let before = configuration(Method::GET, function, "").await;
     let limit = |seconds: &Value| json!({ "Timeout": seconds }).to_string();
     configuration(Method::PUT, function, &limit(&json!(1))).await;
@@ -55,27 +55,27 @@ async fn run_out_of_time(function: &str) {
 
 async fn configuration(method: Method, function: &str, body: &str) -> Value {
     let path = format!("2015-03-31/functions/{function}/configuration");
-    let url = format!("{}/{path}", place().endpoint("lambda"));
-    let answer = signed(&root(), "lambda", (method, &url), &[], body).await;
-    let (status, text) = (answer.status(), answer.text().await.unwrap());
+    let url = format!("{}/{path}", deployment_target().endpoint("lambda"));
+    let response = signed(&root(), "lambda", (method, &url), &[], body).await;
+    let (status, text) = (response.status(), response.text().await.unwrap());
     assert_eq!(status, 200, "{function}: {text}");
     serde_json::from_str(&text).unwrap()
 }
 
-/// The processes that run this function now, on this emulator.
-pub(super) fn processes(function: &str) -> Vec<Process> {
+/// The processes that currently run a function on this emulator.
+pub(super) fn processes(function: &str) -> Vec<FunctionProcess> {
     let folders = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let mut processes: Vec<_> = folders.filter_map(|folder| read(&folder.path())).collect();
-    processes.retain(|Process { environment, .. }| {
+    processes.retain(|FunctionProcess { environment, .. }| {
         let is = |name: &str, value: &str| environment.get(name).is_some_and(|set| set == value);
         is("AWS_LAMBDA_FUNCTION_NAME", function)
-            && is("AWS_ENDPOINT_URL", &place().endpoint("lambda"))
+            && is("AWS_ENDPOINT_URL", &deployment_target().endpoint("lambda"))
     });
     processes
 }
 
-/// A process that runs a `bootstrap`, if it is one, and is still there.
-fn read(folder: &std::path::Path) -> Option<Process> {
+/// Reads a process; `None` if it does not run a `bootstrap`, or has ended.
+fn read(folder: &std::path::Path) -> Option<FunctionProcess> {
     let program = fs::read_link(folder.join("exe")).ok()?;
     if program.file_name()? != "bootstrap" {
         return None;
@@ -85,5 +85,8 @@ fn read(folder: &std::path::Path) -> Option<Process> {
         let (name, value) = str::from_utf8(pair).ok()?.split_once('=')?;
         Some((name.to_owned(), value.to_owned()))
     });
-    Some(Process { pid: folder.file_name()?.to_str()?.to_owned(), environment: pairs.collect() })
+    Some(FunctionProcess {
+        pid: folder.file_name()?.to_str()?.to_owned(),
+        environment: pairs.collect(),
+    })
 }

@@ -1,4 +1,5 @@
-//! The function URL: signed requests only, problem documents for bad ones, and the task's status.
+//! The function URL of the submission: accepts only signed requests, returns problem documents for invalid ones, and returns
+//! the status of a task.
 
 use std::rc::Rc;
 
@@ -8,21 +9,21 @@ use serde_json::{Value, json};
 use steward_demo::{scenario::Shipped, services::Fault};
 
 use super::{
-    emulator::{answered, root, signed, wait_for},
-    place::{Kind, place},
+    aws_requests::{root, signed, wait_for, with_retries},
     stack::Stack,
+    target::{TargetKind, deployment_target},
 };
 
-pub(super) async fn single_submissions_over_a_function_url(stack: Rc<Stack>) {
+pub(super) async fn function_url_accepts_submissions(stack: Rc<Stack>) {
     let url = base_url(&stack, "STEWARD_FUNCTION_URL");
     let id = stack.order_with("http", "reserve", |fault| fault == Fault::Healthy);
     let order = Shipped::Order.scenario();
     let submission = json!({ "task_id": id, "workflow": order.name(), "input": order.input(1) });
 
     for _ in 0..2 {
-        let answer = post(&url, &submission).await;
-        assert_eq!(answer.status(), 202);
-        assert_eq!(answer.headers()[header::LOCATION], format!("/tasks/{id}"));
+        let response = post(&url, &submission).await;
+        assert_eq!(response.status(), 202);
+        assert_eq!(response.headers()[header::LOCATION], format!("/tasks/{id}"));
     }
     let mut other = submission.clone();
     other["input"] = json!({ "amount": 0 });
@@ -40,45 +41,46 @@ pub(super) async fn single_submissions_over_a_function_url(stack: Rc<Stack>) {
     wait_for("a task over HTTP", processed).await;
     problem(get(&url, "tasks/nobody").await, 404).await;
 
-    if place().enforces_iam("http: requests unsigned, and of an unknown signer") {
-        only_known_signers_are_let_in(&url).await;
+    if deployment_target().enforces_iam("http: requests unsigned, and of an unknown signer") {
+        unknown_signers_are_refused(&url).await;
     }
 }
 
-async fn only_known_signers_are_let_in(url: &str) {
+async fn unknown_signers_are_refused(url: &str) {
     let stranger = Credentials::new("AKIASTRANGER00000000", "guessed", None, None, "stranger");
     let refused = signed(&stranger, "lambda", (Method::GET, url), &[], "").await;
     assert_eq!(refused.status(), 403);
     assert_eq!(reqwest::get(url).await.unwrap().status(), 403);
 }
 
-/// A function URL. MiniStack's outputs have AWS's host name, and it serves a path.
+/// The function URL. MiniStack's outputs contain AWS's host name, but MiniStack serves the function at a path.
 pub(super) fn base_url(stack: &Stack, variable: &str) -> String {
     let url = stack.variable(variable);
-    if place().kind != Kind::MiniStack {
+    if deployment_target().kind != TargetKind::MiniStack {
         return url.to_owned();
     }
     let (id, _) = url.trim_start_matches("https://").split_once('.').unwrap();
-    format!("{}/_aws/lambda-url/{id}/", place().endpoint("lambda"))
+    format!("{}/_aws/lambda-url/{id}/", deployment_target().endpoint("lambda"))
 }
 
 async fn post(url: &str, body: &Value) -> Response {
     let headers = [("content-type", "application/json")];
     let (url, body) = (format!("{url}tasks"), body.to_string());
-    let ask = async || signed(&root(), "lambda", (Method::POST, &url), &headers, &body).await;
-    answered("POST", ask).await
+    let send = async || signed(&root(), "lambda", (Method::POST, &url), &headers, &body).await;
+    with_retries("POST", send).await
 }
 
 async fn get(url: &str, path: &str) -> Response {
     let url = format!("{url}{path}");
-    answered("GET", async || signed(&root(), "lambda", (Method::GET, &url), &[], "").await).await
+    with_retries("GET", async || signed(&root(), "lambda", (Method::GET, &url), &[], "").await)
+        .await
 }
 
-/// An RFC 9457 problem document of this status.
-async fn problem(answer: Response, status: u16) {
-    assert_eq!(answer.status(), status);
-    assert_eq!(answer.headers()[header::CONTENT_TYPE], "application/problem+json");
-    let problem: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
+/// Checks that the response is an RFC 9457 problem document with this status.
+async fn problem(response: Response, status: u16) {
+    assert_eq!(response.status(), status);
+    assert_eq!(response.headers()[header::CONTENT_TYPE], "application/problem+json");
+    let problem: Value = serde_json::from_str(&response.text().await.unwrap()).unwrap();
     assert_eq!(problem["status"], status);
     assert!(problem["title"].is_string() && problem["detail"].is_string(), "{problem}");
 }

@@ -1,5 +1,5 @@
-//! An agent is killed with a call in hand. Its queue would give the request out again in twelve minutes;
-//! the supervisor, on its schedule, sees in one that complete-by has passed.
+//! An agent is killed during a call. Its queue would redeliver the request after twelve minutes; the supervisor, which runs
+//! every minute, detects earlier that complete-by has passed.
 
 use std::rc::Rc;
 
@@ -9,10 +9,10 @@ use steward_demo::{
     services::{Fault, Service},
 };
 
-use super::{emulator::wait_for, functions::kill, stack::Stack};
+use super::{aws_requests::wait_for, functions::kill, stack::Stack};
 
-pub(super) async fn the_supervisor_makes_a_killed_agent_good(stack: Rc<Stack>) {
-    // The first call hangs, so there is time to kill who made it.
+pub(super) async fn supervisor_recovers_the_task_of_a_killed_agent(stack: Rc<Stack>) {
+    // The first call hangs, so there is time to kill the agent.
     let id = stack.order_with("killed", "charge", |fault| fault == Fault::Hang);
     let scenario = Shipped::Order.scenario();
     stack.submit(&id, scenario.name(), &scenario.input(0)).await;
@@ -24,7 +24,7 @@ pub(super) async fn the_supervisor_makes_a_killed_agent_good(stack: Rc<Stack>) {
     kill(&stack.name_of("agent-payment")).await;
     let task = stack.ended(&id).await;
     assert_eq!(task.process_state, ProcessState::Processed);
-    assert!(task.failure_count > 0, "nobody noticed");
+    assert!(task.failure_count > 0, "the supervisor counted no failure");
     let ledger = stack.services.ledger();
     assert_eq!(ledger.effects(Service::Payment, &id), 1);
 }

@@ -1,4 +1,4 @@
-//! One deployment, from its scripts to its deletion, and the services and clients around it.
+//! A deployed stack, from its deployment to its deletion, with the remote services and clients of the test.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -21,81 +21,85 @@ use steward_demo::{
 use steward_runtime::ports::StateStore;
 
 use super::{
-    emulator::{call, root, run, wait_for},
-    logs::Collector,
-    place::{Kind, place},
+    aws_requests::{call, root, run, wait_for},
+    target::{TargetKind, deployment_target},
+    telemetry::Collector,
 };
 
-/// The queue of a client.
+/// The name of the client's reply queue.
 pub(super) fn client_queue() -> String {
-    format!("client-{}", place().stack)
+    format!("client-{}", deployment_target().stack)
 }
 
-/// Decides which call meets which fault. With it some tasks are undone, and some cannot even be undone.
+/// The seed of the fault plan. With it, some tasks are undone, and the undo of some fails.
 const SEED: u64 = 7;
 
-/// What the agents say to the services; in no log, and no other role's to read.
-pub(super) const SECRET: &str = "token-that-nobody-else-may-read";
+/// The agents' secret for the remote services. It must not be in any log, and no other function may read it.
+pub(super) const SECRET: &str = "token-that-only-agents-may-read";
 
-/// The deployed stack, with what is around it.
+/// The deployed stack, with the test's services and clients.
 pub(super) struct Stack {
     variables: HashMap<String, String>,
     pub(super) sdk: SdkConfig,
     pub(super) services: MockServices,
     pub(super) plan: FaultPlan,
     pub(super) spans: Collector,
-    /// The tasks that an alert was heard of.
+    /// The tasks for which an alert was received.
     pub(super) alerted: Arc<Mutex<BTreeSet<String>>>,
-    /// The ends that clients were told of, as `order-1 processed`.
-    pub(super) noticed: Arc<Mutex<BTreeSet<String>>>,
-    /// A secret that is no agent's of this stack.
+    /// The received notifications, as `order-1 processed`.
+    pub(super) notified: Arc<Mutex<BTreeSet<String>>>,
+    /// A secret that does not belong to the stack's agents.
     pub(super) foreign_secret: String,
-    /// That of the stack's agents.
+    /// The secret of the stack's agents.
     pub(super) secret: String,
 }
 
 impl Stack {
-    /// Deploys what `infra/build` made, publishes the workflows that ship, and listens to its alerts.
+    /// Deploys the build of `infra/build`, publishes the shipped workflows, and collects alerts and notifications.
     pub(super) async fn deploy() -> Self {
         let plan = FaultPlan::chaos(SEED);
-        let place = place();
-        let services = MockServices::start_at(place.services, &Service::ALL, plan.clone());
+        let target = deployment_target();
+        let services = MockServices::start_at(target.services, &Service::ALL, plan.clone());
         let services = services.await.unwrap();
         let (url, _) = services.base_url(Service::Payment).rsplit_once('/').map(own).unwrap();
-        let url = place.services_url.clone().unwrap_or(url);
+        let url = target.services_url.clone().unwrap_or(url);
         let spans = Collector::start().await;
         let foreign_secret = secret("foreign", &json!("of others")).await;
         let secret = secret("own", &json!({ "x-token": SECRET })).await;
         let mut parameters = vec![
-            // A new account has little concurrency.
-            format!("Size={}", if place.kind == Kind::Aws { "small" } else { "medium" }),
-            format!("ConsoleOperators={}", place.caller),
+            // A new AWS account has a low concurrency limit.
+            format!("Size={}", if target.kind == TargetKind::Aws { "small" } else { "medium" }),
+            format!("ConsoleOperators={}", target.caller),
             format!("ServicesUrl={url}"),
             format!("AgentSecretArn={secret}"),
-            format!("ReplyQueues={}", place.queue_url("client-*")),
-            format!("ReplyQueueArns={}", place.queue_arn("client-*")),
+            format!("ReplyQueues={}", target.queue_url("client-*")),
+            format!("ReplyQueueArns={}", target.queue_arn("client-*")),
         ];
-        if place.kind != Kind::Aws {
+        if target.kind != TargetKind::Aws {
             parameters.push("PlainHttp=true".to_owned());
             parameters.push(format!("OtlpEndpoint={}", spans.url));
         }
-        let stack = std::iter::once(place.stack.as_str());
+        let stack = std::iter::once(target.stack.as_str());
         let arguments: Vec<_> = stack.chain(parameters.iter().map(String::as_str)).collect();
         run("infra/deploy", &arguments).await;
-        let said = run("infra/outputs", &[&place.stack]).await;
+        let outputs = run("infra/outputs", &[&target.stack]).await;
         let variables =
-            said.lines().filter_map(|line| line.strip_prefix("export ")?.split_once('='));
+            outputs.lines().filter_map(|line| line.strip_prefix("export ")?.split_once('='));
         let variables = variables.map(own).collect();
         let sdk = aws_config::load_defaults(BehaviorVersion::latest()).await;
-        let alerts = queue(&sdk, &format!("{}-alerts", place.stack)).await;
-        bring_alerts_to(&sdk, &alerts).await;
-        let notices = queue(&sdk, &client_queue()).await;
-        let (alerted, noticed) = (Arc::default(), Arc::default());
+        let alerts = queue(&sdk, &format!("{}-alerts", target.stack)).await;
+        route_alerts_to(&sdk, &alerts).await;
+        let notifications = queue(&sdk, &client_queue()).await;
+        let (alerted, notified) = (Arc::default(), Arc::default());
         listen(&sdk, alerts, Arc::clone(&alerted), |event| {
             Some(event["detail"]["data"]["task_id"].as_str()?.to_owned())
         });
-        listen(&sdk, notices, Arc::clone(&noticed), |notice| {
-            Some(format!("{} {}", notice["task_id"].as_str()?, notice["status"].as_str()?))
+        listen(&sdk, notifications, Arc::clone(&notified), |notification| {
+            Some(format!(
+                "{} {}",
+                notification["task_id"].as_str()?,
+                notification["status"].as_str()?
+            ))
         });
         let stack = Self {
             variables,
@@ -104,7 +108,7 @@ impl Stack {
             plan,
             spans,
             alerted,
-            noticed,
+            notified,
             foreign_secret,
             secret,
         };
@@ -114,14 +118,14 @@ impl Stack {
         stack
     }
 
-    /// The value of an output, by the name of its variable.
+    /// The value of a stack output, by the name of its environment variable.
     pub(super) fn variable(&self, name: &str) -> &str {
         &self.variables[name]
     }
 
-    /// The name of a function of this stack, or of a queue.
+    /// The full name of a function or queue of this stack.
     pub(super) fn name_of(&self, part: &str) -> String {
-        format!("{}-{part}", place().stack)
+        format!("{}-{part}", deployment_target().stack)
     }
 
     pub(super) fn store(&self) -> DynamoStore {
@@ -144,9 +148,9 @@ impl Stack {
         Publisher { definitions, store: self.store(), rules }.publish(&workflow).await.unwrap();
     }
 
-    /// Puts a submission on the queue, as a client does.
+    /// Sends a submission to the queue, as a client does.
     pub(super) async fn submit(&self, task_id: &str, workflow: &str, input: &Value) {
-        let reply_to = place().queue_url(&client_queue());
+        let reply_to = deployment_target().queue_url(&client_queue());
         let submission = json!({ "task_id": task_id, "workflow": workflow, "input": input, "reply_to": reply_to });
         let sqs = aws_sdk_sqs::Client::new(&self.sdk);
         let queue = self.variable("STEWARD_SUBMISSIONS_QUEUE_URL");
@@ -158,13 +162,13 @@ impl Stack {
         self.store().load(&id.parse().unwrap()).await.unwrap()
     }
 
-    /// Waits until a task has ended, one way or another.
+    /// Waits until a task is in a final state.
     pub(super) async fn ended(&self, id: &str) -> Task {
         let look = async || self.task(id).await.filter(|task| task.process_state.is_final());
         wait_for(&format!("the end of {id}"), look).await
     }
 
-    /// An order's id, beginning so, whose step `step` meets a fault that is `wanted`; the others meet none.
+    /// An order id with this prefix, for which only the given step has a fault, and the fault is `wanted`.
     pub(super) fn order_with(
         &self,
         prefix: &str,
@@ -180,21 +184,30 @@ impl Stack {
         (0..).map(|n| format!("{prefix}-{n}")).find(fits).unwrap()
     }
 
-    /// Deletes the stack, and looks whether something is left that should not be.
+    /// Deletes the stack, and checks that its queues are deleted and its tables are kept.
     pub(super) async fn delete(&self) {
         self.delete_rules().await;
-        delete(&place().stack).await;
+        delete(&deployment_target().stack).await;
         let sqs = aws_sdk_sqs::Client::new(&self.sdk);
         for name in [client_queue(), self.name_of("alerts")] {
-            sqs.delete_queue().queue_url(place().queue_url(&name)).send().await.unwrap();
+            sqs.delete_queue()
+                .queue_url(deployment_target().queue_url(&name))
+                .send()
+                .await
+                .unwrap();
         }
         // On AWS a queue is listed for a minute after its deletion.
         let gone = async || {
-            let left = sqs.list_queues().queue_name_prefix(&place().stack).send().await.unwrap();
+            let left = sqs
+                .list_queues()
+                .queue_name_prefix(&deployment_target().stack)
+                .send()
+                .await
+                .unwrap();
             left.queue_urls().is_empty().then_some(())
         };
         wait_for("the end of the stack's queues", gone).await;
-        // What was promised is not forgotten with the functions.
+        // The tables contain accepted tasks, so they must not be deleted with the stack.
         let tables = aws_sdk_dynamodb::Client::new(&self.sdk).list_tables().into_paginator();
         let tables: Vec<_> = tables.items().send().try_collect().await.unwrap();
         assert!(tables.contains(&self.variable("STEWARD_TASKS_TABLE").to_owned()), "{tables:?}");
@@ -202,7 +215,7 @@ impl Stack {
 }
 
 impl Stack {
-    /// EventBridge deletes no bus that has rules: those of triggers, and the operator's.
+    /// Deletes all rules of the bus, because EventBridge does not delete a bus that has rules.
     async fn delete_rules(&self) {
         let (events, bus) =
             (aws_sdk_eventbridge::Client::new(&self.sdk), self.variable("STEWARD_EVENT_BUS"));
@@ -229,27 +242,31 @@ fn own((name, value): (&str, &str)) -> (String, String) {
 
 async fn secret(name: &str, value: &Value) -> String {
     let body = json!({
-        "Name": format!("{}-{name}", place().stack), "SecretString": value.to_string(),
+        "Name": format!("{}-{name}", deployment_target().stack), "SecretString": value.to_string(),
         "ClientRequestToken": "00000000-0000-0000-0000-000000000000",
     });
-    let (status, answer) =
+    let (status, response) =
         call(&root(), "secretsmanager", "secretsmanager.CreateSecret", &body).await;
-    assert_eq!(status, 200, "{answer}");
-    answer["ARN"].as_str().unwrap().to_owned()
+    assert_eq!(status, 200, "{response}");
+    response["ARN"].as_str().unwrap().to_owned()
 }
 
 async fn queue(sdk: &SdkConfig, name: &str) -> String {
-    let made = aws_sdk_sqs::Client::new(sdk).create_queue().queue_name(name).send().await.unwrap();
-    made.queue_url.unwrap()
+    let created =
+        aws_sdk_sqs::Client::new(sdk).create_queue().queue_name(name).send().await.unwrap();
+    created.queue_url.unwrap()
 }
 
-/// The operator's rule: what Steward says on its bus, into a queue.
-async fn bring_alerts_to(sdk: &SdkConfig, queue: &str) {
+/// Creates the operator's rule, which sends Steward's events to a queue.
+async fn route_alerts_to(sdk: &SdkConfig, queue: &str) {
     let (events, name) = (aws_sdk_eventbridge::Client::new(sdk), queue.rsplit('/').next().unwrap());
-    let arn = place().queue_arn(name);
+    let arn = deployment_target().queue_arn(name);
     let pattern = json!({ "source": ["steward"] }).to_string();
-    let rule =
-        events.put_rule().name("operator").event_bus_name(&place().stack).event_pattern(pattern);
+    let rule = events
+        .put_rule()
+        .name("operator")
+        .event_bus_name(&deployment_target().stack)
+        .event_pattern(pattern);
     let rule = rule.send().await.unwrap().rule_arn.unwrap();
     let policy = json!({ "Version": "2012-10-17", "Statement": [{
         "Effect": "Allow", "Principal": { "Service": "events.amazonaws.com" },
@@ -266,26 +283,26 @@ async fn bring_alerts_to(sdk: &SdkConfig, queue: &str) {
     events
         .put_targets()
         .rule("operator")
-        .event_bus_name(&place().stack)
+        .event_bus_name(&deployment_target().stack)
         .targets(target)
         .send()
         .await
         .unwrap();
 }
 
-/// Notes what each message of a queue is about, until the test ends.
+/// Collects a value from each message of a queue until the queue is deleted.
 fn listen(
     sdk: &SdkConfig,
     queue: String,
-    heard: Arc<Mutex<BTreeSet<String>>>,
-    about: fn(Value) -> Option<String>,
+    collected: Arc<Mutex<BTreeSet<String>>>,
+    value_of: fn(Value) -> Option<String>,
 ) {
     let sqs = aws_sdk_sqs::Client::new(sdk);
     tokio::spawn(async move {
         loop {
             let receive = sqs.receive_message().queue_url(&queue).max_number_of_messages(10);
             let received = match receive.wait_time_seconds(5).send().await {
-                // The stack is deleted, and the test's queues with it.
+                // The stack and the test's queues are deleted.
                 Err(error)
                     if error.as_service_error().is_some_and(|e| e.is_queue_does_not_exist()) =>
                 {
@@ -295,7 +312,7 @@ fn listen(
             };
             for message in received.messages() {
                 let body = serde_json::from_str(message.body().unwrap()).unwrap();
-                heard.lock().unwrap().extend(about(body));
+                collected.lock().unwrap().extend(value_of(body));
                 let receipt = message.receipt_handle().unwrap();
                 sqs.delete_message()
                     .queue_url(&queue)

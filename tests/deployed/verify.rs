@@ -1,4 +1,4 @@
-//! What `infra/verify` asks of a deployment beside the chapters of `.ci/e2e`: what no emulator can show.
+//! Checks that only `infra/verify` makes, in addition to those of `.ci/e2e`, because no emulator has the behavior.
 
 use std::{rc::Rc, time::Duration};
 
@@ -13,27 +13,29 @@ use steward_demo::{scenario::Shipped, services::Fault};
 use steward_runtime::ports::StateStore;
 
 use super::{
-    emulator::{call, root, wait_for},
+    aws_requests::{call, root, wait_for},
     stack::Stack,
 };
 
-/// Lambda drops the sixteenth invocation of a chain, unless a function's `RecursiveLoop` is `Allow`.
+/// A number of steps over Lambda's limit: it drops the sixteenth invocation of a chain, unless the function's
+/// `RecursiveLoop` is `Allow`.
 const STEPS: usize = 40;
 
-/// Orders whose steps are timed, one after the other.
+/// The number of orders whose steps are timed, one after the other.
 const TIMED: usize = 30;
 
-/// Orders of which each waits for the others at a table with one unit a second.
+/// The number of concurrent orders on a table with one capacity unit.
 const THROTTLED: usize = 10;
 
 /// A task whose steps make a chain of invocations longer than Lambda's limit.
-pub(super) async fn a_task_of_forty_steps_ends(stack: Rc<Stack>) {
+pub(super) async fn task_of_forty_steps_ends(stack: Rc<Stack>) {
     let id = "forty-steps";
-    // The services misbehave by the key of a call: these names are of calls that go well.
+    // The fault of a call depends on its idempotency key: use only step names without a fault.
     let is_healthy = |name: &String| stack.plan.fault(&format!("{id}/{name}/do")) == Fault::Healthy;
     let names: Vec<_> = (0..).map(|n| format!("step_{n}")).filter(is_healthy).take(STEPS).collect();
-    let step = |(place, name): (usize, &String)| {
-        let after: Vec<_> = place.checked_sub(1).map(|before| &names[before]).into_iter().collect();
+    let step = |(position, name): (usize, &String)| {
+        let after: Vec<_> =
+            position.checked_sub(1).map(|before| &names[before]).into_iter().collect();
         let body = json!({ "order": "${ task.id }", "items": [] });
         let request = json!({ "path": "/reservations", "body": body });
         (name.clone(), json!({ "agent": "inventory", "after": after, "request": request }))
@@ -44,8 +46,8 @@ pub(super) async fn a_task_of_forty_steps_ends(stack: Rc<Stack>) {
     assert_eq!(stack.ended(id).await.process_state, ProcessState::Processed);
 }
 
-/// A wait that is longer than SQS delays a message. `STEWARD_VERIFY_WAIT` says how long, as `20m`.
-pub(super) async fn a_long_wait_ends(stack: Rc<Stack>) {
+/// A wait that is longer than SQS can delay a message. `STEWARD_VERIFY_WAIT` sets its length, for example `20m`.
+pub(super) async fn long_wait_ends(stack: Rc<Stack>) {
     let wait = std::env::var("STEWARD_VERIFY_WAIT").unwrap_or_else(|_| "20m".to_owned());
     let definition =
         json!({ "name": "long-wait", "version": 1, "steps": { "pause": { "wait": wait } } });
@@ -53,7 +55,7 @@ pub(super) async fn a_long_wait_ends(stack: Rc<Stack>) {
     stack.submit("long-wait", "long-wait", &json!({})).await;
     let wait = humantime::parse_duration(&wait).unwrap();
     let submitted = wait_for("the task that waits", async || stack.task("long-wait").await).await;
-    // As long as the wait itself there is nothing to see.
+    // Nothing can be observed during the wait.
     tokio::time::sleep(wait).await;
     let ended = stack.ended("long-wait").await;
     assert_eq!(ended.process_state, ProcessState::Processed);
@@ -61,8 +63,8 @@ pub(super) async fn a_long_wait_ends(stack: Rc<Stack>) {
     eprintln!("a wait of {wait:?} ended after {took:?} at most");
 }
 
-/// Prints the percentiles of how long a step takes, from what was recorded before it to what it returned.
-pub(super) async fn steps_are_timed(stack: Rc<Stack>) {
+/// Prints percentiles of the duration of a step: the time between its document and the previous one.
+pub(super) async fn print_step_times(stack: Rc<Stack>) {
     let mut millis = Vec::new();
     let order = Shipped::Order.scenario();
     for number in 0..TIMED {
@@ -96,7 +98,7 @@ async fn step_millis(stack: &Stack, task: &Task) -> Vec<i64> {
     at.windows(2).map(|pair| pair[1] - pair[0]).collect()
 }
 
-/// The last chapter: the table of tasks has one unit a second from then on.
+/// Sets the table of tasks to one capacity unit, and checks that tasks still end. The table stays so.
 pub(super) async fn tasks_end_on_a_throttled_table(stack: Rc<Stack>) {
     let table = stack.variable("STEWARD_TASKS_TABLE");
     let one = json!({ "ReadCapacityUnits": 1, "WriteCapacityUnits": 1 });
@@ -110,8 +112,8 @@ pub(super) async fn tasks_end_on_a_throttled_table(stack: Rc<Stack>) {
     )
     .await;
     let active = async || {
-        let answer = dynamodb("DescribeTable", &json!({ "TableName": table })).await;
-        (answer["Table"]["TableStatus"] == "ACTIVE").then_some(())
+        let response = dynamodb("DescribeTable", &json!({ "TableName": table })).await;
+        (response["Table"]["TableStatus"] == "ACTIVE").then_some(())
     };
     wait_for("the table with one unit", active).await;
     let order = Shipped::Order.scenario();
@@ -121,7 +123,7 @@ pub(super) async fn tasks_end_on_a_throttled_table(stack: Rc<Stack>) {
     for (number, id) in ids.iter().enumerate() {
         stack.submit(id, order.name(), &order.input(number)).await;
     }
-    // Steps that time out may be undone; none may be stuck.
+    // Tasks may be undone because of timeouts, but none may end in Error.
     let mut ended = std::collections::BTreeMap::<_, usize>::new();
     for id in &ids {
         let state = stack.ended(id).await.process_state;
@@ -133,7 +135,7 @@ pub(super) async fn tasks_end_on_a_throttled_table(stack: Rc<Stack>) {
 
 async fn dynamodb(operation: &str, body: &Value) -> Value {
     let target = format!("DynamoDB_20120810.{operation}");
-    let (status, answer) = call(&root(), "dynamodb", &target, body).await;
-    assert_eq!(status, 200, "{operation}: {answer}");
-    answer
+    let (status, response) = call(&root(), "dynamodb", &target, body).await;
+    assert_eq!(status, 200, "{operation}: {response}");
+    response
 }

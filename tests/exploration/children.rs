@@ -1,6 +1,5 @@
-//! The task of a step, as little of it as its parent can tell: whether it was recorded, which way it
-//! goes, how it ended, and what of it is on its way. Each message may arrive at any time, more than
-//! once, or never.
+//! A model of a child task, reduced to what its parent can observe: whether it was recorded, whether it is being undone,
+//! how it ended, and which messages are in flight. Each message may arrive at any time, more than once, or never.
 
 use std::{
     collections::BTreeSet,
@@ -21,41 +20,41 @@ use steward_core::{
 
 use super::expiry::{RETENTION, days_until, expires_at};
 
-/// Where the task of a step stands.
+/// The state of a child task.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Stands {
-    /// Never recorded so far.
+pub(super) enum ChildState {
+    /// Not recorded yet.
     #[default]
     Absent,
-    /// Never to be recorded.
+    /// Refused for good.
     Refused,
-    /// On its way forward.
-    Going,
+    /// In Processing.
+    Running,
     Processed,
-    /// In Error on its way forward.
+    /// In Error, not undone.
     Error,
-    /// On its way back.
+    /// In Undoing.
     Undoing,
     Undone,
-    /// In Error on its way back.
-    Stuck,
-    /// It has expired, and what it did stands.
-    Gone,
+    /// In Error, with a failed undo.
+    UndoFailed,
+    /// Expired, with its side effects in place.
+    Expired,
 }
 
-/// A submission that went out.
+/// A submission that was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Asked {
+pub(super) struct ChildSubmission {
     pub(super) action: Action,
-    /// Whether the parent knows that the task has begun.
+    /// Whether the parent knows that the child has started.
     pub(super) has_begun: bool,
     pub(super) attempt: u32,
-    /// Until when the task is there, if it has begun.
+    /// The expiry of the child, if it has started.
     pub(super) kept_until: Timestamp,
 }
 
-impl Asked {
-    pub(super) fn by(submission: &Submission) -> Self {
+impl ChildSubmission {
+    pub(super) fn new(submission: &Submission) -> Self {
         Self {
             action: if submission.undo { Action::Undo } else { Action::Do },
             has_begun: submission.has_begun,
@@ -65,226 +64,247 @@ impl Asked {
     }
 }
 
-/// The task of a step.
+/// A child task.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Child {
-    pub(super) stands: Stands,
-    /// The submissions that went out: to be done, to be undone.
-    pub(super) submitted: BTreeSet<Asked>,
-    /// Until when the newest submission may begin it.
+pub(super) struct ChildModel {
+    pub(super) state: ChildState,
+    /// The submissions that were sent, to run the child or to undo it.
+    pub(super) submitted: BTreeSet<ChildSubmission>,
+    /// The time until which the newest submission may start the child.
     pub(super) begins_until: Option<Timestamp>,
-    /// When it may expire, once it has ended.
+    /// The expiry of the child after its end.
     pub(super) kept: Option<Timestamp>,
-    /// What was first submitted.
+    /// The input of the first submission.
     pub(super) content: Option<String>,
-    /// The ends that it has told of.
-    pub(super) said: BTreeSet<Stands>,
-    /// The attempts whose submission was refused; a later one, or another delivery, may be accepted.
+    /// The outcomes that the child has reported.
+    pub(super) reported: BTreeSet<ChildState>,
+    /// The attempts whose submission was refused. A later submission or another delivery may be accepted.
     pub(super) refused: BTreeSet<u32>,
 }
 
-/// What can happen to the task of a step.
+/// An event of a child task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ChildMove {
+pub(super) enum ChildEvent {
     /// A submission is delivered.
-    Hears(Asked),
-    /// The submission of this attempt is refused: its workflow is not published, say.
-    IsRefusedFor(u32),
-    /// A submission is refused, and so will be all.
-    IsRefused,
-    /// It ends.
-    Ends(Stands),
+    SubmissionDelivered(ChildSubmission),
+    /// The submission of this attempt is refused, for example because its workflow is not published.
+    AttemptRefused(u32),
+    /// All submissions are refused.
+    Refused,
+    /// The child reaches a final state.
+    Ended(ChildState),
 }
 
-impl Child {
-    /// Whether it runs, stands done, or may still come to that.
+impl ChildModel {
+    /// Whether it has side effects, or may still have.
     pub(super) fn is_open(&self, now: Timestamp) -> bool {
-        match self.stands {
-            Stands::Absent => self.asks(Action::Do).next().is_some() && !self.is_too_late(now),
-            Stands::Refused | Stands::Undone => false,
-            Stands::Going
-            | Stands::Processed
-            | Stands::Error
-            | Stands::Undoing
-            | Stands::Stuck
-            | Stands::Gone => true,
+        match self.state {
+            ChildState::Absent => {
+                self.submissions(Action::Do).next().is_some() && !self.is_too_late(now)
+            }
+            ChildState::Refused | ChildState::Undone => false,
+            ChildState::Running
+            | ChildState::Processed
+            | ChildState::Error
+            | ChildState::Undoing
+            | ChildState::UndoFailed
+            | ChildState::Expired => true,
         }
     }
 
-    fn asks(&self, action: Action) -> impl Iterator<Item = &Asked> {
-        self.submitted.iter().filter(move |asked| asked.action == action)
+    fn submissions(&self, action: Action) -> impl Iterator<Item = &ChildSubmission> {
+        self.submitted.iter().filter(move |submission| submission.action == action)
     }
 
-    /// Attempts are told apart as the newest and the older ones only.
+    /// Hashes the child. Attempts are distinguished only as the newest and older ones.
     pub(super) fn hash(&self, now: Timestamp, to: &mut impl Hasher) {
-        let newest = self.submitted.iter().map(|asked| asked.attempt).max();
+        let newest = self.submitted.iter().map(|submission| submission.attempt).max();
         let days = |at: Timestamp| days_until(now, at);
-        (self.stands, &self.content, &self.said, self.kept.map(days)).hash(to);
+        (self.state, &self.content, &self.reported, self.kept.map(days)).hash(to);
         self.is_too_late(now).hash(to);
-        for Asked { action, has_begun, attempt, kept_until } in &self.submitted {
+        for ChildSubmission { action, has_begun, attempt, kept_until } in &self.submitted {
             (action, has_begun, Some(*attempt) == newest, days(*kept_until)).hash(to);
         }
         self.refused.iter().for_each(|attempt| (Some(*attempt) == newest).hash(to));
     }
 
-    /// Whether no submission that went out may begin it any more.
+    /// Whether it is too late for every sent submission to start the child.
     fn is_too_late(&self, now: Timestamp) -> bool {
         self.begins_until.is_some_and(|until| until < now)
     }
 
-    /// Whether there is a record of it.
+    /// Whether its record exists.
     pub(super) fn is_recorded(&self) -> bool {
-        !matches!(self.stands, Stands::Absent | Stands::Refused | Stands::Gone)
+        !matches!(self.state, ChildState::Absent | ChildState::Refused | ChildState::Expired)
     }
 
-    /// Whether it has ended.
+    /// Whether it is in a final state.
     pub(super) fn is_final(&self) -> bool {
-        !matches!(self.stands, Stands::Absent | Stands::Going | Stands::Undoing)
+        !matches!(self.state, ChildState::Absent | ChildState::Running | ChildState::Undoing)
     }
 
-    /// What becomes of it when it expires.
-    pub(super) fn gone(&self) -> Stands {
-        if self.stands == Stands::Undone { Stands::Absent } else { Stands::Gone }
+    /// The state after its record has expired.
+    pub(super) fn expired_state(&self) -> ChildState {
+        if self.state == ChildState::Undone { ChildState::Absent } else { ChildState::Expired }
     }
 
-    /// Everything that can happen to it next and changes something.
-    pub(super) fn moves(&self, now: Timestamp) -> Vec<ChildMove> {
-        let ends: &[Stands] = match self.stands {
-            Stands::Going => &[Stands::Processed, Stands::Error, Stands::Undone],
-            Stands::Undoing => &[Stands::Undone, Stands::Stuck],
-            Stands::Absent
-            | Stands::Refused
-            | Stands::Processed
-            | Stands::Error
-            | Stands::Undone
-            | Stands::Stuck
-            | Stands::Gone => &[],
+    /// All events that can occur next and change something.
+    pub(super) fn events(&self, now: Timestamp) -> Vec<ChildEvent> {
+        let ends: &[ChildState] = match self.state {
+            ChildState::Running => &[ChildState::Processed, ChildState::Error, ChildState::Undone],
+            ChildState::Undoing => &[ChildState::Undone, ChildState::UndoFailed],
+            ChildState::Absent
+            | ChildState::Refused
+            | ChildState::Processed
+            | ChildState::Error
+            | ChildState::Undone
+            | ChildState::UndoFailed
+            | ChildState::Expired => &[],
         };
-        let is_absent = self.stands == Stands::Absent;
-        let hears = self.submitted.iter().map(|asked| ChildMove::Hears(*asked));
-        let refused = (is_absent && !self.submitted.is_empty()).then_some(ChildMove::IsRefused);
-        let once = self.asks(Action::Do).filter(|_| is_absent);
-        let once = once.map(|asked| ChildMove::IsRefusedFor(asked.attempt));
-        let ends = ends.iter().map(|end| ChildMove::Ends(*end));
-        hears
+        let is_absent = self.state == ChildState::Absent;
+        let delivered =
+            self.submitted.iter().map(|submission| ChildEvent::SubmissionDelivered(*submission));
+        let refused = (is_absent && !self.submitted.is_empty()).then_some(ChildEvent::Refused);
+        let once = self.submissions(Action::Do).filter(|_| is_absent);
+        let once = once.map(|submission| ChildEvent::AttemptRefused(submission.attempt));
+        let ends = ends.iter().map(|end| ChildEvent::Ended(*end));
+        delivered
             .chain(refused)
             .chain(once)
             .chain(ends)
-            .filter(|happens| {
+            .filter(|event| {
                 let mut after = self.clone();
-                after.play(*happens, now);
+                after.apply(*event, now);
                 after != *self
             })
             .collect()
     }
 
-    /// Lets something happen to it.
-    pub(super) fn play(&mut self, happens: ChildMove, now: Timestamp) {
-        let stood = self.stands;
-        match happens {
-            ChildMove::IsRefused => self.stands = Stands::Refused,
-            ChildMove::IsRefusedFor(attempt) => {
+    /// Applies an event.
+    pub(super) fn apply(&mut self, event: ChildEvent, now: Timestamp) {
+        let before = self.state;
+        match event {
+            ChildEvent::Refused => self.state = ChildState::Refused,
+            ChildEvent::AttemptRefused(attempt) => {
                 self.refused.insert(attempt);
             }
-            ChildMove::Ends(end) => self.stands = end,
-            ChildMove::Hears(Asked { action: Action::Do, attempt, .. }) => {
-                self.hears(attempt, now);
+            ChildEvent::Ended(end) => self.state = end,
+            ChildEvent::SubmissionDelivered(ChildSubmission {
+                action: Action::Do,
+                attempt,
+                ..
+            }) => {
+                self.receive_submission(attempt, now);
             }
-            ChildMove::Hears(Asked { has_begun, kept_until, .. }) => {
-                self.hears_undo(has_begun || kept_until <= now);
+            ChildEvent::SubmissionDelivered(ChildSubmission { has_begun, kept_until, .. }) => {
+                self.receive_undo(has_begun || kept_until <= now);
             }
         }
-        if self.stands != stood && self.is_recorded() {
+        if self.state != before && self.is_recorded() {
             self.kept = self.kept.max(Some(later(now, RETENTION)));
         }
-        match self.stands {
-            Stands::Absent | Stands::Going | Stands::Undoing | Stands::Gone => {}
-            Stands::Refused
-            | Stands::Processed
-            | Stands::Error
-            | Stands::Undone
-            | Stands::Stuck => {
-                self.said.insert(self.stands);
+        match self.state {
+            ChildState::Absent
+            | ChildState::Running
+            | ChildState::Undoing
+            | ChildState::Expired => {}
+            ChildState::Refused
+            | ChildState::Processed
+            | ChildState::Error
+            | ChildState::Undone
+            | ChildState::UndoFailed => {
+                self.reported.insert(self.state);
             }
         }
     }
 
-    /// It begins, unless there is a record of it, which only tells how it is; or the submission is too old.
-    fn hears(&mut self, attempt: u32, now: Timestamp) {
-        if !matches!(self.stands, Stands::Absent | Stands::Gone) {
+    /// Starts the child, unless its record exists or the submission is too old.
+    fn receive_submission(&mut self, attempt: u32, now: Timestamp) {
+        if !matches!(self.state, ChildState::Absent | ChildState::Expired) {
             return;
         }
         if self.is_too_late(now) {
             self.refused.insert(attempt);
         } else {
-            self.stands = Stands::Going;
+            self.state = ChildState::Running;
         }
     }
 
-    fn hears_undo(&mut self, has_begun: bool) {
-        self.stands = match self.stands {
-            // A task that was never begun is undone.
-            Stands::Absent if !has_begun => Stands::Undone,
-            Stands::Absent | Stands::Gone => {
-                let said = if has_begun { Stands::Stuck } else { Stands::Undone };
-                self.said.insert(said);
-                self.stands
+    fn receive_undo(&mut self, has_begun: bool) {
+        self.state = match self.state {
+            // A child that has never started counts as undone.
+            ChildState::Absent if !has_begun => ChildState::Undone,
+            ChildState::Absent | ChildState::Expired => {
+                let outcome = if has_begun { ChildState::UndoFailed } else { ChildState::Undone };
+                self.reported.insert(outcome);
+                self.state
             }
-            Stands::Going | Stands::Processed | Stands::Error => Stands::Undoing,
-            Stands::Undoing | Stands::Undone | Stands::Stuck | Stands::Refused => self.stands,
+            ChildState::Running | ChildState::Processed | ChildState::Error => ChildState::Undoing,
+            ChildState::Undoing
+            | ChildState::Undone
+            | ChildState::UndoFailed
+            | ChildState::Refused => self.state,
         };
     }
 
-    /// What happens to it if it does what it is asked, and how it ends.
-    pub(super) fn goes_well(mut self, asked: Asked, now: Timestamp) -> (Vec<ChildMove>, Stands) {
-        let mut moves = vec![ChildMove::Hears(asked)];
-        self.play(ChildMove::Hears(asked), now);
-        let end = match self.stands {
-            Stands::Going => Some(Stands::Processed),
-            Stands::Undoing => Some(Stands::Undone),
-            Stands::Absent
-            | Stands::Refused
-            | Stands::Processed
-            | Stands::Error
-            | Stands::Undone
-            | Stands::Stuck => None,
-            // Nothing is known of it, or that it is gone.
-            Stands::Gone if asked.has_begun || asked.kept_until <= now => {
-                return (moves, Stands::Stuck);
+    /// The events and the final state if the submission succeeds.
+    pub(super) fn succeed(
+        mut self,
+        submission: ChildSubmission,
+        now: Timestamp,
+    ) -> (Vec<ChildEvent>, ChildState) {
+        let mut events = vec![ChildEvent::SubmissionDelivered(submission)];
+        self.apply(ChildEvent::SubmissionDelivered(submission), now);
+        let end = match self.state {
+            ChildState::Running => Some(ChildState::Processed),
+            ChildState::Undoing => Some(ChildState::Undone),
+            ChildState::Absent
+            | ChildState::Refused
+            | ChildState::Processed
+            | ChildState::Error
+            | ChildState::Undone
+            | ChildState::UndoFailed => None,
+            // The child's record has expired.
+            ChildState::Expired if submission.has_begun || submission.kept_until <= now => {
+                return (events, ChildState::UndoFailed);
             }
-            Stands::Gone => return (moves, Stands::Undone),
+            ChildState::Expired => return (events, ChildState::Undone),
         };
-        moves.extend(end.map(ChildMove::Ends));
-        (moves, end.unwrap_or(self.stands))
+        events.extend(end.map(ChildEvent::Ended));
+        (events, end.unwrap_or(self.state))
     }
 }
 
-/// The message that tells the parent of an end.
-pub(super) fn says(step: &Part, end: Stands) -> Option<Event> {
-    let reason = || "so it is".to_owned();
+/// The message that reports an end to the parent.
+pub(super) fn report(step: &Part, end: ChildState) -> Option<Event> {
+    let reason = || "a reason".to_owned();
     let outcome = match end {
-        Stands::Processed => ChildOutcome::Processed { output: json!({ "id": format!("{step}") }) },
-        Stands::Undone => ChildOutcome::Undone { reason: reason() },
-        Stands::Refused => ChildOutcome::Refused { reason: reason(), id_taken: false },
-        Stands::Error => ChildOutcome::Error { reason: reason(), not_undone: false },
-        Stands::Stuck => ChildOutcome::Error { reason: reason(), not_undone: true },
-        Stands::Absent | Stands::Going | Stands::Undoing | Stands::Gone => return None,
+        ChildState::Processed => {
+            ChildOutcome::Processed { output: json!({ "id": format!("{step}") }) }
+        }
+        ChildState::Undone => ChildOutcome::Undone { reason: reason() },
+        ChildState::Refused => ChildOutcome::Refused { reason: reason(), id_taken: false },
+        ChildState::Error => ChildOutcome::Error { reason: reason(), not_undone: false },
+        ChildState::UndoFailed => ChildOutcome::Error { reason: reason(), not_undone: true },
+        ChildState::Absent | ChildState::Running | ChildState::Undoing | ChildState::Expired => {
+            return None;
+        }
     };
-    // A refusal is not of the task. Of the others each comes later than those above it in `Stands`.
-    let is_its = end != Stands::Refused;
-    let child = is_its.then(|| child_id(step).parse().unwrap());
-    let revision = is_its.then_some(end as u64);
+    // A refusal has no child. The other states are declared in the order of their revisions.
+    let has_child = end != ChildState::Refused;
+    let child = has_child.then(|| child_id(step).parse().unwrap());
+    let revision = has_child.then_some(end as u64);
     Some(Event::ChildEnded { step: step.clone(), outcome, attempt: None, child, revision })
 }
 
-/// The message that tells the parent that the submission of an attempt was refused.
-pub(super) fn refuses(step: &Part, attempt: u32) -> Event {
+/// The message that reports the refusal of an attempt's submission to the parent.
+pub(super) fn refusal_report(step: &Part, attempt: u32) -> Event {
     let outcome = ChildOutcome::Refused { reason: "no such workflow".to_owned(), id_taken: false };
     let step = step.clone();
     Event::ChildEnded { step, outcome, attempt: Some(attempt), child: None, revision: None }
 }
 
-/// The id of the task of a step of task `t`.
+/// The id of the child of a part of task `t`.
 pub(super) fn child_id(step: &Part) -> String {
     format!("t:{}", step.to_string().replace('[', ":").replace(']', ""))
 }

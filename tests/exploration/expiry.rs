@@ -1,5 +1,5 @@
-//! What time does to what a task refers to: documents expire, and the tasks of steps do. Once expired they are not
-//! found any more; each of them is deleted at some time after that, until which it can still be kept for longer.
+//! Expiry of documents and child tasks. An expired one is not found any more. It is deleted some time later, and until
+//! then its expiry can still be extended.
 
 use std::{
     hash::{Hash, Hasher},
@@ -15,42 +15,42 @@ use steward_core::model::{
     time::{Timing, later},
 };
 
-use super::{states::is_final, world::World};
+use super::{model_state::ModelState, progress::is_final};
 
-/// How long a task is kept once it has ended.
+/// How long a task is kept after its end.
 pub(super) const RETENTION: Duration = Timing::RETENTION;
 
-/// When what is kept so long may go.
+/// The expiry that a retention gives.
 pub(super) fn expires_at(kept: Kept) -> Timestamp {
     kept.expires_at(RETENTION)
 }
 
-/// Whole days, none of what is past.
+/// Whole days from `now` until `at`, or 0.
 pub(super) fn days_until(now: Timestamp, at: Timestamp) -> i64 {
     (at.duration_since(now).as_hours() / 24).max(0)
 }
 
-/// Something that has expired and can be deleted.
+/// An expired item that can be deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Expired {
+pub(super) enum ExpiredItem {
     Document(DocumentKey),
     Child(Part),
     All,
 }
 
-impl World {
-    /// What a reader finds of a document.
+impl ModelState {
+    /// Reads a document, if it exists and has not expired.
     pub(super) fn read(&self, key: &DocumentKey) -> Option<&serde_json::Value> {
         let has_expired = self.expires.get(key).is_some_and(|at| *at <= self.now);
         self.documents.get(key).filter(|_| !has_expired)
     }
 
-    /// Whether a document was once there and is not found any more.
+    /// Whether a document existed and is not found any more.
     pub(super) fn lacks(&self, key: &DocumentKey) -> bool {
         self.expires.contains_key(key) && self.read(key).is_none()
     }
 
-    /// A save of `after`, before which what it refers to is kept for longer, if that is necessary.
+    /// Saves `after`. If necessary, first extends the expiry of its documents and child tasks.
     pub(super) fn keep(&mut self, before: Option<&Task>, after: &Task) {
         let until = expires_at(after.kept());
         if before.is_none_or(|before| after.kept_from > before.kept_from) {
@@ -65,7 +65,7 @@ impl World {
         Arc::make_mut(&mut self.expires).extend(missing.into_iter().map(|key| (key, until)));
     }
 
-    /// Written once: what is there stays.
+    /// Writes a document, unless it exists.
     pub(super) fn write(&mut self, document: &Document) {
         if !self.documents.contains_key(&document.key) {
             Arc::make_mut(&mut self.expires).remove(&document.key);
@@ -74,55 +74,56 @@ impl World {
         }
     }
 
-    /// What has expired and is still there.
-    pub(super) fn expired(&self) -> Vec<Expired> {
+    /// The expired items that are not deleted yet.
+    pub(super) fn expired(&self) -> Vec<ExpiredItem> {
         let has_gone = |at: &Timestamp| *at <= self.now;
         let documents = self
             .expires
             .iter()
             .filter(|(key, at)| has_gone(at) && self.documents.contains_key(key));
-        let documents = documents.map(|(key, _)| Expired::Document(key.clone()));
+        let documents = documents.map(|(key, _)| ExpiredItem::Document(key.clone()));
         let children = self.children.iter().filter(|(_, child)| {
             child.is_recorded() && child.is_final() && child.kept.as_ref().is_some_and(has_gone)
         });
         let mut all: Vec<_> =
-            documents.chain(children.map(|(part, _)| Expired::Child(part.clone()))).collect();
+            documents.chain(children.map(|(part, _)| ExpiredItem::Child(part.clone()))).collect();
         if all.len() > 1 {
-            all.push(Expired::All);
+            all.push(ExpiredItem::All);
         }
         all
     }
 
-    /// Deletes it.
-    pub(super) fn delete(&mut self, expired: &Expired) {
+    /// Deletes an expired item.
+    pub(super) fn delete(&mut self, expired: &ExpiredItem) {
         match expired {
-            Expired::Document(key) => {
+            ExpiredItem::Document(key) => {
                 Arc::make_mut(&mut self.documents).remove(key);
             }
-            Expired::Child(part) => {
+            ExpiredItem::Child(part) => {
                 let child = self.children.entry(part.clone()).or_default();
-                child.stands = child.gone();
+                child.state = child.expired_state();
             }
-            Expired::All => {
-                for one in self.expired().iter().filter(|one| **one != Expired::All) {
+            ExpiredItem::All => {
+                for one in self.expired().iter().filter(|one| **one != ExpiredItem::All) {
                     self.delete(one);
                 }
             }
         }
     }
 
-    /// Of what has expired, what is there; and how long the rest is kept, where that can matter.
+    /// Hashes which expired items are not deleted yet, and the remaining time of the others if it matters.
     pub(super) fn hash_expiry(&self, to: &mut impl Hasher) {
         for (key, at) in &*self.expires {
             if self.lacks(key) {
                 (key, self.documents.contains_key(key)).hash(to);
-            } else if self.budget.jumps > 0 {
+            } else if self.budget.long_pauses > 0 {
                 days_until(self.now, *at).hash(to);
             }
         }
     }
 
-    /// What would be gone before the task needs it no more, if the supervisor looks at it when it is due.
+    /// Documents and child tasks that would expire while the task needs them, even if the supervisor sweeps it when it is
+    /// due.
     pub(super) fn expires_too_early(&self) -> Vec<String> {
         let Some(task) = &self.task else { return Vec::new() };
         let needed = match (is_final(task), task.ended_at) {
@@ -137,7 +138,7 @@ impl World {
             .iter()
             .filter(|(_, child)| child.is_recorded() && child.kept.as_ref().is_some_and(early));
         let documents = documents.map(|(key, _)| format!("{key} expires too early"));
-        let children = children.map(|(part, _)| format!("the task of {part} expires too early"));
+        let children = children.map(|(part, _)| format!("the child of {part} expires too early"));
         documents.chain(children).collect()
     }
 }

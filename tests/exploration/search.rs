@@ -1,4 +1,4 @@
-//! Breadth first through all worlds, so that the path to a broken law is a shortest one.
+//! The breadth-first search through all states, which finds a shortest path to a violated invariant.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet, VecDeque},
@@ -18,201 +18,213 @@ use steward_core::{
 };
 
 use super::{
-    children::{Asked, says},
-    moves::{Move, answer, completed, moves},
-    play::{Arrow, is_alert, play, tell},
-    settings::{Ending, Setting},
-    world::World,
+    children::{ChildSubmission, report as child_report},
+    events::{ModelEvent, callback_answer, completed, possible_events},
+    model_state::ModelState,
+    successors::{ObservedTransition, describe, is_alert, successors},
+    workflows::{Ending, ExploredWorkflow},
 };
 
-/// What was seen of one workflow.
-pub(crate) struct Report {
-    /// The workflow.
-    pub(crate) name: &'static str,
-    /// Different worlds.
-    pub(crate) worlds: usize,
-    /// Moves played.
-    pub(crate) moves: u64,
-    /// The longest path, in moves.
-    pub(crate) depth: u32,
-    /// Whether there are no other worlds.
-    pub(crate) is_whole: bool,
-    /// The endings reached.
-    pub(crate) endings: BTreeSet<Ending>,
-    /// The arrows walked, and how often.
-    pub(crate) walked: BTreeMap<Arrow, u64>,
-    /// How long it took.
-    pub(crate) took: Duration,
+/// The result of the exploration of one workflow.
+pub(super) struct ExplorationReport {
+    /// The name of the workflow.
+    pub(super) name: &'static str,
+    /// The number of distinct states.
+    pub(super) states: usize,
+    /// The number of applied events.
+    pub(super) events: u64,
+    /// The length of the longest path, in events.
+    pub(super) depth: u32,
+    /// Whether all reachable states were explored.
+    pub(super) is_complete: bool,
+    /// The endings that were reached.
+    pub(super) endings: BTreeSet<Ending>,
+    /// The transitions, with their numbers.
+    pub(super) transitions: BTreeMap<ObservedTransition, u64>,
+    /// The duration of the exploration.
+    pub(super) took: Duration,
 }
 
-/// How a world was first reached.
-struct Node {
+/// How a state was first reached.
+struct SearchNode {
     parent: usize,
     depth: u32,
-    happened: Option<Step>,
+    step: Option<PathStep>,
 }
 
-/// A move, and whether what it sent was lost.
+/// An event, and whether its effects were lost.
 #[derive(Clone)]
-struct Step {
-    happens: Move,
+struct PathStep {
+    event: ModelEvent,
     lost: bool,
 }
 
+/// The state of the search.
 struct Search<'a> {
-    setting: &'a Setting,
+    workflow: &'a ExploredWorkflow,
     seen: HashSet<u64>,
-    nodes: Vec<Node>,
-    next: VecDeque<(usize, World)>,
-    /// Worlds from which an ending is known to be reached.
-    ends: HashSet<u64>,
-    report: Report,
+    nodes: Vec<SearchNode>,
+    next: VecDeque<(usize, ModelState)>,
+    /// The fingerprints of states from which a final state is reached.
+    known_to_end: HashSet<u64>,
+    report: ExplorationReport,
 }
 
-/// How many moves a task may need from anywhere to its end, if all goes well.
-const MOVES_TO_THE_END_MAX: usize = 100;
+/// The most events that a task may need from any state to a final state, if nothing fails.
+const EVENTS_TO_END_MAX: usize = 100;
 
-/// Goes through the worlds of `setting`, up to `worlds_max` of them.
+/// Explores up to `states_max` states of a workflow.
 ///
 /// # Errors
-/// The path to the first broken law.
-pub(super) fn explore(setting: &Setting, worlds_max: usize) -> Result<Report, String> {
+/// The path to the first violated invariant.
+pub(super) fn explore(
+    workflow: &ExploredWorkflow,
+    states_max: usize,
+) -> Result<ExplorationReport, String> {
     let started = Instant::now();
-    let first = World::first(setting);
-    let report = Report {
-        name: setting.name,
-        worlds: 0,
-        moves: 0,
+    let initial = ModelState::initial(workflow);
+    let report = ExplorationReport {
+        name: workflow.name,
+        states: 0,
+        events: 0,
         depth: 0,
-        is_whole: true,
+        is_complete: true,
         endings: BTreeSet::new(),
-        walked: BTreeMap::new(),
+        transitions: BTreeMap::new(),
         took: Duration::ZERO,
     };
     let mut search = Search {
-        setting,
-        seen: HashSet::from([first.fingerprint(setting)]),
-        nodes: vec![Node { parent: 0, depth: 0, happened: None }],
-        next: VecDeque::from([(0, first)]),
-        ends: HashSet::new(),
+        workflow,
+        seen: HashSet::from([initial.fingerprint(workflow)]),
+        nodes: vec![SearchNode { parent: 0, depth: 0, step: None }],
+        next: VecDeque::from([(0, initial)]),
+        known_to_end: HashSet::new(),
         report,
     };
-    while let Some((at, world)) = search.next.pop_front() {
-        search.visit(at, &world, worlds_max)?;
+    while let Some((at, model)) = search.next.pop_front() {
+        search.visit(at, &model, states_max)?;
     }
     let mut report = search.report;
-    report.worlds = search.nodes.len();
+    report.states = search.nodes.len();
     report.took = started.elapsed();
     Ok(report)
 }
 
 impl Search<'_> {
-    fn visit(&mut self, at: usize, world: &World, worlds_max: usize) -> Result<(), String> {
-        for happens in moves(self.setting, world) {
-            let outcomes = play(self.setting, world, &happens);
-            self.report.moves += 1;
-            if !outcomes.broken.is_empty() {
-                let step = Step { happens, lost: false };
-                return Err(self.path(at, vec![step], &outcomes.broken));
+    /// Applies all possible events to a state.
+    fn visit(&mut self, at: usize, model: &ModelState, states_max: usize) -> Result<(), String> {
+        for event in possible_events(self.workflow, model) {
+            let outcomes = successors(self.workflow, model, &event);
+            self.report.events += 1;
+            if !outcomes.violated.is_empty() {
+                let step = PathStep { event, lost: false };
+                return Err(self.path(at, vec![step], &outcomes.violated));
             }
-            if let Some(arrow) = outcomes.arrow {
-                *self.report.walked.entry(arrow).or_default() += 1;
+            if let Some(transition) = outcomes.transition {
+                *self.report.transitions.entry(transition).or_default() += 1;
             }
             self.report.endings.extend(outcomes.ending);
-            for (next, lost) in outcomes.worlds.into_iter().zip([false, true]) {
-                if !self.seen.insert(next.fingerprint(self.setting)) {
+            for (next, lost) in outcomes.states.into_iter().zip([false, true]) {
+                if !self.seen.insert(next.fingerprint(self.workflow)) {
                     continue;
                 }
-                if self.nodes.len() >= worlds_max {
-                    self.report.is_whole = false;
+                if self.nodes.len() >= states_max {
+                    self.report.is_complete = false;
                     continue;
                 }
-                let step = Step { happens: happens.clone(), lost };
-                if let Err((mut steps, broken)) = self.comes_to_an_end(&next) {
+                let step = PathStep { event: event.clone(), lost };
+                if let Err((mut steps, violated)) = self.reaches_final_state(&next) {
                     steps.insert(0, step);
-                    return Err(self.path(at, steps, &broken));
+                    return Err(self.path(at, steps, &violated));
                 }
                 let depth = self.nodes[at].depth + 1;
                 self.report.depth = self.report.depth.max(depth);
-                self.nodes.push(Node { parent: at, depth, happened: Some(step) });
+                self.nodes.push(SearchNode { parent: at, depth, step: Some(step) });
                 self.next.push_back((self.nodes.len() - 1, next));
             }
         }
         Ok(())
     }
 
-    /// The path from the start to node `at`, the steps from there, and what is wrong in the end.
-    fn path(&self, mut at: usize, steps: Vec<Step>, broken: &[String]) -> String {
+    /// Describes the path from the start to node `at`, further steps, and the violated invariants.
+    fn path(&self, mut at: usize, steps: Vec<PathStep>, violated: &[String]) -> String {
         let mut path = VecDeque::from(steps);
-        while let Some(step) = &self.nodes[at].happened {
+        while let Some(step) = &self.nodes[at].step {
             path.push_front(step.clone());
             at = self.nodes[at].parent;
         }
-        let mut said = format!("{}:\n", self.setting.name);
-        let mut world = World::first(self.setting);
-        for Step { happens, lost } in path {
-            writeln!(said, "  {}", tell(self.setting, &world, &happens, lost)).unwrap();
-            world = play(self.setting, &world, &happens).worlds.remove(usize::from(lost));
+        let mut text = format!("{}:\n", self.workflow.name);
+        let mut model = ModelState::initial(self.workflow);
+        for PathStep { event, lost } in path {
+            writeln!(text, "  {}", describe(self.workflow, &model, &event, lost)).unwrap();
+            model = successors(self.workflow, &model, &event).states.remove(usize::from(lost));
         }
-        for law in broken {
-            writeln!(said, "BROKEN: {law}").unwrap();
+        for invariant in violated {
+            writeln!(text, "invariant violated: {invariant}").unwrap();
         }
-        said
+        text
     }
 
-    /// From here on no message is lost any more and agents do what they are asked; but whatever is on
-    /// its way now is lost. A paused task is resumed first.
-    fn comes_to_an_end(&mut self, world: &World) -> Result<(), (Vec<Step>, Vec<String>)> {
-        let mut world = world.clone();
-        world.owed = None;
-        world.confirming = None;
-        world.budget.losses = 0;
+    /// Checks that the task reaches a final state if from now on no message is lost and all requests succeed. Messages
+    /// that are in flight now are lost. A paused task is resumed first.
+    fn reaches_final_state(
+        &mut self,
+        model: &ModelState,
+    ) -> Result<(), (Vec<PathStep>, Vec<String>)> {
+        let mut model = model.clone();
+        model.lost = None;
+        model.pending_confirmation = None;
+        model.budget.crashes = 0;
         let mut inbox = VecDeque::new();
-        if world.task.as_ref().is_some_and(|task| task.paused_at.is_some()) {
-            world.budget.commands += 1;
+        if model.task.as_ref().is_some_and(|task| task.paused_at.is_some()) {
+            model.budget.commands += 1;
             inbox.push_back(arrives(resume()));
         }
         let (mut passed, mut steps) = (Vec::new(), Vec::new());
-        for _ in 0..MOVES_TO_THE_END_MAX {
-            let Some(task) = &world.task else { return Ok(()) };
+        for _ in 0..EVENTS_TO_END_MAX {
+            let Some(task) = &model.task else { return Ok(()) };
             if task.process_state.is_final() && task.due.is_none() && inbox.is_empty() {
-                self.ends.extend(passed);
+                self.known_to_end.extend(passed);
                 return Ok(());
             }
             if inbox.is_empty() {
-                let mark = world.fingerprint(self.setting);
-                if self.ends.contains(&mark) {
-                    self.ends.extend(passed);
+                let fingerprint = model.fingerprint(self.workflow);
+                if self.known_to_end.contains(&fingerprint) {
+                    self.known_to_end.extend(passed);
                     return Ok(());
                 }
-                passed.push(mark);
-                let due = task.due.map(|due| later(due, self.setting.timing.clock_skew));
-                let now = due.unwrap_or(world.now).max(world.now);
-                inbox.extend([Move::TimePasses(now), arrives(Event::Swept)]);
+                passed.push(fingerprint);
+                let due = task.due.map(|due| later(due, self.workflow.timing.clock_skew));
+                let now = due.unwrap_or(model.now).max(model.now);
+                inbox.extend([ModelEvent::ClockAdvances(now), arrives(Event::Swept)]);
             }
-            let Some(happens) = inbox.pop_front() else { continue };
-            steps.push(Step { happens: happens.clone(), lost: false });
-            let mut outcomes = play(self.setting, &world, &happens);
-            if !outcomes.broken.is_empty() {
-                return Err((steps, outcomes.broken));
+            let Some(event) = inbox.pop_front() else { continue };
+            steps.push(PathStep { event: event.clone(), lost: false });
+            let mut outcomes = successors(self.workflow, &model, &event);
+            if !outcomes.violated.is_empty() {
+                return Err((steps, outcomes.violated));
             }
-            world = outcomes.worlds.remove(0);
+            model = outcomes.states.remove(0);
             for effect in &outcomes.effects {
-                inbox.extend(answers(self.setting, &world, effect));
+                inbox.extend(successful_responses(self.workflow, &model, effect));
             }
         }
-        let broken = "from here on all goes well, and the task does not end".to_owned();
-        Err((steps, vec![broken]))
+        let violated = "the task reaches a final state if nothing fails any more".to_owned();
+        Err((steps, vec![violated]))
     }
 }
 
-fn arrives(event: Event) -> Move {
-    Move::Arrives { event, redelivered: false }
+fn arrives(event: Event) -> ModelEvent {
+    ModelEvent::MessageArrives { event, redelivered: false }
 }
 
-/// What a message leads to if all goes well. Wakes that are held back are lost: the supervisor's sweep
-/// must do.
-fn answers(setting: &Setting, world: &World, effect: &Effect) -> Vec<Move> {
+/// The messages that follow an effect if everything succeeds. Delayed wakes are lost, so that the supervisor's sweep has
+/// to replace them.
+fn successful_responses(
+    workflow: &ExploredWorkflow,
+    model: &ModelState,
+    effect: &Effect,
+) -> Vec<ModelEvent> {
     match effect {
         Effect::Request(request) => {
             let (step, number) = (request.step.clone(), request.attempt);
@@ -225,18 +237,19 @@ fn answers(setting: &Setting, world: &World, effect: &Effect) -> Vec<Move> {
                 incarnation: None,
                 times: AttemptTimes::default(),
             });
-            let handed_out = setting.callback(&step).is_some() && request.action == Action::Do;
+            let awaits_callback =
+                workflow.callback(&step).is_some() && request.action == Action::Do;
             let fence = CallbackFence::Attempt(number);
-            let answer = Event::Answered { fence, answer: answer(&step), step };
-            std::iter::once(reply).chain(handed_out.then_some(answer)).map(arrives).collect()
+            let callback = Event::Answered { fence, answer: callback_answer(&step), step };
+            std::iter::once(reply).chain(awaits_callback.then_some(callback)).map(arrives).collect()
         }
         Effect::Submit(submission) => {
             let Some(parent) = &submission.parent else { return Vec::new() };
-            let child = world.children.get(&parent.step).cloned().unwrap_or_default();
-            let (moves, end) = child.goes_well(Asked::by(submission), world.now);
+            let child = model.children.get(&parent.step).cloned().unwrap_or_default();
+            let (events, end) = child.succeed(ChildSubmission::new(submission), model.now);
             let step = &parent.step;
-            let moves = moves.into_iter().map(|happens| Move::Child(step.clone(), happens));
-            moves.chain(says(step, end).map(arrives)).collect()
+            let events = events.into_iter().map(|event| ModelEvent::Child(step.clone(), event));
+            events.chain(child_report(step, end).map(arrives)).collect()
         }
         Effect::Wake { after, .. } => {
             after.is_zero().then(|| arrives(Event::Wake)).into_iter().collect()

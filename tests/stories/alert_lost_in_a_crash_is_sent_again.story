@@ -1,4 +1,5 @@
-# A task in Error stays due until its alert is sent, so that a crash before that is made good.
+# A task in Error stays due until its alert is recorded as sent. If a process crashes before it sends
+# the alert, the supervisor sends it.
 timing   clock skew 2s, pickup within 30s
 workflow within 10m
   charge: within 60s
@@ -8,19 +9,19 @@ wake                         => Processing; request charge #1 by 60s
 clock +10s
 agent fails charge #1 "card declined"
                              => Error; charge failed (failures 1, reason kept); due 40s;
-                                notice to shop: error "step charge: card declined";
+                                notification to shop: error "step charge: card declined";
                                 alert charge "step charge: card declined"
 clock +31s
 sweep                        => ignored: NotDue
 clock +1s
 sweep                        => due 72s;
-                                notice to shop: error "step charge: card declined";
+                                notification to shop: error "step charge: card declined";
                                 alert charge "step charge: card declined"
 
-# That alert is lost as well.
+# That alert is lost too.
 clock +32s
 sweep                        => due 104s;
-                                notice to shop: error "step charge: card declined";
+                                notification to shop: error "step charge: card declined";
                                 alert charge "step charge: card declined"
 alert sent                   => no longer due
 alert sent                   => ignored: NotDue

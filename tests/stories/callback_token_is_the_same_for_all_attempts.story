@@ -1,5 +1,6 @@
-# All attempts that are made from one input have one token, as they have one idempotency key. An answer is
-# for the newest attempt. A failure between two attempts, and any answer after an edit of the input, is refused.
+# All attempts with the same input have the same token, as they have the same idempotency key. A
+# callback counts for the newest attempt. Refused are: a failure between two attempts, and any
+# callback with an old token after an edit of the input.
 workflow within 2h
   approve: callback within 1h, within 20s, attempts 2, path /ask/${ callback.token }
   ship:    after approve, body ${ steps.approve.output.by }
@@ -19,7 +20,7 @@ token o-1/approve/i000000000 fails "no"
                              => ignored: StaleReply
 wake                         => due 3622s; request approve #2 by 3622s at /ask/o-1%2Fapprove%2Fi000000000
 token o-1/approve/i000000000 completes with {"by":"eve"}
-                             => approve completed (call may last until 3644s, output kept); request
+                             => approve completed (call may be in progress until 3644s, output kept); request
                                 ship #1 by 3662s with "eve"
 agent completes approve #2 with {"ticket":8}
                              => ignored: DuplicateReply

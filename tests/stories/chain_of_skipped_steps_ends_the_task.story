@@ -1,4 +1,4 @@
-# What is skipped lets the next be looked at at once, to the end of the task.
+# When a step is skipped, the next step is evaluated in the same decision, up to the end of the task.
 workflow within 10m, output ${ steps.b.output }
   a: when ${ input.wanted }
   b: after a, when ${ input.wanted }
@@ -7,5 +7,5 @@ workflow within 10m, output ${ steps.b.output }
 submit reply_to shop with {"wanted":false}
                              => Pending; due 30s
 wake                         => Processed; a skipped; b skipped; c skipped; returns null; no longer due;
-                                notice to shop: processed with null
-wake (redelivered)           => ignored: Ended; again notice to shop: processed with null
+                                notification to shop: processed with null
+wake (redelivered)           => ignored: Ended; again notification to shop: processed with null

@@ -7,7 +7,7 @@ submit                       => Pending; due 20s
 wake                         => Processing; request reserve #1 by 20s
 clock +1s
 agent cuts reserve #1 "the call took longer than 1s"
-                             => Error; reserve failed (failures 1, may have run, call may last until
+                             => Error; reserve failed (failures 1, may have run, call may be in progress until
                                 42s, reason kept); due 31s; alert reserve "step reserve: the call
                                 took longer than 1s, attempt 1"
 ann skips reserve, it did not run because "their ledger has no reservation"
@@ -19,21 +19,21 @@ ann resubmits reserve, it did not run because "their ledger has no reservation"
 clock +41s
 ann skips reserve, it did not run because "their ledger has no reservation"
                              => Processing; task by 642s; reserve skipped (did not run); due 102s;
-                                request charge #1 by 102s; told: skip reserve
-# A reply was on its way for long: it did run.
+                                request charge #1 by 102s; published: skip reserve
+# A reply was delayed: the step did run.
 agent completes reserve #1   => reserve skipped (may have run)
 agent fails charge #1 "no"   => Undoing because "step charge: no"; charge failed (failures 1, reason
                                 kept); request undo of reserve #1 by 102s
 
-# The task was Processed by then.
+# The task is Processed by then.
 submit                       => Pending; due 62s
 wake                         => Processing; request reserve #1 by 62s
 agent fails reserve #1 "no stock"
                              => Error; reserve failed (failures 1, reason kept); due 72s; alert
                                 reserve "step reserve: no stock"
 ann skips reserve            => Processing; reserve skipped; due 102s; request charge #1 by 102s;
-                                told: skip reserve
+                                published: skip reserve
 agent completes charge #1    => Processed; charge completed (output kept); no longer due
 agent completes reserve #1   => reserve skipped (may have run)
 ann undoes                   => Undoing because "asked for by ann: a test"; due 102s; request undo
-                                of reserve #1 by 102s; told: undo
+                                of reserve #1 by 102s; published: undo

@@ -1,5 +1,5 @@
-# A reply that comes twice is ignored. If it was delivered before, its effects may have been lost
-# with the scheduler after the save, so they are sent again, at once.
+# A reply that arrives twice is ignored. If it is redelivered, its effects may have been lost when the
+# scheduler crashed after the save, so they are sent again at once.
 workflow
   reserve: within 60s
   charge:  after reserve, within 60s, body ${ steps.reserve.output.id }
@@ -19,13 +19,13 @@ agent completes reserve #1 with {"id":"r-1"} (redelivered)
                              => ignored: DuplicateReply; again request charge #1 by 61s with "r-1";
                                 again request invoice #1 by 61s with "Oslo"
 
-# The first answer stands.
+# The first reply counts.
 agent completes reserve #1 with {"id":"r-2"}
                              => ignored: DuplicateReply
 agent fails reserve #1 "no stock"
                              => ignored: DuplicateReply
 
-# What has been answered is not asked again.
+# A step that has replied is not requested again.
 agent completes invoice #1   => invoice completed (output kept)
 agent completes reserve #1 with {"id":"r-1"} (redelivered)
                              => ignored: DuplicateReply; again request charge #1 by 61s with "r-1"
@@ -33,7 +33,7 @@ agent completes invoice #1 (redelivered)
                              => ignored: DuplicateReply
 
 agent completes charge #1    => Processed; charge completed (output kept); no longer due;
-                                notice to shop: processed
+                                notification to shop: processed
 agent completes charge #1    => ignored: DuplicateReply
 agent completes charge #1 (redelivered)
-                             => ignored: DuplicateReply; again notice to shop: processed
+                             => ignored: DuplicateReply; again notification to shop: processed

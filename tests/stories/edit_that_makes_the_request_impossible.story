@@ -1,4 +1,5 @@
-# An edited input can lack what the request says: the step fails again, and is alerted again.
+# An edited input can lack a value that the request needs. The step fails again, and a new alert is
+# sent.
 workflow within 10m
   reserve: body ${ input.card.number }, within 20s, attempts 2, backoff from 60s
 
@@ -13,10 +14,10 @@ clock +1s
 ann resubmits with input {"card":null}
                              => task by 601s; reserve failed (reason kept); input {} kept; due 31s;
                                 alert reserve "step reserve: expression `input.card.number`: there
-                                is no `card`"; told: resubmit reserve with edited input
+                                is no `card`"; published: resubmit reserve with edited input
 ann resubmits with input {"card":{"number":2}}
                              => Processing; reserve running (failures 0);
                                 input {"card":{"number":2}} kept; due 21s;
                                 request reserve #3 by 21s with 2 under key o-1/reserve/do/c-2;
-                                told: resubmit reserve with edited input
+                                published: resubmit reserve with edited input
 agent completes reserve #3   => Processed; reserve completed (output kept); no longer due

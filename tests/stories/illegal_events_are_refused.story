@@ -1,5 +1,5 @@
-# What cannot have happened is refused and goes to the dead letters: corruption, or a foreign
-# message. That an alert was sent is only news to a task in Error.
+# Events that cannot have happened are illegal and become dead letters: a corrupt or foreign message.
+# A confirmation of an alert counts only in Error.
 workflow
   reserve: within 60s
   charge:  after reserve, within 60s
@@ -17,7 +17,7 @@ agent completes reserve #1   => reserve completed (output kept); request charge 
 agent completes charge #1    => Processed; charge completed (output kept); no longer due
 agent completes charge #2    => illegal: a reply to attempt 2 at step `charge`, of 1
 alert sent                   => ignored: NotDue
-# A wake or a sweep can come at any time.
+# A wake or a sweep can arrive at any time.
 wake                         => ignored: Ended
 sweep                        => ignored: Ended
 

@@ -1,4 +1,5 @@
-# An item that fails undoes the task: what ran, or may have, item by item, no more at once than were done.
+# An item that fails undoes the task. Items that ran or may have run are undone with the same
+# concurrency limit.
 workflow within 10m
   pick: for each ${ input.items } 2 at once, within 20s, then undo, body ${ item },
         undo (body {"item":"${ item }","was":"${ steps.pick.output }"})

@@ -1,4 +1,4 @@
-# The task is Undone when nothing is left and the last branch has answered.
+# The task is Undone when nothing is left to undo and the last branch has replied.
 workflow within 10m
   reserve: within 60s
   charge:  within 60s, then undo
@@ -25,7 +25,7 @@ agent fails charge #1 "card declined"
                                 charge failed (failures 1, reason kept)
 clock +62s
 sweep                        => task by 722s; reserve failed (failures 1, may have run, call may
-                                last until 122s, reason kept); unlocked; due 152s; wake scheduler in
+                                be in progress until 122s, reason kept); unlocked; due 152s; wake scheduler in
                                 60s
 clock +60s
 wake                         => Undone; no longer due

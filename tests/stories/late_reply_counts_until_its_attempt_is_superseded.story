@@ -1,5 +1,6 @@
-# A reply after complete-by counts while its attempt is the newest: any reply before the supervisor gave
-# the attempt up, and one that says that it completed also while the next attempt is waited for.
+# A reply after complete-by counts while its attempt is the newest. Before the supervisor has given
+# the attempt up, any reply counts. While the next attempt is pending, only a reply that it completed
+# counts.
 timing   clock skew 2s, pickup within 30s
 workflow within 10m
   reserve: within 20s, attempts 2, backoff from 5s
@@ -19,7 +20,7 @@ agent fails reserve #1 "no stock"
 submit                       => Pending; due 62s
 wake                         => Processing; request reserve #1 by 62s
 clock +22s
-sweep                        => reserve waiting until 69s (failures 1, may have run, call may last
+sweep                        => reserve waiting until 69s (failures 1, may have run, call may be in progress
                                 until 84s, reason kept); unlocked; due 99s; wake scheduler in 5s
 agent fails reserve #1 "no stock"
                              => ignored: StaleReply
@@ -28,7 +29,7 @@ agent completes reserve #1   => Processed; reserve completed (output kept); no l
 submit                       => Pending; due 84s
 wake                         => Processing; request reserve #1 by 84s
 clock +22s
-sweep                        => reserve waiting until 91s (failures 1, may have run, call may last
+sweep                        => reserve waiting until 91s (failures 1, may have run, call may be in progress
                                 until 106s, reason kept); unlocked; due 121s; wake scheduler in 5s
 clock +5s
 wake                         => due 111s; request reserve #2 by 111s

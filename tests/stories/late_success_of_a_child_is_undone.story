@@ -1,25 +1,25 @@
-# A child task that was taken for undone reports that it is Processed, or in Error: it is undone after all.
+# A child task that counted as undone reports that it is Processed or in Error. It is undone after
+# all.
 workflow within 2h
   pack: workflow packing, then undo
 
 submit                       => Pending; due 30s
 wake                         => Processing; submit o-1:pack to packing with null
-task of pack is Undone "no boxes"
+child of pack is Undone "no boxes"
                              => Undone because "step pack: its task was undone: no boxes"; pack
                                 failed (failures 1, reason kept); no longer due
-task of pack is Processed with {"box":1}
+child of pack is Processed with {"box":1}
                              => Error; pack failed (may have run); due 30s; alert: left to undo pack
                                 "step pack took effect after the task was undone"
-ann resubmits                => Undoing; due 7200s; submit o-1:pack to packing with null, to be
-                                undone; told: resubmit
-task of pack is Undone "asked to"
+ann resubmits                => Undoing; due 7200s; submit o-1:pack to packing with null, undo; published: resubmit
+child of pack is Undone "asked to"
                              => Undone; pack undone (output kept); no longer due
 
 submit                       => Pending; due 30s
 wake                         => Processing; submit o-1:pack to packing with null
-task of pack is Undone "no boxes"
+child of pack is Undone "no boxes"
                              => Undone because "step pack: its task was undone: no boxes"; pack
                                 failed (failures 1, reason kept); no longer due
-task of pack is in Error "step box: no"
+child of pack is in Error "step box: no"
                              => Error; pack failed (may have run); due 30s; alert: left to undo pack
                                 "step pack took effect after the task was undone"

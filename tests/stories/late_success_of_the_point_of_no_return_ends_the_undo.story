@@ -1,5 +1,5 @@
-# The request of the point of no return was delivered twice. One agent is refused and the other
-# one's call completes: the task cannot be undone any more.
+# The request of the point of no return was delivered twice. One agent's call fails and the other
+# agent's call completes, so the task cannot be undone any more.
 workflow within 10m
   check: undo
   pay:   after check, within 60s, then undo, point of no return

@@ -1,12 +1,12 @@
-# A task keeps its newest twenty commands on record; the older ones were told as events.
+# A task records its newest twenty commands. The older ones were published as events.
 workflow within 10m
   reserve: within 60s
 
 submit                       => Pending; due 30s
-ann pauses                   => paused; due 3600s; told: pause
+ann pauses                   => paused; due 3600s; published: pause
 ann resumes                  => Processing; no longer paused; due 60s; request reserve #1 by 60s;
-                                told: resume
-ann cancels                  => Error; due 30s; alert "cancelled by ann: a test"; told: cancel
+                                published: resume
+ann cancels                  => Error; due 30s; alert "cancelled by ann: a test"; published: cancel
 ann pauses                   => refused: the task is Error
 ann pauses                   => refused: the task is Error
 ann pauses                   => refused: the task is Error
@@ -27,4 +27,4 @@ ann pauses                   => refused: the task is Error
 ann pauses                   => refused: the task is Error
 ann pauses                   => refused: the task is Error
 ann pauses                   => refused: the task is Error
-the same command             => ignored: DuplicateCommand
+repeat command             => ignored: DuplicateCommand

@@ -1,4 +1,4 @@
-# With a policy that says undo, the unknown outcome is undone.
+# With `then undo`, a step of unknown outcome is undone.
 workflow within 10m
   reserve: undo
   charge:  after reserve, within 20s, not idempotent, then undo, undo (attempts 2)
@@ -8,13 +8,13 @@ wake                         => Processing; request reserve #1 by 60s
 agent completes reserve #1   => reserve completed (output kept); request charge #1 by 20s
 clock +22s
 sweep                        => Undoing because "step charge: no reply by complete-by, attempt 1";
-                                task by 642s; charge failed (failures 1, may have run, call may last
+                                task by 642s; charge failed (failures 1, may have run, call may be in progress
                                 until 42s, reason kept); unlocked; due 72s; wake scheduler in 20s
 clock +20s
 wake                         => request undo of charge #1 by 102s
 # The undo itself can always be repeated.
 clock +62s
-sweep                        => undo of charge waiting (failures 1, may have run, call may last
+sweep                        => undo of charge waiting (failures 1, may have run, call may be in progress
                                 until 164s, reason kept); unlocked; due 134s; wake scheduler
 wake                         => request undo of charge #2 by 164s
 agent completes undo of charge #2

@@ -1,16 +1,16 @@
-# A cancelled task stops where it stands: nothing more is sent, nothing is undone. What is still with
-# an agent is recorded. The operator can have it go on, or undone.
+# A cancelled task stops at once: nothing more is sent, and nothing is undone. Replies of agents are
+# recorded. The operator can resume the task, or undo it.
 workflow within 10m
   reserve: undo
   charge:  after reserve, undo
 
 submit                       => Pending; due 30s
 ann cancels because "a test order"
-                             => Error; alert "cancelled by ann: a test order"; told: cancel
+                             => Error; alert "cancelled by ann: a test order"; published: cancel
 wake                         => ignored: Ended
 clock +1s
 ann resubmits                => Processing; task by 601s; due 61s; request reserve #1 by 61s;
-                                told: resubmit
+                                published: resubmit
 agent completes reserve #1   => reserve completed (output kept); request charge #1 by 61s
 agent completes charge #1    => Processed; charge completed (output kept); no longer due
 
@@ -18,21 +18,21 @@ submit reply_to shop         => Pending; due 31s
 wake                         => Processing; request reserve #1 by 61s
 ann cancels because "the customer called"
                              => Error;
-                                notice to shop: error "cancelled by ann: the customer called";
-                                alert "cancelled by ann: the customer called"; told: cancel
+                                notification to shop: error "cancelled by ann: the customer called";
+                                alert "cancelled by ann: the customer called"; published: cancel
 agent completes reserve #1   => reserve completed (output kept)
 alert sent                   => no longer due
 clock +1s
 ann resubmits                => Processing; task by 602s; due 62s; request charge #1 by 62s;
-                                told: resubmit
-ann cancels                  => Error; due 32s; notice to shop: error "cancelled by ann: a test";
-                                alert "cancelled by ann: a test"; told: cancel
+                                published: resubmit
+ann cancels                  => Error; due 32s; notification to shop: error "cancelled by ann: a test";
+                                alert "cancelled by ann: a test"; published: cancel
 clock +1s
 agent completes charge #1    => charge completed (output kept)
-ann resubmits                => Processed; task by 603s; no longer due; notice to shop: processed;
-                                told: resubmit
+ann resubmits                => Processed; task by 603s; no longer due; notification to shop: processed;
+                                published: resubmit
 
-# While it is undone, too.
+# The same during the undo.
 submit                       => Pending; due 33s
 wake                         => Processing; request reserve #1 by 63s
 agent completes reserve #1   => reserve completed (output kept); request charge #1 by 63s
@@ -40,11 +40,11 @@ agent fails charge #1 "card declined"
                              => Error; charge failed (failures 1, reason kept);
                                 alert charge "step charge: card declined"
 ann undoes                   => Undoing because "asked for by ann: a test"; due 63s;
-                                request undo of reserve #1 by 63s; told: undo
+                                request undo of reserve #1 by 63s; published: undo
 clock +1s
 ann cancels                  => Error; due 34s;
-                                alert: left to undo reserve "cancelled by ann: a test"; told: cancel
+                                alert: left to undo reserve "cancelled by ann: a test"; published: cancel
 agent completes undo of reserve #1
                              => reserve undone (output kept)
 ann undoes                   => refused: the task failed while it was undone: resubmit goes on
-ann resubmits                => Undone; task by 604s; no longer due; told: resubmit
+ann resubmits                => Undone; task by 604s; no longer due; published: resubmit

@@ -1,4 +1,4 @@
-# An operator need not wait for a step that waits.
+# An operator can start a waiting step at once.
 workflow within 1h
   charge:  within 20s, attempts 2, backoff from 60s
   invoice: within 60s
@@ -6,12 +6,12 @@ workflow within 1h
 submit                       => Pending; due 20s
 wake                         => Processing; request charge #1 by 20s; request invoice #1 by 60s
 clock +22s
-sweep                        => charge waiting until 82s (failures 1, may have run, call may last
+sweep                        => charge waiting until 82s (failures 1, may have run, call may be in progress
                                 until 42s, reason kept); unlocked; due 60s; wake scheduler in 60s
 ann resubmits invoice        => refused: step invoice is running: it neither failed nor waits
 ann resubmits refund         => refused: the workflow has no step refund
 ann resubmits                => charge running (failures 0); due 42s; request charge #2 by 42s;
-                                told: resubmit charge
+                                published: resubmit charge
 wake                         => ignored: NothingReady
 ann resubmits                => refused: nothing failed and nothing waits
 agent completes charge #2    => charge completed (output kept)

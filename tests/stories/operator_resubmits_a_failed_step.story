@@ -1,5 +1,5 @@
-# The operator has a failed step tried again: its attempts are renewed, the task's own failures stay
-# counted, and the task has as much time as at first. If it fails again, it is alerted again.
+# The operator resubmits a failed step. Its attempts start again at the policy's number, the task's
+# failure count stays, and the task gets a new complete-by. If it fails again, a new alert is sent.
 timing   clock skew 2s, pickup within 30s
 workflow within 10m
   reserve: within 60s
@@ -11,27 +11,27 @@ agent completes reserve #1   => reserve completed (output kept); request charge 
 clock +1s
 agent fails charge #1 "card declined"
                              => Error; charge failed (failures 1, reason kept); due 31s;
-                                notice to shop: error "step charge: card declined";
+                                notification to shop: error "step charge: card declined";
                                 alert charge "step charge: card declined"
 alert sent                   => no longer due
 clock +10m
 ann resubmits charge because "the customer has a new card"
                              => Processing; task by 1201s; charge running (failures 0); due 621s;
-                                request charge #2 by 621s; told: resubmit charge
+                                request charge #2 by 621s; published: resubmit charge
 ann resubmits charge         => refused: step charge is running: it neither failed nor waits
 clock +22s
-sweep                        => charge waiting (failures 1, may have run, call may last until 643s,
+sweep                        => charge waiting (failures 1, may have run, call may be in progress until 643s,
                                 reason kept); unlocked; due 653s; wake scheduler
 wake                         => due 643s; request charge #3 by 643s
 clock +22s
-sweep                        => Error; charge failed (failures 2, call may last until 665s, reason
-                                kept); due 675s; notice to shop: error "step charge: no reply by
+sweep                        => Error; charge failed (failures 2, call may be in progress until 665s, reason
+                                kept); due 675s; notification to shop: error "step charge: no reply by
                                 complete-by, attempt 3"; alert charge "step charge: no reply by
                                 complete-by, attempt 3"
-# The operator is quicker than the record that the alert was sent.
+# The operator acts before the alert is recorded as sent.
 ann resubmits                => Processing; task by 1245s; charge running (failures 0); due 665s;
-                                request charge #4 by 665s; told: resubmit charge
+                                request charge #4 by 665s; published: resubmit charge
 alert sent                   => ignored: NotDue
 agent completes charge #4    => Processed; charge completed (output kept); no longer due;
-                                notice to shop: processed
+                                notification to shop: processed
 ann resubmits                => refused: the task is Processed

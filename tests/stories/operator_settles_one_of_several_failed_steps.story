@@ -1,4 +1,4 @@
-# When several steps failed, the operator names one; the task goes on when none is left that failed.
+# When several steps failed, the operator names one. The task continues when no failed step is left.
 workflow within 10m
   reserve: within 60s
   invoice: within 60s
@@ -14,10 +14,10 @@ agent fails invoice #1 "no address"
                              => invoice failed (failures 1, reason kept)
 ann skips                    => refused: several steps failed, name one: invoice, reserve
 ann completes with {"id":7}  => refused: several steps failed, name one: invoice, reserve
-ann skips reserve            => reserve skipped; told: skip reserve
+ann skips reserve            => reserve skipped; published: skip reserve
 ann completes invoice with {"id":7}
                              => Processing; task by 601s; invoice completed (output kept); due 61s;
-                                request ship #1 by 61s; told: complete invoice
+                                request ship #1 by 61s; published: complete invoice
 agent completes ship #1      => Processed; ship completed (output kept); no longer due
 
 submit                       => Pending; due 31s
@@ -27,9 +27,9 @@ agent fails reserve #1 "no stock"
                                 alert reserve "step reserve: no stock"
 agent fails invoice #1 "no address"
                              => invoice failed (failures 1, reason kept)
-ann completes reserve        => reserve completed (output kept); told: complete reserve
+ann completes reserve        => reserve completed (output kept); published: complete reserve
 ann resubmits invoice        => Processing; invoice running (failures 0); due 61s;
-                                request invoice #2 by 61s; told: resubmit invoice
+                                request invoice #2 by 61s; published: resubmit invoice
 agent completes invoice #2   => invoice completed (output kept); request ship #1 by 61s
 agent completes ship #1      => Processed; ship completed (output kept); no longer due
 
@@ -40,6 +40,6 @@ agent fails reserve #1 "no stock"
                                 alert reserve "step reserve: no stock"
 agent fails invoice #1 "no address"
                              => invoice failed (failures 1, reason kept)
-ann resubmits reserve        => reserve waiting (failures 0); told: resubmit reserve
+ann resubmits reserve        => reserve waiting (failures 0); published: resubmit reserve
 ann resubmits                => Processing; invoice running (failures 0); due 61s;
-                                request reserve #2 by 61s; request invoice #2 by 61s; told: resubmit invoice, reserve
+                                request reserve #2 by 61s; request invoice #2 by 61s; published: resubmit invoice, reserve

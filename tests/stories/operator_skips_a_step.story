@@ -1,5 +1,5 @@
-# The operator has the task go on without a step that failed, or waits, or has not started. Its output
-# reads as null.
+# The operator lets the task continue without a step that failed, waits, or has not started. The
+# step's output is null.
 workflow within 10m
   reserve: within 20s, attempts 2, backoff from 60s, undo
   charge:  after reserve, body ["${ steps.reserve.output }"]
@@ -9,50 +9,50 @@ submit reply_to shop         => Pending; due 20s
 wake                         => Processing; request reserve #1 by 20s
 agent fails reserve #1 "no stock"
                              => Error; reserve failed (failures 1, reason kept); due 30s;
-                                notice to shop: error "step reserve: no stock";
+                                notification to shop: error "step reserve: no stock";
                                 alert reserve "step reserve: no stock"
 ann skips because "we have it in the shop"
                              => Processing; reserve skipped; due 60s;
-                                request charge #1 by 60s with [null]; told: skip reserve
-ann skips notify             => notify skipped; told: skip notify
+                                request charge #1 by 60s with [null]; published: skip reserve
+ann skips notify             => notify skipped; published: skip notify
 agent completes charge #1    => Processed; charge completed (output kept); no longer due;
-                                notice to shop: processed
+                                notification to shop: processed
 
-# It waits; and it may have run, so it would be undone nonetheless.
+# The step waits and may have run, so it would be undone nevertheless.
 submit                       => Pending; due 20s
 wake                         => Processing; request reserve #1 by 20s
 clock +22s
-sweep                        => reserve waiting until 82s (failures 1, may have run, call may last
+sweep                        => reserve waiting until 82s (failures 1, may have run, call may be in progress
                                 until 42s, reason kept); unlocked; due 112s; wake scheduler in 60s
 ann skips reserve            => reserve skipped; due 82s; request charge #1 by 82s with [null];
-                                told: skip reserve
+                                published: skip reserve
 agent completes reserve #1   => ignored: DuplicateReply
 agent fails charge #1 "card declined"
                              => Error; charge failed (failures 1, reason kept); due 52s;
                                 alert charge "step charge: card declined"
 alert sent                   => no longer due
 ann undoes                   => Undoing because "asked for by ann: a test"; task by 642s; due 72s;
-                                told: undo; wake scheduler in 20s
+                                published: undo; wake scheduler in 20s
 clock +20s
 wake                         => request undo of reserve #1 by 102s
 agent completes undo of reserve #1
                              => Undone; reserve undone (output kept); no longer due
 
-# Unless the operator knows better.
+# Unless the operator states that it did not run.
 submit                       => Pending; due 62s
 wake                         => Processing; request reserve #1 by 62s
 clock +22s
-sweep                        => reserve waiting until 124s (failures 1, may have run, call may last
+sweep                        => reserve waiting until 124s (failures 1, may have run, call may be in progress
                                 until 84s, reason kept); unlocked; due 154s; wake scheduler in 60s
 clock +20s
 ann skips reserve, it did not run because "their log is empty"
                              => reserve skipped (did not run); due 144s; request charge #1 by 144s
-                                with [null]; told: skip reserve
+                                with [null]; published: skip reserve
 agent fails charge #1 "card declined"
                              => Error; charge failed (failures 1, reason kept); due 114s; alert
                                 charge "step charge: card declined"
 ann undoes                   => Undone because "asked for by ann: a test"; task by 684s; no longer
-                                due; told: undo
+                                due; published: undo
 
 # The last step.
 submit                       => Pending; due 104s
@@ -63,4 +63,4 @@ agent completes charge #1    => charge completed (output kept); request notify #
 agent fails notify #1 "no address"
                              => Error; notify failed (failures 1, reason kept); due 114s; alert
                                 notify "step notify: no address"
-ann skips notify             => Processed; notify skipped; no longer due; told: skip notify
+ann skips notify             => Processed; notify skipped; no longer due; published: skip notify

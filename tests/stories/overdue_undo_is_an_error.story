@@ -1,5 +1,5 @@
-# A task that is not undone in time either is in Error, and says what is left to undo. An operator who
-# resubmits it gives it as much time again.
+# A task whose undo is not finished in time is in Error, and the alert names the parts that are left
+# to undo. A resubmit gives it the same time again.
 timing   clock skew 2s, pickup within 30s
 workflow within 50s
   reserve: within 30s, undo (within 30s, attempts 9)
@@ -13,12 +13,12 @@ agent fails charge #1 "card declined"
                                 charge failed (failures 1, reason kept);
                                 request undo of reserve #1 by 30s
 clock +32s
-sweep                        => undo of reserve waiting (failures 1, may have run, call may last
+sweep                        => undo of reserve waiting (failures 1, may have run, call may be in progress
                                 until 62s, reason kept); unlocked; due 50s; wake scheduler
 wake                         => request undo of reserve #2 by 50s
 clock +20s
-sweep                        => Error; undo of reserve waiting (failures 2, call may last until 82s,
-                                reason kept); due 82s; notice to shop: error "the task was not
+sweep                        => Error; undo of reserve waiting (failures 2, call may be in progress until 82s,
+                                reason kept); due 82s; notification to shop: error "the task was not
                                 undone by its complete-by"; alert: left to undo reserve "the task
                                 was not undone by its complete-by"
 alert sent                   => no longer due
@@ -26,7 +26,7 @@ clock +100s
 agent fails undo of reserve #2 "gone"
                              => ignored: StaleReply
 ann resubmits                => Undoing; task by 202s; undo of reserve running (failures 0);
-                                due 182s; request undo of reserve #3 by 182s; told: resubmit reserve
+                                due 182s; request undo of reserve #3 by 182s; published: resubmit reserve
 agent completes undo of reserve #3
                              => Undone; reserve undone (output kept); no longer due;
-                                notice to shop: undone "step charge: card declined"
+                                notification to shop: undone "step charge: card declined"

@@ -1,4 +1,4 @@
-# What a step returns has a limit; an output over it is a permanent failure, and is not kept.
+# The size of a step's output is limited. A larger output is a permanent failure and is not stored.
 workflow
   reserve: within 60s, attempts 3
 
@@ -18,7 +18,7 @@ agent completes reserve #1 with 33 levels
                                 due 32s;
                                 alert reserve "step reserve: the output nests deeper than 32 levels"
 
-# At the limit is not over it.
+# An output of exactly the limit is accepted.
 submit                       => Pending; due 32s
 wake                         => Processing; request reserve #1 by 62s
 agent completes reserve #1 with 131072 bytes

@@ -1,4 +1,4 @@
-# What an undo returns has a limit too.
+# The size of an undo's output is limited too.
 workflow within 10m
   reserve: undo
   charge:  after reserve, then undo

@@ -1,4 +1,4 @@
-# A request has the same limit: one that joins more than an agent should get is not sent.
+# Requests have the same limit. A larger request is not sent.
 workflow
   reserve: within 60s
   charge:  after reserve, within 60s, body ["${ steps.reserve.output }",

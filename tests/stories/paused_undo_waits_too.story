@@ -1,5 +1,5 @@
-# A task that is being undone can be paused, and one that is paused can be turned round; it is undone
-# when it is resumed.
+# A task in Undoing can be paused. An undo that is requested for a paused task starts when it is
+# resumed.
 timing   clock skew 2s, pickup within 30s
 workflow within 50s
   check:   undo
@@ -15,29 +15,29 @@ agent fails charge #1 "card declined"
                                 charge failed (failures 1, reason kept);
                                 request undo of reserve #1 by 20s
 clock +10s
-ann pauses                   => paused; told: pause
+ann pauses                   => paused; published: pause
 agent completes undo of reserve #1
                              => reserve undone (output kept)
 wake                         => ignored: NothingReady
 clock +100s
 sweep                        => due 3710s
 ann resumes                  => task by 150s; no longer paused; due 150s;
-                                request undo of check #1 by 150s; told: resume
+                                request undo of check #1 by 150s; published: resume
 agent completes undo of check #1
                              => Undone; check undone (output kept); no longer due
 
-# It fails while it is paused.
+# A step fails while the task is paused.
 submit                       => Pending; due 130s
 wake                         => Processing; request check #1 by 160s
 agent completes check #1     => check completed (output kept); request reserve #1 by 130s
 agent completes reserve #1   => reserve completed (output kept); request charge #1 by 130s
-ann pauses                   => paused; told: pause
+ann pauses                   => paused; published: pause
 clock +22s
 sweep                        => Undoing because "step charge: no reply by complete-by, attempt 1";
-                                task by 202s; charge failed (failures 1, may have run, call may last
+                                task by 202s; charge failed (failures 1, may have run, call may be in progress
                                 until 152s, reason kept); unlocked; due 3732s
 wake                         => ignored: NothingReady
-ann resumes                  => task by 224s; no longer paused; due 182s; told: resume; wake
+ann resumes                  => task by 224s; no longer paused; due 182s; published: resume; wake
                                 scheduler in 20s
 agent completes undo of charge #1
                              => illegal: a reply to the undo of step `charge`, which never started
@@ -48,8 +48,8 @@ agent completes undo of reserve #1
 agent completes undo of check #1
                              => Undone; check undone (output kept); no longer due
 
-# Nobody has taken it in hand.
+# The task is Pending.
 submit                       => Pending; due 172s
-ann pauses                   => paused; due 3752s; told: pause
-ann undoes                   => Undoing because "asked for by ann: a test"; told: undo
-ann resumes                  => Undone; no longer paused; no longer due; told: resume
+ann pauses                   => paused; due 3752s; published: pause
+ann undoes                   => Undoing because "asked for by ann: a test"; published: undo
+ann resumes                  => Undone; no longer paused; no longer due; published: resume

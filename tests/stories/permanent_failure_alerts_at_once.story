@@ -1,4 +1,4 @@
-# An agent that says a step cannot be done is believed: no other attempt, but Error and an alert.
+# After a permanent failure there is no other attempt, but Error and an alert.
 workflow
   reserve: within 60s
   charge:  after reserve, within 60s, attempts 3

@@ -1,5 +1,4 @@
-# An agent that says a step cannot be done is believed, and the policy's last word holds at once:
-# here, undo.
+# After a permanent failure, `then` applies at once: here, undo.
 workflow within 10m
   reserve: undo
   charge:  after reserve, within 60s, attempts 3, extended wait 15m 2 times, then undo
@@ -22,17 +21,17 @@ wake (redelivered)           => ignored: NothingReady; again request undo of res
 clock +1s
 agent completes undo of reserve #1
                              => Undone; reserve undone (output kept); no longer due;
-                                notice to shop: undone "step charge: card declined"
+                                notification to shop: undone "step charge: card declined"
 agent completes undo of reserve #1
                              => ignored: DuplicateReply
 agent completes undo of reserve #1 (redelivered)
                              => ignored: DuplicateReply;
-                                again notice to shop: undone "step charge: card declined"
+                                again notification to shop: undone "step charge: card declined"
 agent fails charge #1 "card declined" (redelivered)
                              => ignored: DuplicateReply;
-                                again notice to shop: undone "step charge: card declined"
+                                again notification to shop: undone "step charge: card declined"
 wake                         => ignored: Ended
 wake (redelivered)           => ignored: Ended;
-                                again notice to shop: undone "step charge: card declined"
+                                again notification to shop: undone "step charge: card declined"
 sweep                        => ignored: Ended
 alert sent                   => ignored: NotDue

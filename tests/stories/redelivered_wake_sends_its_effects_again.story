@@ -1,5 +1,5 @@
-# A wake that comes twice finds nothing to start. If it was delivered before, its effects may have
-# been lost with the scheduler after the save, so they are sent again, at once.
+# A second wake finds nothing to start. If it is redelivered, the effects of the first may have been
+# lost when the scheduler crashed after the save, so they are sent again at once.
 timing   clock skew 2s, pickup within 30s
 workflow within 10m
   reserve: within 20s, attempts 2, body ${ input.item }
@@ -12,13 +12,13 @@ wake                         => ignored: NothingReady
 wake (redelivered)           => ignored: NothingReady; again request reserve #1 by 20s with "tea";
                                 again request invoice #1 by 30s
 clock +22s
-sweep                        => reserve waiting (failures 1, may have run, call may last until 42s,
+sweep                        => reserve waiting (failures 1, may have run, call may be in progress until 42s,
                                 reason kept); unlocked; due 30s; wake scheduler
 wake                         => request reserve #2 by 42s with "tea"
 
-# Meanwhile the other branch has become ready too. That must not hide what may have been lost.
+# Meanwhile the other branch can start too. The lost effects are sent nevertheless.
 clock +10s
-sweep                        => invoice waiting (failures 1, may have run, call may last until 62s,
+sweep                        => invoice waiting (failures 1, may have run, call may be in progress until 62s,
                                 reason kept); unlocked; due 42s; wake scheduler
 wake (redelivered)           => request reserve #2 by 42s with "tea"; request invoice #2 by 62s
 agent completes invoice #2   => invoice completed (output kept)

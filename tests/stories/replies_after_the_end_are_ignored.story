@@ -1,4 +1,4 @@
-# Whatever agents still say to a Processed task changes nothing.
+# Replies to a Processed task change nothing.
 workflow within 10m
   reserve: within 60s, undo
 
@@ -16,6 +16,6 @@ agent fails undo of reserve #1 "gone"
 agent defers undo of reserve #1 for 10s "breaker open"
                              => illegal: a reply to the undo of step `reserve`, which never started
 ann undoes                   => Undoing because "asked for by ann: a test"; due 60s;
-                                request undo of reserve #1 by 60s; told: undo
+                                request undo of reserve #1 by 60s; published: undo
 agent completes undo of charge #1
                              => illegal: a reply to the undo of step `charge`, which never started

@@ -1,44 +1,44 @@
-# A report names the child task and its revision: one of another child, or one that is older than
-# the last bad report, is ignored.
+# A report contains the id of the child task and its revision. A report of another child, or one that
+# is older than the last failure report, is ignored.
 workflow within 2h
   pack: workflow packing
   ship: after pack, then undo
 
-# An edit of the input makes another child. The first one's report is delivered again while that
+# An edit of the input starts another child. The first child's report is redelivered while the second
 # runs, and while it is undone.
 submit with {"x":1}          => Pending; due 30s
 wake                         => Processing; submit o-1:pack to packing with null
-task o-1:pack at 3 of pack is Undone "no boxes"
+child o-1:pack at revision 3 of pack is Undone "no boxes"
                              => Error; pack failed (failures 1, reason kept); alert pack "step pack:
                                 its task was undone: no boxes"
 ann resubmits pack with input {"a":1}
                              => Processing; pack running (failures 0); input {"x":1,"a":1} kept; due
-                                60s; submit o-1:pack:c-1 to packing with null; told: resubmit pack
+                                60s; submit o-1:pack:c-1 to packing with null; published: resubmit pack
                                 with edited input
-task o-1:pack at 3 of pack is Undone "no boxes"
+child o-1:pack at revision 3 of pack is Undone "no boxes"
                              => ignored: StaleReply
-task o-1:pack:c-1 at 4 of pack is Processed with {"box":1}
+child o-1:pack:c-1 at revision 4 of pack is Processed with {"box":1}
                              => pack completed (output kept); request ship #1 by 60s under key
                                 o-1/ship/do/c-1
 agent fails ship #1 "no lorry"
                              => Undoing because "step ship: no lorry"; ship failed (failures 1,
-                                reason kept); submit o-1:pack:c-1 to packing with null, to be undone
-task o-1:pack at 3 of pack is Undone "no boxes"
+                                reason kept); submit o-1:pack:c-1 to packing with null, undo
+child o-1:pack at revision 3 of pack is Undone "no boxes"
                              => ignored: StaleReply
-task o-1:pack:c-1 at 6 of pack is Undone "asked to"
+child o-1:pack:c-1 at revision 6 of pack is Undone "asked to"
                              => Undone; pack completed; pack undone (output kept); no longer due
 
-# The child was Processed, and then undone. The older report comes last.
+# The child was Processed and then undone. The older report arrives last.
 submit                       => Pending; due 30s
 wake                         => Processing; submit o-1:pack to packing with null
-task o-1:pack at 5 of pack is Undone "asked for by ann"
+child o-1:pack at revision 5 of pack is Undone "asked for by ann"
                              => Error; pack failed (failures 1, reason kept); alert pack "step pack:
                                 its task was undone: asked for by ann"
 ann resubmits pack           => Processing; pack running (failures 0); due 60s; submit o-1:pack to
-                                packing with null; told: resubmit pack
-task o-1:pack at 3 of pack is Processed with {"box":1}
+                                packing with null; published: resubmit pack
+child o-1:pack at revision 3 of pack is Processed with {"box":1}
                              => ignored: StaleReply
-# The child is still Undone, and says so again.
-task o-1:pack at 5 of pack is Undone "asked for by ann"
+# The child is still Undone and reports it again.
+child o-1:pack at revision 5 of pack is Undone "asked for by ann"
                              => Error; pack failed (failures 1, reason kept); due 30s; alert pack
                                 "step pack: its task was undone: asked for by ann"

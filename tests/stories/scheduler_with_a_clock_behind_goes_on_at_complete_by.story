@@ -1,5 +1,5 @@
-# A step completes at the task's complete-by, which is not after it, and nothing more starts. A
-# scheduler whose clock is behind may still start what comes next, if its request can be made.
+# A step completes at the task's complete-by, which still counts as in time, and nothing more starts.
+# A scheduler whose clock is behind may still start the next step if its request can be created.
 timing   clock skew 2s, pickup within 30s
 workflow within 50s
   reserve: within 50s

@@ -1,4 +1,5 @@
-# The supervisor's clock may be ahead of the scheduler's by the skew. The wake is not lost on that.
+# The supervisor's clock may be ahead of the scheduler's by the skew. The wake is not wasted because
+# of that.
 timing   clock skew 2s, pickup within 30s
 workflow within 10m
   reserve: within 20s, attempts 2
@@ -6,7 +7,7 @@ workflow within 10m
 submit                       => Pending; due 20s
 wake                         => Processing; request reserve #1 by 20s
 clock +22s
-sweep                        => reserve waiting (failures 1, may have run, call may last until 42s,
+sweep                        => reserve waiting (failures 1, may have run, call may be in progress until 42s,
                                 reason kept); unlocked; due 52s; wake scheduler
 clock -2.001s
 wake                         => ignored: NothingReady

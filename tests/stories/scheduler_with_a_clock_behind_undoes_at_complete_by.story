@@ -1,4 +1,4 @@
-# The same, and the policy says that the task is undone.
+# As in scheduler_with_a_clock_behind_goes_on_at_complete_by, but the policy undoes the task.
 timing   clock skew 2s, pickup within 30s
 workflow within 50s
   reserve: within 50s

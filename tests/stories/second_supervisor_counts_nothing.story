@@ -1,5 +1,5 @@
-# Each sweep moves the due time, so that a second supervisor, right after the first, finds nothing
-# to count, to move or to tell.
+# Each sweep moves the due time, so a second supervisor that runs right after the first counts
+# nothing, moves nothing and sends nothing.
 timing   clock skew 2s, pickup within 30s
 workflow within 10m
   reserve: within 40s, attempts 2
@@ -14,13 +14,13 @@ clock +32s
 sweep                        => due 72s
 sweep                        => ignored: NotDue
 clock +10s
-sweep                        => reserve waiting (failures 1, may have run, call may last until 114s,
+sweep                        => reserve waiting (failures 1, may have run, call may be in progress until 114s,
                                 reason kept); unlocked; due 104s; wake scheduler
 sweep                        => ignored: NotDue
 wake                         => request reserve #2 by 114s
 sweep                        => ignored: NotDue
 clock +42s
-sweep                        => Error; reserve failed (failures 2, call may last until 156s, reason
+sweep                        => Error; reserve failed (failures 2, call may be in progress until 156s, reason
                                 kept); due 146s; alert reserve "step reserve: no reply by
                                 complete-by, attempt 2"
 sweep                        => ignored: NotDue

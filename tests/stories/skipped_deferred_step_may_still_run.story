@@ -1,5 +1,6 @@
-# The request of a deferred attempt may have been delivered twice, and the other delivery may still act
-# when the step is skipped: the step is undone too, once no call of it can be in progress any more.
+# The request of a deferred attempt may have been delivered twice, and the other delivery may still
+# run when the step is skipped. So the step is undone too, when no call of it can be in progress any
+# more.
 timing   clock skew 2s, pickup within 30s
 workflow within 10m
   reserve: within 20s, undo (within 20s)
@@ -9,8 +10,8 @@ submit                       => Pending; due 20s
 wake                         => Processing; request reserve #1 by 20s
 agent defers reserve #1 for 60s "breaker open"
                              => reserve waiting until 60s (reason kept); wake scheduler in 60s
-ann skips reserve            => reserve skipped (may have run, call may last until 42s); request
-                                charge #1 by 20s; told: skip reserve
+ann skips reserve            => reserve skipped (may have run, call may be in progress until 42s); request
+                                charge #1 by 20s; published: skip reserve
 agent fails charge #1 "card declined"
                              => Undoing because "step charge: card declined"; task by 642s; charge
                                 failed (failures 1, reason kept); wake scheduler in 42s

@@ -1,4 +1,4 @@
-# A reply to an attempt that was superseded is ignored: the attempt fences it.
+# A reply to a superseded attempt is ignored: its attempt number fences it.
 timing   clock skew 2s, pickup within 30s
 workflow within 10m
   reserve: within 20s, attempts 2
@@ -7,7 +7,7 @@ workflow within 10m
 submit                       => Pending; due 20s
 wake                         => Processing; request reserve #1 by 20s
 clock +22s
-sweep                        => reserve waiting (failures 1, may have run, call may last until 42s,
+sweep                        => reserve waiting (failures 1, may have run, call may be in progress until 42s,
                                 reason kept); unlocked; due 52s; wake scheduler
 wake                         => due 42s; request reserve #2 by 42s
 agent completes reserve #1 with "first"

@@ -1,4 +1,5 @@
-# A step whose `when` is false is skipped, and reads as null; what comes after it goes on in the same save.
+# A step whose `when` is false is skipped, and its output is null. The next step starts in the same
+# save.
 workflow within 10m
   check:   undo
   drone:   after check, when ${ steps.check.output.air }, undo

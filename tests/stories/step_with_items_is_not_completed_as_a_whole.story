@@ -1,4 +1,4 @@
-# A step that has not begun may be skipped, but its items cannot be completed for it.
+# A step that has not started can be skipped, but it cannot be completed as a whole if it has items.
 workflow within 10m
   a:    path /a
   pick: after a, for each ${ input.items } 3 at once
@@ -11,5 +11,5 @@ ann completes pick with [] because "all done"
 ann completes pick[0] with 1 because "not begun"
                              => refused: item pick[0] has not begun
 ann skips pick because "not wanted"
-                             => pick skipped; due 60s; told: skip pick
+                             => pick skipped; due 60s; published: skip pick
 agent completes a #1         => Processed; a completed (output kept); no longer due

@@ -1,4 +1,4 @@
-# Doing and undoing a step have attempts of their own, so a late reply to one is never taken for the
+# A step and its undo number their attempts separately, so a late reply to one never counts for the
 # other.
 workflow within 10m
   reserve: within 20s, undo (within 20s)
@@ -7,7 +7,7 @@ workflow within 10m
 submit                       => Pending; due 20s
 wake                         => Processing; request reserve #1 by 20s
 clock +22s
-sweep                        => reserve waiting (failures 1, may have run, call may last until 42s,
+sweep                        => reserve waiting (failures 1, may have run, call may be in progress until 42s,
                                 reason kept); unlocked; due 52s; wake scheduler
 wake                         => due 42s; request reserve #2 by 42s
 agent completes reserve #2   => reserve completed (output kept); request charge #1 by 82s
@@ -23,7 +23,7 @@ agent completes undo of reserve #2
 agent completes undo of charge #1
                              => illegal: a reply to the undo of step `charge`, which never started
 clock +22s
-sweep                        => undo of reserve waiting (failures 1, may have run, call may last
+sweep                        => undo of reserve waiting (failures 1, may have run, call may be in progress
                                 until 84s, reason kept); unlocked; due 94s; wake scheduler
 agent fails undo of reserve #1 "gone"
                              => ignored: StaleReply
@@ -40,7 +40,7 @@ agent completes undo of reserve #3
                              => illegal: a reply to attempt 3 at the undo of step `reserve`, of 2
 agent fails undo of reserve #2 "gone"
                              => ignored: DuplicateReply
-# The task is Undone. What is repeated now changes nothing.
+# The task is Undone. Repeated messages change nothing.
 agent completes reserve #2   => ignored: DuplicateReply
 agent defers reserve #2 for 10s "breaker open"
                              => ignored: DuplicateReply

@@ -1,6 +1,8 @@
-//! Where this process's CPU time goes: each part of the system has an account, and whatever runs is
-//! charged to the account it runs for. A future that calls into another part is not charged for that
-//! part's time. Off until [`start`], and then two readings of the thread's clock a poll.
+//! Measures the CPU time of each part of the system in this process.
+//!
+//! Each part has an account. [`charged`] charges every poll of a future to one account. If that future polls
+//! a future of another account, the inner time is charged to the inner account only. Measurement is off until
+//! [`start`]; then it costs two readings of the thread's clock for each poll.
 
 use std::{
     cell::Cell,
@@ -14,19 +16,19 @@ use std::{
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Who the time is charged to.
+/// The part of the system that CPU time is charged to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
-pub enum Account {
+pub enum CpuAccount {
     /// The submission function, and `POST /tasks`.
     Submission,
     /// The scheduler function.
     Scheduler,
-    /// The agents, their side of HTTP connections apart.
+    /// The agents, without their side of HTTP connections.
     Agent,
     /// The supervisor.
     Supervisor,
-    /// What Lambda does between queues and functions.
+    /// The loops between queues and functions, which Lambda runs on AWS.
     EventSource,
     /// The embedded DynamoDB.
     DynamoDb,
@@ -36,46 +38,46 @@ pub enum Account {
     EventBridge,
 }
 
-/// Every account, with its name.
-pub const ACCOUNTS: [(Account, &str); 8] = [
-    (Account::Submission, "submission"),
-    (Account::Scheduler, "scheduler"),
-    (Account::Agent, "agent"),
-    (Account::Supervisor, "supervisor"),
-    (Account::EventSource, "event source"),
-    (Account::DynamoDb, "DynamoDB"),
-    (Account::Sqs, "SQS"),
-    (Account::EventBridge, "EventBridge"),
+/// All accounts with their names.
+pub const CPU_ACCOUNTS: [(CpuAccount, &str); 8] = [
+    (CpuAccount::Submission, "submission"),
+    (CpuAccount::Scheduler, "scheduler"),
+    (CpuAccount::Agent, "agent"),
+    (CpuAccount::Supervisor, "supervisor"),
+    (CpuAccount::EventSource, "event source"),
+    (CpuAccount::DynamoDb, "DynamoDB"),
+    (CpuAccount::Sqs, "SQS"),
+    (CpuAccount::EventBridge, "EventBridge"),
 ];
 
 static ON: AtomicBool = AtomicBool::new(false);
-static NANOS: [AtomicU64; ACCOUNTS.len()] = [const { AtomicU64::new(0) }; ACCOUNTS.len()];
+static NANOS: [AtomicU64; CPU_ACCOUNTS.len()] = [const { AtomicU64::new(0) }; CPU_ACCOUNTS.len()];
 
 thread_local! {
-    /// Whom this thread works for, and the thread's clock when it began.
-    static CURRENT: Cell<Option<(Account, u64)>> = const { Cell::new(None) };
+    /// The account that this thread is charging, and the thread's clock when it started to.
+    static CURRENT: Cell<Option<(CpuAccount, u64)>> = const { Cell::new(None) };
 }
 
-/// Starts charging, for the rest of the process.
+/// Starts the measurement, for the rest of the process.
 pub fn start() {
     ON.store(true, Ordering::Relaxed);
 }
 
-/// What each account has been charged so far.
+/// The CPU time charged to each account so far, by the account's name.
 #[must_use]
 pub fn read() -> BTreeMap<&'static str, Duration> {
     let of =
-        |account: Account| NANOS.get(account as usize).map_or(0, |n| n.load(Ordering::Relaxed));
-    ACCOUNTS.iter().map(|(account, name)| (*name, Duration::from_nanos(of(*account)))).collect()
+        |account: CpuAccount| NANOS.get(account as usize).map_or(0, |n| n.load(Ordering::Relaxed));
+    CPU_ACCOUNTS.iter().map(|(account, name)| (*name, Duration::from_nanos(of(*account)))).collect()
 }
 
-/// CPU time of the whole process.
+/// The CPU time of the whole process.
 #[must_use]
 pub fn process() -> Duration {
     time(ClockId::ProcessCPUTime)
 }
 
-/// CPU time of this thread.
+/// The CPU time of the calling thread.
 #[must_use]
 pub fn thread() -> Duration {
     time(ClockId::ThreadCPUTime)
@@ -88,50 +90,50 @@ fn time(clock: ClockId) -> Duration {
 }
 
 /// Charges every poll of `future` to an account.
-pub fn charged<F: Future>(account: Account, future: F) -> Charged<F> {
-    Charged { account, future: Box::pin(future) }
+pub fn charged<F: Future>(account: CpuAccount, future: F) -> ChargedFuture<F> {
+    ChargedFuture { account, future: Box::pin(future) }
 }
 
-/// See [`charged`].
+/// A future whose polls are charged to an account; see [`charged`].
 #[derive(Debug)]
-pub struct Charged<F> {
-    account: Account,
+pub struct ChargedFuture<F> {
+    account: CpuAccount,
     future: Pin<Box<F>>,
 }
 
-impl<F: Future> Future for Charged<F> {
+impl<F: Future> Future for ChargedFuture<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let _charging = Charging::begin(self.account);
+        let _guard = ChargeGuard::begin(self.account);
         self.future.as_mut().poll(context)
     }
 }
 
-/// While it lives, this thread works for an account; then again for the one before.
-struct Charging {
-    before: Option<Account>,
+/// Charges this thread's time to an account until it is dropped; then the previous account is charged again.
+struct ChargeGuard {
+    before: Option<CpuAccount>,
     is_on: bool,
 }
 
-impl Charging {
-    fn begin(account: Account) -> Self {
+impl ChargeGuard {
+    fn begin(account: CpuAccount) -> Self {
         let is_on = ON.load(Ordering::Relaxed);
-        let before = if is_on { turn(Some(account)) } else { None };
+        let before = if is_on { switch_account(Some(account)) } else { None };
         Self { before, is_on }
     }
 }
 
-impl Drop for Charging {
+impl Drop for ChargeGuard {
     fn drop(&mut self) {
         if self.is_on {
-            turn(self.before);
+            switch_account(self.before);
         }
     }
 }
 
-/// Settles the account that was worked for, and begins with the next; returns the former.
-fn turn(next: Option<Account>) -> Option<Account> {
+/// Charges the elapsed time to the current account and makes `next` the current one; returns the previous one.
+fn switch_account(next: Option<CpuAccount>) -> Option<CpuAccount> {
     let now = u64::try_from(thread().as_nanos()).unwrap_or(u64::MAX);
     let before = CURRENT.replace(next.map(|account| (account, now)));
     let (account, since) = before?;

@@ -1,6 +1,7 @@
-//! What Lambda does between a queue and a function: long polls, batches, concurrency, partial
-//! failures. What a handler reports failed, or loses in a panic, is left alone: it becomes visible
-//! again after the queue's visibility timeout, and a dead letter after too many receives.
+//! Does the work of Lambda between a queue and a function: long polls, batches, concurrency, partial failures.
+//!
+//! A message is not deleted if the handler reports it as failed or panics. It becomes visible again after the
+//! queue's visibility timeout, and moves to the dead-letter queue after too many receives.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -8,31 +9,33 @@ use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent, SqsMessage};
 use tokio::{sync::Semaphore, task::JoinSet};
 
 use crate::{
-    cpu::{Account, charged},
+    cpu::{CpuAccount, charged},
     embedded::EmbeddedAws,
 };
 
-/// How long a poller that was refused leaves the queue alone.
-const PAUSE: Duration = Duration::from_secs(1);
+/// How long the poller waits after a failed poll.
+const ERROR_PAUSE: Duration = Duration::from_secs(1);
 
-/// A queue and how many batches of it may be in hand at once.
+/// A queue, and how many of its batches may be processed concurrently.
 #[derive(Debug, Clone)]
 pub struct EventSource {
-    /// The queue.
+    /// The URL of the queue.
     pub queue_url: String,
-    /// Batches in hand at once (Lambda's maximum concurrency).
+    /// The number of concurrent invocations (Lambda's maximum concurrency).
     pub concurrency: usize,
 }
 
 impl EventSource {
-    /// Polls the queue for `handler` until the `JoinSet` is dropped. There is one poller, so that what
-    /// comes while it is busy is one batch; an idle queue's message is handed on at once.
+    /// Polls the queue and invokes `handler` until the `JoinSet` is dropped.
+    ///
+    /// There is one poller. Messages that arrive while it is busy form one batch; a message that arrives at an
+    /// idle queue is passed on at once.
     pub fn spawn<H, F>(self, aws: &EmbeddedAws, handler: H, tasks: &mut JoinSet<()>)
     where
         H: Fn(SqsEvent) -> F + Send + Sync + 'static,
         F: Future<Output = SqsBatchResponse> + Send + 'static,
     {
-        tasks.spawn(charged(Account::EventSource, self.poll(aws.clone(), Arc::new(handler))));
+        tasks.spawn(charged(CpuAccount::EventSource, self.poll(aws.clone(), Arc::new(handler))));
     }
 
     async fn poll<H, F>(self, aws: EmbeddedAws, handler: Arc<H>)
@@ -40,31 +43,32 @@ impl EventSource {
         H: Fn(SqsEvent) -> F + Send + Sync + 'static,
         F: Future<Output = SqsBatchResponse> + Send + 'static,
     {
-        let (room, queue) = (Arc::new(Semaphore::new(self.concurrency)), Arc::new(self.queue_url));
-        // Tasks of their own, as invocations are: a panic loses its batch's answer and nothing else. In a
-        // set, so that they do not outlive the poller: a crash takes them along.
+        let permits = Arc::new(Semaphore::new(self.concurrency));
+        let queue = Arc::new(self.queue_url);
+        // Each invocation is a separate task, so a panic loses only the response for its own batch. The set
+        // aborts the invocations when the poller is dropped, as a crash would.
         let mut invocations = JoinSet::new();
-        while let Ok(permit) = room.clone().acquire_owned().await {
+        while let Ok(permit) = permits.clone().acquire_owned().await {
             while invocations.try_join_next().is_some() {}
             match aws.receive(&queue).await {
                 Ok(messages) if messages.is_empty() => {}
                 Ok(messages) => {
                     let invocation = invoke(aws.clone(), queue.clone(), messages, handler.clone());
-                    invocations.spawn(charged(Account::EventSource, async move {
+                    invocations.spawn(charged(CpuAccount::EventSource, async move {
                         invocation.await;
                         drop(permit);
                     }));
                 }
                 Err(error) => {
                     tracing::warn!(%queue, error, "poll failed");
-                    tokio::time::sleep(PAUSE).await;
+                    tokio::time::sleep(ERROR_PAUSE).await;
                 }
             }
         }
     }
 }
 
-/// Invokes the handler with a batch, and deletes what it did.
+/// Invokes the handler with a batch, and deletes the messages that it did not report as failed.
 async fn invoke<H, F>(
     aws: EmbeddedAws,
     queue: Arc<String>,
@@ -86,6 +90,6 @@ async fn invoke<H, F>(
     let done =
         receipts.into_iter().filter(|(id, _)| !failed(id)).filter_map(|(_, receipt)| receipt);
     if let Err(error) = aws.delete(&queue, done.collect()).await {
-        tracing::warn!(%queue, error, "messages done, but not deleted; they will come again");
+        tracing::warn!(%queue, error, "handled messages could not be deleted; they will be delivered again");
     }
 }

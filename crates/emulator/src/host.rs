@@ -1,5 +1,5 @@
-//! The whole function set in one process: the real handlers, through the real SDK clients, against
-//! the embedded AWS, with what Lambda would run between queues and functions.
+//! Runs all functions in one process: the real handlers call the embedded AWS through the real SDK clients, and
+//! event-source loops take the place of Lambda between queues and functions.
 //!
 //! ```text
 //! submissions ──► submission ─┐             ┌─► agent inventory ──► http://…
@@ -38,56 +38,56 @@ use steward_runtime::ports::{Clock, Ports, Queue};
 use tokio::{net::TcpListener, task::JoinSet};
 
 use crate::{
-    cpu::{Account, charged},
+    cpu::{CpuAccount, charged},
     embedded::{EmbeddedAws, EmbeddedAwsBuilder, EmbeddedError, Endpoints, Service},
     event_source::EventSource,
     resources,
 };
 
-/// Batches of submissions in hand at once, and of wakes and replies.
+/// Concurrent batches of the submission function, and of the scheduler.
 const CONCURRENCY: usize = 8;
 
-/// Batches of one agent in hand at once. A batch is in hand until its slowest call is done, so
-/// there are more: calls that take a minute must not hold up those that take a moment.
+/// Concurrent batches of one agent. A batch ends with its slowest call, so the number is larger than
+/// [`CONCURRENCY`]: calls that take a minute must not delay calls that take a moment.
 const AGENT_CONCURRENCY: usize = 256;
 
-/// How long an invocation may take.
+/// The longest duration of an invocation.
 const INVOCATION: Duration = Duration::from_secs(120);
 
-/// How often expired items are swept, as DynamoDB does by itself.
+/// How often expired items are deleted; DynamoDB does this in the background.
 const EXPIRY_EVERY: Duration = Duration::from_secs(60);
 
-/// How long one call to a remote service may take, as the agent's default is.
+/// The longest duration of a call to a remote service: the agent's default.
 const CALL_TIMEOUT: Duration = limits::CALL_WITHIN_MAX;
 
-/// How long an agent's circuit breaker stays open at first: short, for whoever watches is waiting.
+/// How long an agent's circuit breaker stays open at first. It is short because a person waits for the result.
 const BREAKER_OPEN_FOR: Duration = Duration::from_secs(1);
 
-/// How long a data directory that is in use is waited for: a process that was stopped may need a moment to
-/// end, and so do the tasks of a host that was dropped.
-const IN_USE_PATIENCE: Duration = Duration::from_secs(2);
+/// How long [`Host::start`] waits for a data directory that is in use. A stopped process may need a moment to
+/// end, and so may the tasks of a dropped host.
+const IN_USE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How often it is tried.
-const IN_USE_PAUSE: Duration = Duration::from_millis(10);
+/// The pause between two attempts to open the data directory.
+const IN_USE_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// What to host.
+/// Options of a [`Host`].
 #[derive(Debug)]
 pub struct HostOptions {
-    /// Where state is kept; in memory without it.
+    /// The data directory. Without it, all state is in memory.
     pub data: Option<PathBuf>,
-    /// Where to serve the AWS-compatible endpoint, `POST /tasks` and the console; nowhere without it.
+    /// The address of the AWS-compatible endpoint, `POST /tasks` and the console. Without it, they are not served.
     pub listen: Option<SocketAddr>,
-    /// Services that are served elsewhere instead of in this process.
+    /// AWS services at external endpoints instead of in this process.
     pub external: Option<Endpoints>,
-    /// Definitions to publish at the start.
+    /// Definitions that the host publishes when it starts.
     pub workflows: Vec<Workflow>,
-    /// An HTTP agent for each logical agent, with its remote service's base URL.
+    /// The agents by name, each with the base URL of its remote service. The host starts an HTTP agent for each.
     pub agents: Vec<(AgentName, BaseUrl)>,
-    /// How often the supervisor runs; never without it.
+    /// How often the supervisor runs. Without it, the supervisor never runs.
     pub supervise_every: Option<Duration>,
-    /// Instances of each function, and of each agent; one unless said.
+    /// Instances of each function and of each agent. The default is one.
     pub instances: NonZeroU32,
-    /// Watch every AWS call of the functions, and of no one else.
+    /// Interceptors for the AWS calls of the functions, but not for those of the host itself.
     pub interceptors: Vec<SharedInterceptor>,
 }
 
@@ -106,35 +106,34 @@ impl Default for HostOptions {
     }
 }
 
-/// A running function set. Dropping it stops everything at once, as a crash would: nothing that was
-/// recorded is lost.
+/// All functions, running. Dropping it stops everything at once, as a crash would. No recorded state is lost.
 pub struct Host {
-    /// The services behind it.
+    /// The embedded AWS that the functions use.
     pub aws: EmbeddedAws,
-    /// The names of its tables and queues.
+    /// The configuration: names of tables, URLs of queues.
     pub config: Config,
-    /// Its ports, as a client or a console sees them.
+    /// Ports for a client or a console.
     pub ports: Arc<AwsPorts>,
-    /// Where it listens, if it does.
+    /// The address on which the host listens, if it does.
     pub address: Option<SocketAddr>,
-    instances: Vec<Instance>,
+    instances: Vec<FunctionInstance>,
     interceptors: Vec<SharedInterceptor>,
     tasks: JoinSet<()>,
 }
 
-/// One running instance of a function, and how to start another like it.
-struct Instance {
+/// One running instance of a function, with a closure that starts a replacement.
+struct FunctionInstance {
     role: String,
     start: Box<dyn Fn() -> JoinSet<()> + Send + Sync>,
-    /// Dropping them ends it where it stands.
+    /// The tasks of the instance. Dropping them ends it at once.
     running: Mutex<JoinSet<()>>,
 }
 
 impl Host {
-    /// Starts everything.
+    /// Creates the resources, publishes the definitions and starts all functions.
     ///
     /// # Errors
-    /// The data directory or the address cannot be used; a definition cannot be published.
+    /// The data directory or the address cannot be used, or a definition cannot be published.
     pub async fn start(options: HostOptions) -> Result<Self> {
         let listener = match options.listen {
             Some(address) => Some(
@@ -157,13 +156,14 @@ impl Host {
         let names: Vec<_> = options.agents.iter().map(|(name, _)| name.clone()).collect();
         let config = resources::create(&aws, &names).await.with_context(|| {
             let elsewhere = options.external.as_ref().map(Endpoints::to_string);
-            let place = elsewhere.as_deref().unwrap_or("in this process");
-            format!("make the tables and queues ({place})")
+            let location = elsewhere.as_deref().unwrap_or("in this process");
+            format!("create the tables and queues ({location})")
         })?;
-        // The functions of the process that had the data directory before have ended with it.
+        // The process that used this data directory before has ended, and its functions with it: release the
+        // messages that they had received.
         if options.data.is_some() && aws.external_url(Service::Sqs).is_none() {
             for queue in resources::handled_queues(&config, &names) {
-                aws.give_back(&queue).map_err(anyhow::Error::msg)?;
+                aws.release_messages(&queue).map_err(anyhow::Error::msg)?;
             }
         }
         let ports = Arc::new(AwsPorts::new(&aws.sdk_config(), &config, "client"));
@@ -171,7 +171,7 @@ impl Host {
         for workflow in &options.workflows {
             publisher.publish(workflow).await?;
         }
-        // Rules live as long as the process; definitions may have been kept.
+        // Rules are not stored, but the data directory may contain definitions with triggers.
         publisher.follow_all().await?;
         let interceptors = options.interceptors.clone();
         let (instances, tasks) = (Vec::new(), JoinSet::new());
@@ -186,7 +186,7 @@ impl Host {
         Ok(host)
     }
 
-    /// One instance of each function.
+    /// Starts one instance of each function.
     fn start_instances(&mut self, options: &HostOptions) -> Result<()> {
         self.start_submission();
         self.start_scheduler();
@@ -200,17 +200,18 @@ impl Host {
         Ok(())
     }
 
-    /// The roles of the running instances.
+    /// The role of each running instance, such as `scheduler`.
     pub fn instances(&self) -> impl Iterator<Item = &str> {
         self.instances.iter().map(|instance| instance.role.as_str())
     }
 
-    /// Kills the `n`th instance where it stands, as a crash would, and starts another in its place.
-    /// What it had in hand becomes visible again in its queue, in time. Returns its role.
+    /// Kills the `n`th instance at once, as a crash would, and starts a replacement. Messages that the instance had
+    /// received become visible again after the visibility timeout. Returns the role, or `None` if there is no `n`th
+    /// instance.
     pub fn kill(&self, n: usize) -> Option<&str> {
         let instance = self.instances.get(n)?;
         let mut running = instance.running.lock().unwrap_or_else(PoisonError::into_inner);
-        // The old ones go first: two of the same would not be a crash.
+        // Abort the old tasks first: two instances at the same time would not be a crash.
         running.abort_all();
         *running = (instance.start)();
         Some(&instance.role)
@@ -230,16 +231,20 @@ impl Host {
             running
         };
         let running = Mutex::new(start());
-        self.instances.push(Instance { role: role.to_owned(), start: Box::new(start), running });
+        self.instances.push(FunctionInstance {
+            role: role.to_owned(),
+            start: Box::new(start),
+            running,
+        });
     }
 
-    /// The URL of one of the host's own queues.
+    /// The URL of one of the host's queues, by the queue's name.
     #[must_use]
     pub fn queue_url(&self, name: &str) -> String {
         self.config.scheduler_queue_url.replace(resources::SCHEDULER_QUEUE, name)
     }
 
-    /// A client for the host's queues.
+    /// An SQS client for the host's queues.
     #[must_use]
     pub fn sqs(&self) -> aws_sdk_sqs::Client {
         aws_sdk_sqs::Client::new(&self.aws.sdk_config())
@@ -252,7 +257,7 @@ impl Host {
             let reply_queues = reply_queues.clone();
             let handler = move |event| {
                 let (ports, reply_queues) = (ports.clone(), reply_queues.clone());
-                charged(Account::Submission, async move {
+                charged(CpuAccount::Submission, async move {
                     let handle = |event| steward_submission::handle(&*ports, &reply_queues, event);
                     ports.channel().handled(&Queue::Submissions, event, handle).await
                 })
@@ -267,7 +272,7 @@ impl Host {
         self.start_instance("scheduler", move |ports, running| {
             let handler = move |event| {
                 let ports = ports.clone();
-                charged(Account::Scheduler, async move {
+                charged(CpuAccount::Scheduler, async move {
                     let handle = |event| steward_scheduler::handle(&*ports, event);
                     ports.channel().handled(&Queue::Scheduler, event, handle).await
                 })
@@ -284,7 +289,7 @@ impl Host {
             let handler = move |event| {
                 let (ports, agent) = (ports.clone(), agent.clone());
                 let deadline = later(now(&ports), INVOCATION);
-                charged(Account::Agent, async move {
+                charged(CpuAccount::Agent, async move {
                     let queue = Queue::Agent(agent.name.clone());
                     let handle = |event| steward_agent::handle(&*ports, &agent, event, deadline);
                     ports.channel().handled(&queue, event, handle).await
@@ -303,12 +308,12 @@ impl Host {
                     ticks.tick().await;
                     let deadline = later(now(&ports), INVOCATION);
                     let swept = charged(
-                        Account::Supervisor,
+                        CpuAccount::Supervisor,
                         steward_supervisor::supervise(&*ports, fastrand::u32(..), deadline),
                     )
                     .await;
                     if let Err(error) = swept {
-                        tracing::warn!(%error, "sweep failed; the next one takes over");
+                        tracing::warn!(%error, "sweep failed; the next sweep retries");
                     }
                 }
             });
@@ -324,17 +329,18 @@ impl Host {
                 let aws = aws.clone();
                 let swept = tokio::task::spawn_blocking(move || aws.sweep_ttl()).await;
                 if let Ok(Err(error)) = swept {
-                    tracing::warn!(%error, "expired items not swept");
+                    tracing::warn!(%error, "expired items could not be deleted");
                 }
             }
         });
     }
 
-    /// `POST /tasks`, `GET /tasks/{id}` and the console; everything else is the AWS-compatible endpoint.
+    /// Serves `POST /tasks`, `GET /tasks/{id}` and the console. All other requests go to the AWS-compatible endpoint.
     fn serve(&mut self, listener: TcpListener) {
         let reply_queues = Arc::new(self.config.reply_queues.clone());
-        let charging =
-            from_fn(|request: Request, next: Next| charged(Account::Submission, next.run(request)));
+        let charging = from_fn(|request: Request, next: Next| {
+            charged(CpuAccount::Submission, next.run(request))
+        });
         let tasks =
             steward_submission::http::routes(self.ports.clone(), reply_queues).layer(charging);
         let console = Console { ports: self.ports.clone(), links: Arc::default() };
@@ -343,26 +349,26 @@ impl Host {
         let routes = tasks.merge(console).merge(self.aws.router());
         self.tasks.spawn(async move {
             if let Err(error) = axum::serve(listener, routes).await {
-                tracing::error!(%error, "no longer listening");
+                tracing::error!(%error, "the HTTP server has stopped");
             }
         });
     }
 }
 
-/// Opens the embedded AWS, if need be when another process has ended that is about to.
+/// Opens the embedded AWS. If another process still uses the data directory, waits for a moment until it ends.
 async fn open(builder: EmbeddedAwsBuilder) -> Result<EmbeddedAws, EmbeddedError> {
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         match builder.clone().build() {
-            Err(EmbeddedError::InUse { .. }) if begun.elapsed() < IN_USE_PATIENCE => {
-                tokio::time::sleep(IN_USE_PAUSE).await;
+            Err(EmbeddedError::InUse { .. }) if started.elapsed() < IN_USE_TIMEOUT => {
+                tokio::time::sleep(IN_USE_RETRY_PAUSE).await;
             }
             opened => return opened,
         }
     }
 }
 
-/// Publishes definitions on the embedded AWS.
+/// A publisher of definitions on the embedded AWS.
 #[must_use]
 pub fn publisher(aws: &EmbeddedAws, config: &Config, ports: &AwsPorts) -> Publisher {
     let sdk = aws.sdk_config();

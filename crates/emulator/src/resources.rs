@@ -1,5 +1,5 @@
-//! The tables, queues and rules of `template.yaml`, made on the embedded AWS, or where its services are instead; a
-//! test compares the two. Making what exists already is harmless, so a data directory can be opened again.
+//! Creates the tables, queues and rules of `template.yaml` on the embedded AWS or at external endpoints. A test
+//! compares them with the template. Resources that exist already are kept, so a data directory can be reopened.
 
 use std::{collections::HashMap, num::NonZeroU32};
 
@@ -38,24 +38,24 @@ pub const SUBMISSIONS_QUEUE: &str = "steward-submissions";
 pub const SCHEDULER_QUEUE: &str = "steward-scheduler";
 /// An agent's queue, with `{agent}` for its name.
 pub const AGENT_QUEUE: &str = "steward-agent-{agent}";
-/// Where refused submissions are kept.
+/// The queue of rejected submissions.
 pub const REJECTED_QUEUE: &str = "steward-rejected";
-/// Where a rule puts every event of the bus, so that alerts can be looked at.
+/// The queue that receives every event of the bus through a rule, so that alerts can be read.
 pub const ALERTS_QUEUE: &str = "steward-alerts";
-/// The rule that does, on a bus that is not in this process.
+/// The name of that rule on an external event bus.
 const ALERTS_RULE: &str = "alerts";
-/// What the name of a queue of dead letters ends with, after its source's name.
+/// The suffix of the name of a dead-letter queue, after the name of its source queue.
 pub const DEAD_LETTERS: &str = "-dead-letters";
-/// What the names of clients' own queues start with.
+/// The prefix of the names of clients' reply queues.
 pub const CLIENT_QUEUES: &str = "client-";
 
-/// Shards of the due index.
+/// The number of shards of the due index.
 pub const SHARDS: NonZeroU32 = NonZeroU32::MIN.saturating_add(3);
 
-/// Makes the tables, and the queues for `agents`; returns the configuration that names them.
+/// Creates the tables, the event bus and the queues, also for `agents`; returns the configuration that names them.
 ///
 /// # Errors
-/// What AWS refuses.
+/// AWS refuses a request.
 pub async fn create(aws: &EmbeddedAws, agents: &[AgentName]) -> Result<Config> {
     let sdk = aws.sdk_config();
     create_tables(&aws_sdk_dynamodb::Client::new(&sdk)).await?;
@@ -104,19 +104,19 @@ pub async fn create(aws: &EmbeddedAws, agents: &[AgentName]) -> Result<Config> {
     })
 }
 
-/// The URLs of the queues that functions read.
+/// The URLs of the queues that functions consume.
 pub(crate) fn handled_queues(config: &Config, agents: &[AgentName]) -> Vec<String> {
     let own = [&config.submissions_queue_url, &config.scheduler_queue_url];
     let agents = agents.iter().map(|agent| config.agent_queue_url.of(agent));
     own.into_iter().cloned().chain(agents).collect()
 }
 
-/// Makes a bus that is not in this process, with a rule that puts Steward's own events in the queue of alerts. The bus may
-/// send to that queue and to submissions, for triggers.
+/// Creates the event bus at an external endpoint, with a rule that sends Steward's own events to the queue of
+/// alerts. Policies allow the bus to send to that queue, and to the submissions queue for triggers.
 async fn create_bus(sdk: &SdkConfig, alerts: &str, submissions: &str) -> Result<()> {
     let (events, sqs) = (aws_sdk_eventbridge::Client::new(sdk), aws_sdk_sqs::Client::new(sdk));
-    let made = events.create_event_bus().name(EVENT_BUS).send().await;
-    if let Err(error) = made
+    let created = events.create_event_bus().name(EVENT_BUS).send().await;
+    if let Err(error) = created
         && !error.as_service_error().is_some_and(|e| e.is_resource_already_exists_exception())
     {
         return Err(error).context("create the event bus");
@@ -132,27 +132,30 @@ async fn create_bus(sdk: &SdkConfig, alerts: &str, submissions: &str) -> Result<
     }
     let own = serde_json::json!({ "source": [SOURCE] }).to_string();
     let rule = events.put_rule().name(ALERTS_RULE).event_bus_name(EVENT_BUS).event_pattern(own);
-    rule.send().await.context("make the rule of alerts")?;
+    rule.send().await.context("create the rule for alerts")?;
     let target = Target::builder().id("alerts").arn(queue_arn(&sqs, alerts).await?).build()?;
     let put = events.put_targets().rule(ALERTS_RULE).event_bus_name(EVENT_BUS).targets(target);
-    let answer = put.send().await.context("make the target of the rule of alerts")?;
-    ensure!(answer.failed_entries().is_empty(), "the target of the rule of alerts was refused");
+    let response = put.send().await.context("set the target of the rule for alerts")?;
+    ensure!(
+        response.failed_entries().is_empty(),
+        "the event bus refused the target of the rule for alerts"
+    );
     Ok(())
 }
 
 async fn queue_arn(sqs: &aws_sdk_sqs::Client, url: &str) -> Result<String> {
     let request = sqs.get_queue_attributes().queue_url(url);
     let request = request.attribute_names(QueueAttributeName::QueueArn);
-    let answer = request.send().await.with_context(|| format!("look up the queue {url}"))?;
-    let attributes = answer.attributes.unwrap_or_default();
+    let response = request.send().await.with_context(|| format!("look up the queue {url}"))?;
+    let attributes = response.attributes.unwrap_or_default();
     let arn = attributes.get(&QueueAttributeName::QueueArn).cloned();
     arn.with_context(|| format!("the queue {url} has no ARN"))
 }
 
-/// Makes a queue, with dead letters if it is said when a message is one; returns its URL.
+/// Creates a queue, and a dead-letter queue if `redelivery` is given; returns the queue's URL.
 ///
 /// # Errors
-/// What AWS refuses.
+/// AWS refuses a request.
 pub async fn create_queue(
     sdk: &SdkConfig,
     name: &str,
@@ -169,10 +172,10 @@ pub async fn create_queue(
         attributes.insert(QueueAttributeName::RedrivePolicy, policy.to_string());
         attributes.insert(QueueAttributeName::VisibilityTimeout, visibility_seconds.to_string());
     }
-    // Set apart: a queue that a data directory has kept may have had other attributes.
-    let answer = client.create_queue().queue_name(name).send().await;
-    let answer = answer.with_context(|| format!("create queue {name}"))?;
-    let url = answer.queue_url.with_context(|| format!("create queue {name}: no URL"))?;
+    // Attributes are set in a separate request: a queue from the data directory may have other attributes.
+    let response = client.create_queue().queue_name(name).send().await;
+    let response = response.with_context(|| format!("create queue {name}"))?;
+    let url = response.queue_url.with_context(|| format!("create queue {name}: no URL"))?;
     if !attributes.is_empty() {
         let set = client.set_queue_attributes().queue_url(&url).set_attributes(Some(attributes));
         set.send().await.with_context(|| format!("set the attributes of queue {name}"))?;
@@ -181,8 +184,8 @@ pub async fn create_queue(
 }
 
 async fn create_tables(client: &aws_sdk_dynamodb::Client) -> Result<()> {
-    let there = client.list_tables().send().await.context("list tables")?;
-    let there = there.table_names();
+    let existing = client.list_tables().send().await.context("list tables")?;
+    let existing = existing.table_names();
     let wanted = [
         (TASKS_TABLE, vec![("task_id", ScalarAttributeType::S)]),
         (
@@ -195,7 +198,7 @@ async fn create_tables(client: &aws_sdk_dynamodb::Client) -> Result<()> {
         ),
     ];
     for (name, key) in wanted {
-        if there.iter().any(|table| table == name) {
+        if existing.iter().any(|table| table == name) {
             continue;
         }
         let mut request =
@@ -223,7 +226,7 @@ async fn create_tables(client: &aws_sdk_dynamodb::Client) -> Result<()> {
     Ok(())
 }
 
-/// With the indices of tasks: those that are due, and those that have ended.
+/// Adds the indices of the table of tasks: `due` for tasks that are due, `ended` for tasks that have ended.
 fn indexed(request: CreateTableFluentBuilder) -> Result<CreateTableFluentBuilder> {
     let keys = Projection::builder().projection_type(ProjectionType::KeysOnly).build();
     let workflow = Projection::builder()
@@ -234,11 +237,11 @@ fn indexed(request: CreateTableFluentBuilder) -> Result<CreateTableFluentBuilder
         ("due", ("shard", ScalarAttributeType::N), "due", keys),
         ("ended", ("ended", ScalarAttributeType::S), "ended_at", workflow),
     ];
-    indices.into_iter().try_fold(request, |request, (name, (partition, kind), sort, kept)| {
+    indices.into_iter().try_fold(request, |request, (name, (partition, kind), sort, projection)| {
         let index = GlobalSecondaryIndex::builder()
             .index_name(name)
             .set_key_schema(Some(key_schema([partition, sort].into_iter())?))
-            .projection(kept);
+            .projection(projection);
         Ok(request
             .attribute_definitions(definition(partition, kind)?)
             .attribute_definitions(definition(sort, ScalarAttributeType::N)?)

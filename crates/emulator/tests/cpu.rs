@@ -1,5 +1,5 @@
-//! Accounts of CPU time: whoever works is charged, and nobody for another. The accounts are the whole
-//! process's, so this test has one of its own. The clock is the processor's: waiting does not count.
+//! CPU time is charged to the part that uses it, and not to its caller. The accounts are global to the process,
+//! so this test runs in its own process. The clock measures CPU time, so waiting does not count.
 
 #![allow(
     clippy::indexing_slicing,
@@ -8,9 +8,9 @@
 
 use std::time::Duration;
 
-use steward_emulator::cpu::{Account, charged, read, start, thread};
+use steward_emulator::cpu::{CpuAccount, charged, read, start, thread};
 
-/// Works for so long, by the processor's own clock.
+/// Uses the CPU for `time`.
 fn work(time: Duration) {
     let until = thread() + time;
     while thread() < until {
@@ -19,7 +19,7 @@ fn work(time: Duration) {
 }
 
 #[tokio::test]
-async fn what_runs_for_another_is_charged_to_that_one() {
+async fn inner_future_is_charged_to_its_own_account() {
     let whole = Duration::from_millis(20);
     work_for_both(whole).await;
     assert!(read().values().all(Duration::is_zero), "charged before the start");
@@ -31,11 +31,11 @@ async fn what_runs_for_another_is_charged_to_that_one() {
     assert!(inner >= whole * 2 && inner < whole * 3, "{inner:?}");
 }
 
-/// The inner one works twice as long.
+/// The inner future uses twice as much CPU time as the outer one.
 async fn work_for_both(whole: Duration) {
-    charged(Account::Supervisor, async {
+    charged(CpuAccount::Supervisor, async {
         work(whole / 2);
-        charged(Account::EventBridge, async {
+        charged(CpuAccount::EventBridge, async {
             work(whole);
             tokio::task::yield_now().await;
             work(whole);

@@ -1,4 +1,4 @@
-//! The scenarios of outages: their items expire within ten days, and every undo reads what its step returned.
+//! Scenarios for outages: their items expire within ten days, and every undo reads the output of its step.
 
 use serde_json::{Value, json};
 use steward_core::{
@@ -6,39 +6,39 @@ use steward_core::{
     model::{attempt::Action, task::ProcessState},
 };
 
-use super::{Child, Ending, Scenario, completed, line, step, undone};
+use super::{ExpectedEnding, Scenario, ScenarioChild, completed, line, step, undone};
 use crate::crash_points::{
-    outage::{Lasts, Outage},
-    remote::Manner,
-    world::ComesBack,
+    outage::{Outage, OutageDuration},
+    scenario_run::Redelivery,
+    scripted_service::ServiceBehavior,
 };
 
 impl Scenario {
-    /// The same, but cut by outages.
-    pub(in crate::crash_points) fn with(self, outage: Outage) -> Self {
+    /// The scenario with outages as faults.
+    pub(in crate::crash_points) fn with_outage(self, outage: Outage) -> Self {
         let child = self.child.map(|child| {
-            let workflow = expiring(&child.workflow, outage.lasts);
-            Child { workflow, ..child }
+            let workflow = expiring(&child.workflow, outage.duration);
+            ScenarioChild { workflow, ..child }
         });
         Self {
-            workflow: expiring(&self.workflow, outage.lasts),
+            workflow: expiring(&self.workflow, outage.duration),
             child,
-            // A message that waits for longer than an outage is visible again anyway.
-            comes_back: ComesBack::AtOnce,
+            // After an outage all messages are visible again anyway.
+            redelivery: Redelivery::Immediate,
             outage: Some(outage),
             ..self
         }
     }
 }
 
-/// The workflow with an hour to complete and a short retention. Five days must not be too long for what a sweep
-/// extends, and ten must be for what none does.
-fn expiring(workflow: &Workflow, lasts: Lasts) -> Workflow {
+/// The workflow with an hour to complete and a short retention. Items that a sweep extends must survive five days; other
+/// items must not survive ten.
+fn expiring(workflow: &Workflow, duration: OutageDuration) -> Workflow {
     let mut workflow = serde_json::to_value(workflow).unwrap();
     workflow["complete_within"] = json!("1h");
-    workflow["retention"] = match lasts {
-        Lasts::TenDays => json!("1d"),
-        Lasts::FiveDaysTwice => json!("6d"),
+    workflow["retention"] = match duration {
+        OutageDuration::TenDays => json!("1d"),
+        OutageDuration::FiveDaysTwice => json!("6d"),
     };
     for (name, step) in workflow["steps"].as_object_mut().unwrap() {
         if let Some(request) = step.pointer_mut("/undo/request/body") {
@@ -48,7 +48,7 @@ fn expiring(workflow: &Workflow, lasts: Lasts) -> Workflow {
     serde_json::from_value(workflow).unwrap()
 }
 
-/// The second step is silent, and its next attempt would begin after the task's own time: the first is undone.
+/// The second step is silent, and its next attempt would start after the task's complete-by, so the first is undone.
 pub(in crate::crash_points) fn overdue_and_undone() -> Scenario {
     let Scenario { ending, .. } = undone();
     let mut workflow = serde_json::to_value(line("alert")).unwrap();
@@ -57,8 +57,8 @@ pub(in crate::crash_points) fn overdue_and_undone() -> Scenario {
     Scenario {
         name: "overdue and undone",
         workflow: serde_json::from_value(workflow).unwrap(),
-        manners: vec![("step_2", Action::Do, Manner::Silent)],
-        ending: Ending { seconds: 3_600, ..ending },
+        behaviors: vec![("step_2", Action::Do, ServiceBehavior::Silent)],
+        ending: ExpectedEnding { seconds: 3_600, ..ending },
         ..completed()
     }
 }
@@ -71,34 +71,34 @@ pub(in crate::crash_points) fn child_completed() -> Scenario {
     Scenario {
         name: "child completed",
         workflow: parent(),
-        child: Some(Child {
+        child: Some(ScenarioChild {
             id: ":deliver",
             workflow: serde_json::from_value(child).unwrap(),
             effects: &["ship/do"],
         }),
-        ending: Ending {
+        ending: ExpectedEnding {
             state: ProcessState::Processed,
             effects: &["confirm/do"],
-            told: &["received", "processed"],
+            published: &["received", "processed"],
             seconds: 0,
         },
         ..completed()
     }
 }
 
-/// The step after the child task is refused, and the child is undone.
+/// The step after the child task fails, and the child is undone.
 pub(in crate::crash_points) fn child_undone() -> Scenario {
     let Scenario { child, .. } = child_completed();
     Scenario {
         name: "child undone",
-        child: child.map(|child| Child { effects: &["ship/do", "ship/undo"], ..child }),
-        manners: vec![("confirm", Action::Do, Manner::Refuses)],
-        ending: Ending { effects: &[], ..undone().ending },
+        child: child.map(|child| ScenarioChild { effects: &["ship/do", "ship/undo"], ..child }),
+        behaviors: vec![("confirm", Action::Do, ServiceBehavior::Fails)],
+        ending: ExpectedEnding { effects: &[], ..undone().ending },
         ..child_completed()
     }
 }
 
-/// A step that runs a child task, and one with a request after it. It is undone when it is overdue.
+/// A workflow with a step that runs a child task, and a later step with a request. It is undone when it is overdue.
 fn parent() -> Workflow {
     let mut confirm: Value = step(&[], "undo", false);
     confirm["after"] = json!(["deliver"]);

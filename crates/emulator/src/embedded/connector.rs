@@ -1,4 +1,5 @@
-//! The SDK's own seam: an HTTP client that calls the embedded services instead of the network.
+//! The entry point in the process: an HTTP client for the SDK that calls the embedded services instead of the
+//! network.
 
 use aws_smithy_runtime_api::client::http::{
     HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
@@ -10,10 +11,10 @@ use aws_smithy_runtime_api::http::StatusCode;
 use aws_smithy_types::body::SdkBody;
 use bytes::Bytes;
 
-use super::answer::Answer;
-use super::{Door, EmbeddedAws};
+use super::response::ServiceResponse;
+use super::{EmbeddedAws, EntryPoint};
 
-/// The HTTP client handed to the SDK.
+/// The HTTP client for the SDK.
 #[derive(Debug, Clone)]
 pub(super) struct InProcess {
     aws: EmbeddedAws,
@@ -42,20 +43,22 @@ impl HttpConnector for InProcess {
             let target = request.headers().get("x-amz-target").unwrap_or_default();
             // The JSON protocol's bodies are always in memory, never streams.
             let body = request.body().bytes().map(Bytes::copy_from_slice).unwrap_or_default();
-            let answer = aws.answer(target, body, Door::Connector).await;
-            response(answer).map_err(ConnectorError::user)
+            let service_response = aws.respond(target, body, EntryPoint::InProcess).await;
+            sdk_response(service_response).map_err(ConnectorError::user)
         })
     }
 }
 
-/// The SDK's kind of response.
-fn response(answer: Answer) -> Result<HttpResponse, Box<dyn std::error::Error + Send + Sync>> {
-    let headers = answer.headers();
-    let status = StatusCode::try_from(answer.status)?;
+/// Converts to the SDK's type of response.
+fn sdk_response(
+    service_response: ServiceResponse,
+) -> Result<HttpResponse, Box<dyn std::error::Error + Send + Sync>> {
+    let headers = service_response.headers();
+    let status = StatusCode::try_from(service_response.status)?;
     let mut response = HttpResponse::new(status, SdkBody::empty());
     for (name, value) in headers {
         response.headers_mut().try_insert(name, value)?;
     }
-    *response.body_mut() = SdkBody::from(answer.body);
+    *response.body_mut() = SdkBody::from(service_response.body);
     Ok(response)
 }

@@ -1,9 +1,8 @@
-//! EventBridge in the process: `PutEvents`, delivering to subscribers and to queues, and
-//! [rules](super::rules).
+//! EventBridge in the process: `PutEvents`, the delivery to subscribers and queues, and [rules](super::rules).
 //!
-//! Each accepted entry becomes an event in the standard envelope. Rules match a bus and, if given,
-//! an exact source and detail-type, and have queues as targets. As on AWS, any bus name is
-//! accepted, and the publisher does not learn whether an event was delivered.
+//! Each accepted entry becomes an event in the standard envelope. A rule matches a bus and optionally an exact
+//! source and detail-type; its targets are queues. As on AWS, any bus name is accepted, and the publisher does
+//! not learn whether an event was delivered.
 
 use std::sync::{PoisonError, RwLock};
 
@@ -14,49 +13,51 @@ use serde_json::{Map, Value, json};
 use tokio::sync::broadcast;
 use uuid::Uuid;
 
-use super::answer::Answer;
-use super::queues::Queues;
+use super::queues::SqsQueues;
+use super::response::ServiceResponse;
 use super::rules::{Rules, bus};
 use super::{ACCOUNT, REGION};
 
-/// Entries a request may carry; AWS's limit.
+/// The most entries in a request; AWS's limit.
 const ENTRIES_MAX: usize = 10;
 
-/// The size of a request's entries together, in bytes; AWS's limit, and that of an SQS target.
+/// The largest total size of a request's entries, in bytes; AWS's limit, and the limit of an SQS target.
 const ENTRIES_BYTES_MAX: usize = 256 * 1024;
 
-/// Events a slow subscriber may fall behind before it misses some.
+/// How many events a slow subscriber may fall behind before it misses some.
 const BACKLOG_MAX: usize = 1024;
 
-/// Where events that match go, as the host says it: not through the service's own door.
+/// A rule that the host adds directly, without a request to EventBridge: matching events go to a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventRule {
-    /// The event bus's name; `default` for the account's own.
+    /// The name of the event bus; `default` is the account's default bus.
     pub bus: String,
     /// The event's exact source, or any.
     pub source: Option<String>,
     /// The event's exact detail-type, or any.
     pub detail_type: Option<String>,
-    /// The queue that gets the event's envelope as message body.
+    /// The queue that receives the event's envelope as message body.
     pub queue_url: String,
 }
 
 /// The embedded event buses.
-pub(super) struct Events {
-    rules: RwLock<Vec<EventRule>>,
-    made: RwLock<Rules>,
+pub(super) struct EventBuses {
+    /// Rules that the host added.
+    host_rules: RwLock<Vec<EventRule>>,
+    /// Rules that were created by requests.
+    rules: RwLock<Rules>,
     subscribers: broadcast::Sender<Value>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct PutEventsRequest {
-    entries: Vec<Entry>,
+    entries: Vec<PutEventsEntry>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Entry {
+struct PutEventsEntry {
     source: Option<String>,
     detail_type: Option<String>,
     detail: Option<String>,
@@ -67,8 +68,8 @@ struct Entry {
     time: Option<f64>,
 }
 
-/// An accepted event and the bus it was put on.
-struct Event {
+/// An accepted event with its bus.
+struct BusEvent {
     id: String,
     bus: String,
     source: String,
@@ -76,14 +77,14 @@ struct Event {
     envelope: Value,
 }
 
-/// Why an entry was refused: EventBridge's code and message.
-type Refusal = (&'static str, &'static str);
+/// Why an entry is invalid: EventBridge's error code and message.
+type EntryError = (&'static str, &'static str);
 
-impl Events {
-    /// No rules and no subscribers.
+impl EventBuses {
+    /// Event buses without rules and subscribers.
     pub(super) fn new() -> Self {
         let subscribers = broadcast::Sender::new(BACKLOG_MAX);
-        Self { rules: RwLock::default(), made: RwLock::default(), subscribers }
+        Self { host_rules: RwLock::default(), rules: RwLock::default(), subscribers }
     }
 
     /// See [`super::EmbeddedAws::subscribe_events`].
@@ -93,25 +94,35 @@ impl Events {
 
     /// See [`super::EmbeddedAws::add_rule`].
     pub(super) fn add_rule(&self, rule: EventRule) {
-        self.rules.write().unwrap_or_else(PoisonError::into_inner).push(rule);
+        self.host_rules.write().unwrap_or_else(PoisonError::into_inner).push(rule);
     }
 
-    /// Answer one request.
-    pub(super) fn answer(&self, operation: &str, body: &Bytes, queues: &Queues) -> Answer {
+    /// Responds to one request.
+    pub(super) fn respond(
+        &self,
+        operation: &str,
+        body: &Bytes,
+        queues: &SqsQueues,
+    ) -> ServiceResponse {
         if operation == "PutEvents" {
             return self.put(body, queues);
         }
-        let mut made = self.made.write().unwrap_or_else(PoisonError::into_inner);
-        let answer = made.answer(operation, body);
-        answer.unwrap_or_else(|| Answer::unknown_operation(&format!("AWSEvents.{operation}")))
+        let mut rules = self.rules.write().unwrap_or_else(PoisonError::into_inner);
+        rules.respond(operation, body).unwrap_or_else(|| {
+            ServiceResponse::unknown_operation(&format!("AWSEvents.{operation}"))
+        })
     }
 
-    /// Answer one `PutEvents` request.
-    fn put(&self, body: &Bytes, queues: &Queues) -> Answer {
+    /// Responds to a `PutEvents` request.
+    fn put(&self, body: &Bytes, queues: &SqsQueues) -> ServiceResponse {
         let entries = match serde_json::from_slice::<PutEventsRequest>(body) {
             Ok(request) => request.entries,
             Err(error) => {
-                return Answer::refused(400, "SerializationException", &error.to_string());
+                return ServiceResponse::client_error(
+                    400,
+                    "SerializationException",
+                    &error.to_string(),
+                );
             }
         };
         if entries.is_empty() || entries.len() > ENTRIES_MAX {
@@ -119,11 +130,11 @@ impl Events {
                 "1 validation error detected: Value at 'entries' failed to satisfy constraint: \
                  Member must have length between 1 and {ENTRIES_MAX}"
             );
-            return Answer::refused(400, "ValidationException", &message);
+            return ServiceResponse::client_error(400, "ValidationException", &message);
         }
-        if entries.iter().map(Entry::size).sum::<usize>() > ENTRIES_BYTES_MAX {
+        if entries.iter().map(PutEventsEntry::size).sum::<usize>() > ENTRIES_BYTES_MAX {
             let message = "Total size of the entries in the request is over the limit.";
-            return Answer::refused(400, "ValidationException", message);
+            return ServiceResponse::client_error(400, "ValidationException", message);
         }
         let mut failed = 0;
         let mut results = Vec::with_capacity(entries.len());
@@ -139,48 +150,48 @@ impl Events {
                 }
             }
         }
-        let answer = json!({ "FailedEntryCount": failed, "Entries": results });
-        Answer::ok(answer.to_string())
+        let response = json!({ "FailedEntryCount": failed, "Entries": results });
+        ServiceResponse::ok(response.to_string())
     }
 
-    /// The queues that get an event.
-    fn targets(&self, event: &Event) -> Vec<String> {
-        let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
-        let matching = rules.iter().filter(|rule| rule.matches(event));
+    /// The queues to which an event is delivered.
+    fn targets(&self, event: &BusEvent) -> Vec<String> {
+        let host_rules = self.host_rules.read().unwrap_or_else(PoisonError::into_inner);
+        let matching = host_rules.iter().filter(|rule| rule.matches(event));
         let targets = matching.map(|rule| rule.queue_url.clone());
-        let made = self.made.read().unwrap_or_else(PoisonError::into_inner);
-        targets.chain(made.targets(&event.bus, &event.source, &event.detail_type)).collect()
+        let rules = self.rules.read().unwrap_or_else(PoisonError::into_inner);
+        targets.chain(rules.targets(&event.bus, &event.source, &event.detail_type)).collect()
     }
 
-    fn deliver(&self, event: Event, queues: &Queues) {
+    fn deliver(&self, event: BusEvent, queues: &SqsQueues) {
         let message = event.envelope.to_string();
         for queue_url in self.targets(&event) {
             if let Err(error) = queues.send(&queue_url, message.clone()) {
                 tracing::warn!(event_id = event.id, queue_url, error, "event not delivered");
             }
         }
-        // An error only says that nobody subscribed.
+        // An error only means that there are no subscribers.
         let _ = self.subscribers.send(event.envelope);
     }
 }
 
 impl EventRule {
-    fn matches(&self, event: &Event) -> bool {
+    fn matches(&self, event: &BusEvent) -> bool {
         self.bus == event.bus
             && self.source.as_ref().is_none_or(|source| *source == event.source)
             && self.detail_type.as_ref().is_none_or(|wanted| *wanted == event.detail_type)
     }
 }
 
-impl Entry {
-    /// The entry's size in bytes, counted as EventBridge's user guide does.
+impl PutEventsEntry {
+    /// The entry's size in bytes, by the rule in EventBridge's user guide.
     fn size(&self) -> usize {
         let texts = [&self.source, &self.detail_type, &self.detail];
         let texts = texts.into_iter().flatten().chain(&self.resources).map(String::len);
         texts.sum::<usize>() + self.time.map_or(0, |_| 14)
     }
 
-    fn accept(self) -> Result<Event, Refusal> {
+    fn accept(self) -> Result<BusEvent, EntryError> {
         let missing = |message| ("InvalidArgument", message);
         let source = self.source.filter(|source| !source.is_empty()).ok_or_else(|| {
             missing("Parameter Source is not valid. Reason: Source is a required argument.")
@@ -206,11 +217,11 @@ impl Entry {
             "resources": self.resources,
             "detail": detail,
         });
-        Ok(Event { id, bus, source, detail_type, envelope })
+        Ok(BusEvent { id, bus, source, detail_type, envelope })
     }
 }
 
-/// The given time, or now, without the fraction: EventBridge's envelope has seconds only.
+/// The given time, or the current time, in whole seconds: EventBridge's envelope has no fraction.
 fn whole_second(seconds: Option<f64>) -> Timestamp {
     let seconds = seconds.map_or_else(|| Timestamp::now().as_second(), |seconds| seconds as i64);
     Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH)

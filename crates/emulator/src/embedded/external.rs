@@ -1,12 +1,12 @@
-//! Services that somebody else serves: an emulator at an endpoint that answers instead of the embedded ones, for
-//! all services or for some. Requests are routed by their service; nothing else changes.
+//! External services: an emulator at an endpoint serves some or all services instead of this process. Requests
+//! are routed by service; nothing else changes.
 //!
 //! ```text
-//! SDK client ── Routed ─┬─ DynamoDB ──► http://127.0.0.1:5000   an emulator
-//!                       └─ the others ► connector.rs            embedded
+//! SDK client ── RoutingClient ─┬─ DynamoDB ──► http://127.0.0.1:5000   an emulator
+//!                              └─ the others ► connector.rs            embedded
 //! ```
 //!
-//! Requests are signed with made-up credentials, so no endpoint of AWS itself accepts them.
+//! Requests are signed with made-up credentials, so AWS itself refuses them.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -30,34 +30,34 @@ use super::connector::InProcess;
 /// How long a poll waits for a message, in seconds: SQS's limit.
 const POLL_SECONDS: i32 = 20;
 
-/// Messages in one poll, by SQS's limit.
+/// The most messages in one poll: SQS's limit.
 const MESSAGES_MAX: i32 = 10;
 
-/// The variable that names the endpoint of all services.
+/// The environment variable for the endpoint of all services.
 const ALL: &str = "AWS_ENDPOINT_URL";
 
-/// What [`Endpoints::from_option`] takes for "as the environment says".
+/// The option of [`Endpoints::from_option`] that reads the endpoints from the environment.
 const FROM_ENV: &str = "env";
 
-/// The access key if no account was chosen. Emulators take it for their default account.
+/// The access key if no account is chosen. Emulators use their default account for it.
 const DEFAULT_KEY: &str = "test";
 
-/// A service that Steward's functions use.
+/// An AWS service that Steward's functions use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Service {
-    /// Tables.
+    /// DynamoTables.
     DynamoDb,
-    /// Queues.
+    /// SqsQueues.
     Sqs,
     /// The event bus.
     EventBridge,
 }
 
 impl Service {
-    /// All of them.
+    /// All services.
     pub const ALL: [Self; 3] = [Self::DynamoDb, Self::Sqs, Self::EventBridge];
 
-    /// The SDK's own variable for the endpoint of this service alone.
+    /// The SDK's environment variable for the endpoint of this service.
     #[must_use]
     pub fn variable(self) -> &'static str {
         match self {
@@ -88,7 +88,7 @@ impl fmt::Display for Service {
     }
 }
 
-/// Where the services are that this process does not serve itself. None by default.
+/// The endpoints of services that this process does not serve itself. None by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Endpoints {
     urls: BTreeMap<Service, String>,
@@ -99,24 +99,24 @@ pub struct Endpoints {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidEndpoints {
-    /// Not a plain HTTP URL.
-    #[error("{0:?} is no endpoint: give `http://HOST:PORT`, or `env`")]
+    /// The endpoint is not a plain HTTP URL.
+    #[error("{0:?} is not an endpoint: use `http://HOST:PORT` or `env`")]
     NotHttp(String),
-    /// The environment was to name endpoints, and names none.
-    #[error("the environment names no endpoint: set {ALL}, or one of {}", variables())]
+    /// The option was `env`, and no environment variable contains an endpoint.
+    #[error("the environment contains no endpoint: set {ALL} or one of {}", variables())]
     NoneInEnv,
-    /// The rules of a bus send to queues, which they find only where they are themselves.
+    /// SQS and EventBridge have different endpoints, but rules can send only to queues at their own endpoint.
     #[error(
-        "SQS is at {sqs} and EventBridge at {eventbridge}: they have to be in one place, since rules send to queues"
+        "SQS is at {sqs} and EventBridge at {eventbridge}: use the same endpoint for both, because rules send to queues"
     )]
     Apart {
-        /// Where the queues are.
+        /// The endpoint of SQS.
         sqs: String,
-        /// Where the bus is.
+        /// The endpoint of EventBridge.
         eventbridge: String,
     },
-    /// Not twelve digits.
-    #[error("{0:?} is no account: give twelve digits")]
+    /// The account is not a number of twelve digits.
+    #[error("{0:?} is not an account: use twelve digits")]
     NoAccount(String),
 }
 
@@ -125,8 +125,8 @@ fn variables() -> String {
 }
 
 impl Endpoints {
-    /// `http://HOST:PORT` for all services, or `env` for those that the environment names. A service's own
-    /// variable goes before the endpoint of all. `env` looks variables up.
+    /// Parses an option: `http://HOST:PORT` for all services, or `env` for the services with an endpoint in the
+    /// environment. The variable of a single service has priority. `env` reads an environment variable.
     ///
     /// # Errors
     /// See [`InvalidEndpoints`].
@@ -154,7 +154,7 @@ impl Endpoints {
         Ok(endpoints)
     }
 
-    /// In an account of this number, of the many that an emulator keeps apart; its default account without.
+    /// Uses the emulator's account of this number. Without it, the emulator uses its default account.
     ///
     /// # Errors
     /// [`InvalidEndpoints::NoAccount`] if it is not twelve digits.
@@ -165,32 +165,32 @@ impl Endpoints {
         Err(InvalidEndpoints::NoAccount(account))
     }
 
-    /// In an account that no other run uses, most likely: what an earlier run left there is not seen.
+    /// Uses a random account, so that state of an earlier run is most likely not visible.
     #[must_use]
     pub fn in_new_account(self) -> Self {
         let account = fastrand::u64(100_000_000_000..1_000_000_000_000).to_string();
         Self { account: Some(account), ..self }
     }
 
-    /// Where a service is, if not in this process.
+    /// The endpoint of a service; `None` if this process serves it.
     #[must_use]
     pub fn url(&self, service: Service) -> Option<&str> {
         self.urls.get(&service).map(String::as_str)
     }
 
-    /// Whether this process serves none of them.
+    /// Whether all services have an external endpoint.
     #[must_use]
     pub fn are_all_elsewhere(&self) -> bool {
         Service::ALL.into_iter().all(|service| self.url(service).is_some())
     }
 
-    /// The access key: LocalStack and DynamoDB Local tell accounts apart by it.
+    /// The access key, by which LocalStack and DynamoDB Local distinguish accounts.
     pub(super) fn access_key(&self) -> &str {
         self.account.as_deref().unwrap_or(DEFAULT_KEY)
     }
 }
 
-/// `DynamoDB at http://127.0.0.1:5000, …`, of those that are elsewhere.
+/// Prints `DynamoDB at http://127.0.0.1:5000, …`.
 impl fmt::Display for Endpoints {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let services = self.urls.iter().map(|(service, url)| format!("{service} at {url}"));
@@ -198,7 +198,7 @@ impl fmt::Display for Endpoints {
     }
 }
 
-/// A URL without the slash at its end.
+/// Checks a URL, and removes a slash at its end.
 fn parse(url: &str) -> Result<String, InvalidEndpoints> {
     let trimmed = url.trim_end_matches('/');
     match trimmed.strip_prefix("http://") {
@@ -207,50 +207,53 @@ fn parse(url: &str) -> Result<String, InvalidEndpoints> {
     }
 }
 
-/// Plain HTTP to the endpoints; a service without one is answered in this process.
+/// An HTTP client that sends a request to the endpoint of its service, or to the embedded service.
 #[derive(Debug, Clone)]
-pub(super) struct Routed {
+pub(super) struct RoutingClient {
     endpoints: Endpoints,
     http: SharedHttpClient,
     embedded: Option<InProcess>,
 }
 
-impl Routed {
+impl RoutingClient {
     pub(super) fn new(endpoints: Endpoints, embedded: Option<InProcess>) -> Self {
         let http = aws_smithy_http_client::Builder::new().build_http();
         Self { endpoints, http, embedded }
     }
 }
 
-impl HttpClient for Routed {
+impl HttpClient for RoutingClient {
     fn http_connector(
         &self,
         settings: &HttpConnectorSettings,
         components: &RuntimeComponents,
     ) -> SharedHttpConnector {
-        SharedHttpConnector::new(RoutedConnector {
+        SharedHttpConnector::new(RoutingConnector {
             endpoints: self.endpoints.clone(),
             http: self.http.http_connector(settings, components),
-            embedded: self.embedded.as_ref().map(|door| door.http_connector(settings, components)),
+            embedded: self
+                .embedded
+                .as_ref()
+                .map(|client| client.http_connector(settings, components)),
         })
     }
 }
 
 #[derive(Debug)]
-struct RoutedConnector {
+struct RoutingConnector {
     endpoints: Endpoints,
     http: SharedHttpConnector,
     embedded: Option<SharedHttpConnector>,
 }
 
-impl HttpConnector for RoutedConnector {
+impl HttpConnector for RoutingConnector {
     fn call(&self, mut request: HttpRequest) -> HttpConnectorFuture {
         let service = Service::of(request.headers().get("x-amz-target").unwrap_or_default());
         let url = service.and_then(|service| self.endpoints.url(service));
         match (url, &self.embedded) {
             (Some(url), _) => {
                 if let Some(account) = &self.endpoints.account {
-                    // moto's way to tell accounts apart.
+                    // moto distinguishes accounts by this header.
                     request.headers_mut().insert("x-moto-account-id", account.clone());
                 }
                 match request.set_uri(format!("{url}/")) {
@@ -262,14 +265,14 @@ impl HttpConnector for RoutedConnector {
             }
             (None, Some(embedded)) => embedded.call(request),
             (None, None) => {
-                let error = "no endpoint serves this request".into();
+                let error = "no endpoint for the service of this request".into();
                 HttpConnectorFuture::ready(Err(ConnectorError::user(error)))
             }
         }
     }
 }
 
-/// Up to ten messages of a queue, as Lambda's poller receives them.
+/// Receives up to ten messages of a queue, as Lambda's poller does.
 pub(super) async fn receive(
     sqs: &aws_sdk_sqs::Client,
     queue_url: &str,
@@ -281,11 +284,11 @@ pub(super) async fn receive(
         .wait_time_seconds(POLL_SECONDS)
         .message_system_attribute_names(MessageSystemAttributeName::All)
         .message_attribute_names("All");
-    let answer = request.send().await.map_err(|error| DisplayErrorContext(error).to_string())?;
-    Ok(answer.messages.unwrap_or_default().into_iter().map(record).collect())
+    let response = request.send().await.map_err(|error| DisplayErrorContext(error).to_string())?;
+    Ok(response.messages.unwrap_or_default().into_iter().map(record).collect())
 }
 
-/// Deletes messages that were received, by their receipts.
+/// Deletes received messages by their receipt handles.
 pub(super) async fn delete(
     sqs: &aws_sdk_sqs::Client,
     queue_url: &str,
@@ -304,14 +307,14 @@ pub(super) async fn delete(
         return Ok(());
     }
     let request = sqs.delete_message_batch().queue_url(queue_url).set_entries(Some(entries));
-    let answer = request.send().await.map_err(|error| DisplayErrorContext(error).to_string())?;
-    match answer.failed().first() {
+    let response = request.send().await.map_err(|error| DisplayErrorContext(error).to_string())?;
+    match response.failed().first() {
         Some(failed) => Err(failed.message().unwrap_or(failed.code()).to_owned()),
         None => Ok(()),
     }
 }
 
-/// The message as Lambda hands it to a function.
+/// Converts a message to the form in Lambda's event.
 fn record(message: Message) -> SqsMessage {
     let mut record = SqsMessage::default();
     record.message_id = message.message_id;
@@ -349,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn one_endpoint_is_for_all_services_and_a_services_own_variable_goes_before_it() {
+    fn one_endpoint_serves_all_services_unless_a_services_own_variable_is_set() {
         let (a, b) = ("http://127.0.0.1:1", "http://127.0.0.1:2");
         let own = [("AWS_ENDPOINT_URL_DYNAMODB", b), ("AWS_ENDPOINT_URL", "http://other")];
         assert_eq!(read(a, &[]).unwrap(), all([a, a, a]));
@@ -358,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_names_all_services_or_some() {
+    fn environment_sets_endpoints_of_all_services_or_some() {
         let (a, b) = ("http://127.0.0.1:1", "http://127.0.0.1:2");
         let (base, own) = (("AWS_ENDPOINT_URL", a), ("AWS_ENDPOINT_URL_DYNAMODB", b));
         assert_eq!(read("env", &[base]).unwrap(), all([a, a, a]));
@@ -369,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn queues_and_bus_are_in_one_place() {
+    fn queues_and_bus_have_the_same_endpoint() {
         let sqs = ("AWS_ENDPOINT_URL_SQS", "http://q");
         for option in ["env", "http://a"] {
             let apart = read(option, &[sqs]).unwrap_err();
@@ -380,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_endpoint_and_no_account_is_refused() {
+    fn invalid_endpoints_and_accounts_are_refused() {
         for option in ["", "localhost:4566", "https://a", "http://", "http://a b"] {
             let refused = read(option, &[]).unwrap_err();
             assert_eq!(refused, InvalidEndpoints::NotHttp(option.to_owned()));

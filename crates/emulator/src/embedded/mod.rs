@@ -1,27 +1,27 @@
-//! AWS in the process: DynamoDB, SQS and EventBridge's `PutEvents` behind the real SDK clients. A service whose
-//! [endpoint](Endpoints) is given is served there instead.
+//! AWS in the process: DynamoDB, SQS and EventBridge behind the real SDK clients. A service with an external
+//! [endpoint](Endpoints) is served there instead.
 //!
-//! The same handlers run here and on Lambda, through the same clients; only what answers them
-//! differs. There are no sockets unless the host asks for them:
+//! The same handlers run here and on Lambda, through the same clients. No sockets are open unless the host
+//! serves the HTTP endpoint:
 //!
 //! ```text
 //! SDK client ── connector.rs ─┐                   ┌─ tables.rs   dynoxide (SQLite)
 //!                             ├─ EmbeddedAws ─────┼─ queues.rs   memory, with a journal
-//! aws cli, SDK ─ endpoint.rs ─┘      answer()     └─ events.rs   a small loop of our own
+//! aws cli, SDK ─ endpoint.rs ─┘     respond()     └─ events.rs   rules and subscribers in memory
 //! ```
 //!
-//! Both doors speak AWS's JSON protocol: `x-amz-target` names the operation, the body is JSON.
+//! Both entry points use AWS's JSON protocol: `x-amz-target` names the operation, the body is JSON.
 
-mod answer;
 mod connector;
+mod data_dir;
 mod endpoint;
 mod events;
 mod external;
-mod folder;
-mod layout;
 mod queues;
+mod response;
 mod rules;
 mod shortcuts;
+mod table_layout;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -47,66 +47,66 @@ use dynoxide::DynoxideError;
 use serde_json::Value;
 use tokio::sync::broadcast;
 
-use answer::Answer;
+use data_dir::LockedDataDir;
+use events::EventBuses;
 pub use events::EventRule;
-use events::Events;
-use external::Routed;
+use external::RoutingClient;
 pub use external::{Endpoints, InvalidEndpoints, Service};
-use folder::Folder;
 pub use queues::JournalError;
-use queues::Queues;
-use tables::Tables;
+use queues::SqsQueues;
+use response::ServiceResponse;
+use tables::DynamoTables;
 
-use crate::cpu::{Account, charged};
+use crate::cpu::{CpuAccount, charged};
 
-/// The account every embedded resource belongs to.
+/// The AWS account of every embedded resource.
 pub const ACCOUNT: &str = "000000000000";
 
-/// The region every embedded resource lives in.
+/// The AWS region of every embedded resource.
 pub const REGION: &str = "us-east-1";
 
-/// The largest request body either door accepts, in bytes. AWS allows 16 MiB on DynamoDB; nothing
-/// this project sends comes near that, and a small limit finds runaway payloads early.
+/// The largest request body, in bytes. AWS allows 16 MiB on DynamoDB. Requests of this project are much smaller,
+/// so a small limit detects runaway payloads early.
 pub const REQUEST_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// AWS in the process. A clone is another handle to the same tables, queues and rules.
+/// AWS in the process. A clone is a handle to the same tables, queues and rules.
 #[derive(Clone)]
 pub struct EmbeddedAws {
-    services: Arc<Services>,
+    services: Arc<EmbeddedServices>,
 }
 
-struct Services {
-    tables: Tables,
-    queues: Queues,
-    events: Events,
-    requests: Requests,
-    external: Option<External>,
-    /// Last, so that the directory is free when everything in it is closed.
-    _folder: Option<Folder>,
+struct EmbeddedServices {
+    tables: DynamoTables,
+    queues: SqsQueues,
+    events: EventBuses,
+    requests: RequestCounters,
+    external: Option<ExternalServices>,
+    /// The last field, so that it is dropped last: the lock ends when all files are closed.
+    _data_dir: Option<LockedDataDir>,
 }
 
-/// Services that are elsewhere.
-struct External {
+/// Services at external endpoints.
+struct ExternalServices {
     endpoints: Endpoints,
-    /// Polls queues there.
+    /// The client that polls queues there.
     sqs: aws_sdk_sqs::Client,
 }
 
-/// How many requests each service was asked, since the start.
+/// The number of requests that each service received since the start.
 #[derive(Debug, Default)]
-struct Requests {
+struct RequestCounters {
     dynamodb: AtomicU64,
     sqs: AtomicU64,
     eventbridge: AtomicU64,
 }
 
-/// Which door a request came through.
+/// How a request reached the embedded AWS.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Door {
-    /// The SDK's connector, in this process: an answer is never lost on the way.
-    Connector,
-    /// HTTP: an answer can be lost and the request repeated.
-    Endpoint,
+enum EntryPoint {
+    /// The SDK's connector in this process. A response is never lost.
+    InProcess,
+    /// HTTP. A response can be lost, and the request repeated.
+    Http,
 }
 
 /// Settings of an [`EmbeddedAws`]; see [`EmbeddedAws::builder`].
@@ -127,7 +127,7 @@ pub enum EmbeddedError {
     DataDir {
         /// The directory.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// Another process uses the data directory, or this one does already.
@@ -139,13 +139,13 @@ pub enum EmbeddedError {
     InUse {
         /// The directory.
         path: PathBuf,
-        /// The id of the process, if the lock's file says it.
+        /// The id of that process, if the lock file contains it.
         process: Option<String>,
     },
     /// The queues could not be opened.
     #[error("cannot open the embedded queues")]
     OpenQueues(#[source] JournalError),
-    /// The database's path cannot be handed to SQLite.
+    /// SQLite cannot open the database's path.
     #[error("the data directory's path is not UTF-8: {}", path.display())]
     PathNotUtf8 {
         /// The database file.
@@ -154,8 +154,8 @@ pub enum EmbeddedError {
     /// The tables could not be opened: a damaged file, or one locked by another process.
     #[error("cannot open the embedded tables")]
     OpenTables(#[source] DynoxideError),
-    /// The tables could not be opened once more.
-    #[error("cannot open the embedded tables")]
+    /// The second connection to the tables could not be opened.
+    #[error("cannot open the second connection to the embedded tables")]
     OpenShortcuts(#[source] rusqlite::Error),
     /// Items past their time to live could not be removed.
     #[error("cannot remove expired items from the embedded tables")]
@@ -163,7 +163,7 @@ pub enum EmbeddedError {
 }
 
 impl EmbeddedAws {
-    /// Everything in memory, gone with the last clone.
+    /// Creates an instance in memory. Its state is lost with the last clone.
     ///
     /// # Errors
     /// [`EmbeddedError::OpenTables`] if SQLite cannot start.
@@ -171,10 +171,11 @@ impl EmbeddedAws {
         Self::builder().build()
     }
 
-    /// Tables and queues kept in files in `dir`, which is created if need be.
+    /// Creates an instance whose tables and queues are files in `dir`, which is created if it does not exist.
     ///
-    /// A killed process loses nothing that was acknowledged: no write and no message, delayed ones and dead
-    /// letters included. A power cut may lose the last few of both, never the files. Rules are not kept.
+    /// A killed process loses no acknowledged write and no acknowledged message, delayed messages and dead letters
+    /// included. A power cut may lose the last writes and messages, but does not damage the files. Rules are not
+    /// stored.
     ///
     /// # Errors
     /// See [`EmbeddedError`].
@@ -182,14 +183,14 @@ impl EmbeddedAws {
         Self::builder().data_dir(dir).build()
     }
 
-    /// Start from in-memory tables and queue URLs under `http://127.0.0.1:4566`.
+    /// A builder with in-memory tables and queue URLs under `http://127.0.0.1:4566`.
     #[must_use]
     pub fn builder() -> EmbeddedAwsBuilder {
         let host = "127.0.0.1".to_owned();
         EmbeddedAwsBuilder { data_dir: None, host, port: 4566, external: None }
     }
 
-    /// A configuration for the AWS SDK whose clients are answered by this instance.
+    /// A configuration for SDK clients that use this instance.
     #[must_use]
     pub fn sdk_config(&self) -> SdkConfig {
         if let Some(external) = &self.services.external {
@@ -207,23 +208,23 @@ impl EmbeddedAws {
             .region(Region::from_static(REGION))
             .credentials_provider(SharedCredentialsProvider::new(credentials))
             .http_client(connector::InProcess::new(self.clone()))
-            // There is no stream that could stall; a long poll would be taken for one.
+            // A long poll would count as a stalled stream.
             .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
-            // There is one endpoint, so there are no rules to follow to it; no connection that could time
-            // out; and credentials that are always the same. Each is a part of every request.
+            // These settings save work in every request: there is one endpoint, so its rules need no
+            // evaluation; no connection can time out; and the credentials never change.
             .endpoint_url(format!("http://{REGION}.embedded.invalid"))
             .timeout_config(TimeoutConfig::disabled())
             .identity_cache(IdentityCache::no_cache())
             .build()
     }
 
-    /// Where a service is, if it is not in this process.
+    /// The URL of a service at an external endpoint; `None` if this process serves it.
     #[must_use]
     pub fn external_url(&self, service: Service) -> Option<&str> {
         self.services.external.as_ref()?.endpoints.url(service)
     }
 
-    /// Every event accepted by `PutEvents` from now on, whatever its bus, in EventBridge's envelope.
+    /// Subscribes to all events that `PutEvents` accepts from now on, of any bus, in EventBridge's envelope.
     ///
     /// A receiver more than 1,024 events behind gets `RecvError::Lagged` and misses the oldest.
     #[must_use]
@@ -231,21 +232,21 @@ impl EmbeddedAws {
         self.services.events.subscribe()
     }
 
-    /// Deliver events that match `rule` to its queue, from now on.
+    /// Delivers events that match `rule` to its queue from now on.
     pub fn add_rule(&self, rule: EventRule) {
         self.services.events.add_rule(rule);
     }
 
-    /// Enqueue each message twice with probability `rate` (0 to 1), to act out SQS's at-least-once
-    /// delivery; both copies have the same message id. The same `seed` and order of sends doubles the same
-    /// messages. 0 turns it off.
+    /// Enqueues each message twice with probability `rate` (0 to 1), to simulate SQS's at-least-once delivery. Both
+    /// copies have the same message id. The same `seed` and order of sends duplicate the same messages. A rate of 0
+    /// turns duplication off.
     pub fn duplicate_messages(&self, rate: f64, seed: u64) {
         self.services.queues.duplicate_messages(rate, seed);
     }
 
-    /// Remove items past their time to live, as DynamoDB does in the background; returns how many.
+    /// Deletes items past their time to live, as DynamoDB does in the background; returns their number.
     ///
-    /// Blocks while it works, a page at a time, and lets waiting requests go first between pages.
+    /// Blocks the thread. It deletes a page at a time, so that waiting requests run between two pages.
     ///
     /// # Errors
     /// [`EmbeddedError::SweepTtl`] if a table could not be read or written.
@@ -253,31 +254,32 @@ impl EmbeddedAws {
         self.services.tables.sweep_ttl().map_err(EmbeddedError::SweepTtl)
     }
 
-    /// How many requests each service answered in this process since the start, by its name; those that Lambda's
-    /// poller makes among them.
+    /// The number of requests that each service answered in this process since the start, by the service's name.
+    /// Requests of the event-source loops are included.
     #[must_use]
     pub fn requests(&self) -> BTreeMap<&'static str, u64> {
-        let Requests { dynamodb, sqs, eventbridge } = &self.services.requests;
+        let RequestCounters { dynamodb, sqs, eventbridge } = &self.services.requests;
         let counts = [("DynamoDB", dynamodb), ("SQS", sqs), ("EventBridge", eventbridge)];
         counts.map(|(name, count)| (name, count.load(Ordering::Relaxed))).into()
     }
 
-    /// Up to ten messages of a queue, waiting twenty seconds for the first: what Lambda's own poller does.
+    /// Receives up to ten messages of a queue and waits twenty seconds for the first, as Lambda's poller does.
     pub(crate) async fn receive(&self, queue_url: &str) -> Result<Vec<SqsMessage>, String> {
         tokio::task::yield_now().await;
         if let Some(sqs) = self.external_queues() {
             return external::receive(sqs, queue_url).await;
         }
         count(&self.services.requests.sqs);
-        charged(Account::Sqs, self.services.queues.poll(queue_url)).await
+        charged(CpuAccount::Sqs, self.services.queues.poll(queue_url)).await
     }
 
-    /// Makes visible what was received from a queue and not deleted: those who received it have ended.
-    pub(crate) fn give_back(&self, queue_url: &str) -> Result<(), String> {
-        self.services.queues.give_back(queue_url)
+    /// Makes the messages of a queue visible that were received and not deleted, because their receivers have
+    /// ended.
+    pub(crate) fn release_messages(&self, queue_url: &str) -> Result<(), String> {
+        self.services.queues.release_messages(queue_url)
     }
 
-    /// Deletes messages that were received, by their receipts.
+    /// Deletes received messages by their receipt handles.
     pub(crate) async fn delete(
         &self,
         queue_url: &str,
@@ -288,47 +290,47 @@ impl EmbeddedAws {
         }
         count(&self.services.requests.sqs);
         let queues = &self.services.queues;
-        charged(Account::Sqs, async { queues.delete(queue_url, &receipts) }).await
+        charged(CpuAccount::Sqs, async { queues.delete(queue_url, &receipts) }).await
     }
 
-    /// A client of the queues, if they are elsewhere.
+    /// The client of the queues, if they are at an external endpoint.
     fn external_queues(&self) -> Option<&aws_sdk_sqs::Client> {
         let external = self.services.external.as_ref()?;
         external.endpoints.url(Service::Sqs).map(|_| &external.sqs)
     }
 
-    /// Answer one request: `target` is the `x-amz-target` header.
-    async fn answer(&self, target: &str, body: Bytes, door: Door) -> Answer {
-        // There is no I/O to wait for, so without this a task would hold its thread for about a
-        // hundred calls in a row, and timers would come late.
+    /// Responds to one request. `target` is the `x-amz-target` header.
+    async fn respond(&self, target: &str, body: Bytes, entry_point: EntryPoint) -> ServiceResponse {
+        // Nothing below waits for I/O. Without this yield, a task would occupy its thread for about a
+        // hundred calls in a row, and timers would fire late.
         tokio::task::yield_now().await;
         if body.len() > REQUEST_BYTES_MAX {
-            return Answer::too_large();
+            return ServiceResponse::too_large();
         }
         if let Some(url) = Service::of(target).and_then(|service| self.external_url(service)) {
-            return Answer::elsewhere(target, url);
+            return ServiceResponse::external(target, url);
         }
-        let Services { tables, queues, events, requests, .. } = self.services.as_ref();
+        let EmbeddedServices { tables, queues, events, requests, .. } = self.services.as_ref();
         match target.split_once('.') {
             Some(("DynamoDB_20120810", operation)) => {
                 count(&requests.dynamodb);
-                charged(Account::DynamoDb, tables.answer(operation, &body, door)).await
+                charged(CpuAccount::DynamoDb, tables.respond(operation, &body, entry_point)).await
             }
             Some(("AmazonSQS", operation)) => {
                 count(&requests.sqs);
-                charged(Account::Sqs, queues.answer(operation, &body)).await
+                charged(CpuAccount::Sqs, queues.respond(operation, &body)).await
             }
             Some(("AWSEvents", operation)) => {
                 count(&requests.eventbridge);
-                charged(Account::EventBridge, async { events.answer(operation, &body, queues) })
+                charged(CpuAccount::EventBridge, async { events.respond(operation, &body, queues) })
                     .await
             }
-            Some(_) | None => Answer::unknown_operation(target),
+            Some(_) | None => ServiceResponse::unknown_operation(target),
         }
     }
 }
 
-/// A configuration for the AWS SDK whose clients are answered at the endpoints.
+/// A configuration for SDK clients that use the endpoints; services without an endpoint use `embedded`.
 fn external_config(endpoints: &Endpoints, embedded: Option<connector::InProcess>) -> SdkConfig {
     let credentials = Credentials::builder()
         .access_key_id(endpoints.access_key())
@@ -339,7 +341,7 @@ fn external_config(endpoints: &Endpoints, embedded: Option<connector::InProcess>
         .behavior_version(BehaviorVersion::latest())
         .region(Region::from_static(REGION))
         .credentials_provider(SharedCredentialsProvider::new(credentials))
-        .http_client(Routed::new(endpoints.clone(), embedded))
+        .http_client(RoutingClient::new(endpoints.clone(), embedded))
         .endpoint_url(format!("http://{REGION}.external.invalid"))
         .build()
 }
@@ -355,14 +357,14 @@ impl fmt::Debug for EmbeddedAws {
 }
 
 impl EmbeddedAwsBuilder {
-    /// Keep the tables and queues in files in `dir` instead of in memory.
+    /// Stores the tables and queues in files in `dir` instead of in memory.
     #[must_use]
     pub fn data_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.data_dir = Some(dir.into());
         self
     }
 
-    /// The address that queue URLs carry: where the host serves [`EmbeddedAws::router`], if it does.
+    /// Sets the address in queue URLs: the address at which the host serves [`EmbeddedAws::router`].
     #[must_use]
     pub fn public_address(mut self, host: impl Into<String>, port: u16) -> Self {
         self.host = host.into();
@@ -370,32 +372,33 @@ impl EmbeddedAwsBuilder {
         self
     }
 
-    /// Have services served at these endpoints instead of in this process.
+    /// Uses the services at these endpoints instead of those in this process.
     #[must_use]
     pub fn external(mut self, endpoints: Endpoints) -> Self {
         self.external = Some(endpoints);
         self
     }
 
-    /// Open the tables and queues, and start.
+    /// Opens the tables and queues.
     ///
     /// # Errors
     /// See [`EmbeddedError`].
     pub fn build(self) -> Result<EmbeddedAws, EmbeddedError> {
-        let folder = self.data_dir.as_deref().map(Folder::lock).transpose()?;
+        let lock = self.data_dir.as_deref().map(LockedDataDir::lock).transpose()?;
         let (tables, queues) = match &self.data_dir {
             Some(dir) => {
-                let queues = Queues::on_disk(dir, &self.host, self.port);
-                (Tables::on_disk(dir)?, queues.map_err(EmbeddedError::OpenQueues)?)
+                let queues = SqsQueues::on_disk(dir, &self.host, self.port);
+                (DynamoTables::on_disk(dir)?, queues.map_err(EmbeddedError::OpenQueues)?)
             }
-            None => (Tables::in_memory()?, Queues::in_memory(&self.host, self.port)),
+            None => (DynamoTables::in_memory()?, SqsQueues::in_memory(&self.host, self.port)),
         };
-        let (events, requests) = (Events::new(), Requests::default());
+        let (events, requests) = (EventBuses::new(), RequestCounters::default());
         let external = self.external.map(|endpoints| {
             let sqs = aws_sdk_sqs::Client::new(&external_config(&endpoints, None));
-            External { endpoints, sqs }
+            ExternalServices { endpoints, sqs }
         });
-        let services = Services { tables, queues, events, requests, external, _folder: folder };
+        let services =
+            EmbeddedServices { tables, queues, events, requests, external, _data_dir: lock };
         Ok(EmbeddedAws { services: Arc::new(services) })
     }
 }

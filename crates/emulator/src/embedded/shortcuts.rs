@@ -1,9 +1,10 @@
-//! Shortcuts through the embedded DynamoDB: the reads and writes that every step of every task makes,
-//! by the table's whole key and on the simplest of conditions. dynoxide answers everything; what it does
-//! for one put prepares eight statements and commits them, which is most of what a task costs here. A
-//! shortcut uses the same SQLite file, with statements that are prepared once, and commits together
-//! what is asked at the same moment. A request that is in any way out of the ordinary is left to
-//! dynoxide, so it alone says what is wrong with one (`docs/adr/0018`).
+//! Shortcuts through the embedded DynamoDB, for the reads and writes that every step of every task makes. They use
+//! the table's whole key and simple conditions.
+//!
+//! dynoxide can process every request, but for one put it prepares eight statements and commits them. That is most
+//! of the CPU time of a task here. A shortcut uses the same SQLite file with statements that are prepared once, and
+//! commits concurrent writes together. dynoxide processes every other request, and produces all validation errors
+//! (`docs/adr/0018`).
 
 use std::{
     borrow::Cow,
@@ -11,7 +12,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use attribute::{Attribute, Item, size};
+use attribute::{PlainAttribute, PlainItem, size};
 use dynoxide::DynoxideError;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use serde::{Deserialize, de::IgnoredAny};
@@ -21,95 +22,99 @@ use tokio::{
     task::yield_now,
 };
 
-use super::layout::{Entry, Key, Layout};
-use statement::Statement;
+use super::table_layout::{IndexEntry, RowKey, TableLayout};
+use statement::PartiqlStatement;
 
 pub(super) mod attribute;
 mod statement;
 #[cfg(test)]
 mod tests;
 
-/// Bytes of a request beyond which dynoxide looks at the limits.
+/// The largest request for a shortcut, in bytes. dynoxide checks the limits of larger requests.
 const REQUEST_BYTES_MAX: usize = 350_000;
 
-/// Bytes of an answer beyond which dynoxide divides it.
-const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// The largest response of a shortcut, in bytes. dynoxide divides larger responses into pages.
+const RESPONSE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Bytes that a batch reads of one partition; what is beyond them is left out. dynoxide does not know that.
+/// The most bytes that a batch reads from one partition. Further items become unprocessed keys. dynoxide does not
+/// implement this limit.
 const PARTITION_BYTES_MAX: usize = 1024 * 1024;
 
-/// Keys of a batch, and writes of a transaction.
+/// The most keys of a batch, and the most writes of a transaction.
 const BATCH_MAX: usize = 100;
 
-/// Levels of an item's values that are surely within DynamoDB's limit.
+/// A nesting depth of an item's values that is within DynamoDB's limit.
 const DEPTH_MAX: usize = 20;
 
-/// Statements in one request, by DynamoDB's limit.
+/// The most statements in a request: DynamoDB's limit.
 const STATEMENTS_MAX: usize = 25;
 
-/// Pages of the write-ahead log before it is moved into the file.
+/// The size of the write-ahead log, in pages, at which SQLite moves it into the database file.
 const LOG_PAGES: u32 = 16_000;
 
-type Answered = Result<String, DynoxideError>;
+/// The response as JSON.
+type ResponseResult = Result<String, DynoxideError>;
 
 /// A second connection to dynoxide's database.
 pub(super) struct Shortcuts {
-    connection: Mutex<Open>,
-    waiting: Mutex<Vec<Waiting>>,
+    connection: Mutex<ShortcutConnection>,
+    /// Writes for the next commit.
+    pending: Mutex<Vec<PendingWrite>>,
 }
 
-struct Open {
+struct ShortcutConnection {
     connection: Connection,
-    /// By table: how its items are stored, if the shortcuts know how.
-    layouts: HashMap<String, Arc<Layout>>,
+    /// The layout by table name, for tables that the shortcuts support.
+    layouts: HashMap<String, Arc<TableLayout>>,
 }
 
-/// A write that has not been committed, and who wants to know.
-struct Waiting {
-    puts: Vec<Put>,
-    together: Together,
-    answer: Sender<Option<Answered>>,
+/// A write that is not committed yet, and the sender for its result.
+struct PendingWrite {
+    puts: Vec<PlainPut>,
+    mode: WriteMode,
+    /// Sends `None` if dynoxide has to process the write.
+    result: Sender<Option<ResponseResult>>,
 }
 
-/// What the puts of one request have to do with each other.
+/// Whether the puts of one request depend on each other.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Together {
-    /// All are written or none is.
+enum WriteMode {
+    /// All puts are written or none.
     Atomic,
-    /// Each is written or refused by itself.
-    Batch,
+    /// Each put succeeds or fails independently.
+    Independent,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase", deny_unknown_fields)]
-struct Get {
+struct GetRequest {
     table_name: String,
-    key: Item,
-    /// There is but one copy.
+    key: PlainItem,
+    /// Ignored: every read is consistent.
     #[serde(default, rename = "ConsistentRead")]
     _consistent: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase", deny_unknown_fields)]
-struct BatchGet {
-    request_items: BTreeMap<String, Keys>,
+struct BatchGetRequest {
+    request_items: BTreeMap<String, TableKeys>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase", deny_unknown_fields)]
-struct Keys {
-    keys: Vec<Item>,
-    /// There is but one copy; what is left out is asked for as it was.
+struct TableKeys {
+    keys: Vec<PlainItem>,
+    /// Every read is consistent. The value is returned with the unprocessed keys.
     #[serde(default)]
     consistent_read: bool,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase", deny_unknown_fields)]
-struct Transact {
+struct TransactRequest {
     transact_items: Vec<TransactItem>,
-    /// Whether it may be a repeated one is the caller's to say.
+    /// Ignored: the caller of [`Shortcuts::answer`] excludes repeated transactions.
     #[serde(default, rename = "ClientRequestToken")]
     _token: Option<IgnoredAny>,
 }
@@ -117,88 +122,91 @@ struct Transact {
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase", deny_unknown_fields)]
 struct TransactItem {
-    put: Put,
+    put: PlainPut,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase", deny_unknown_fields)]
-struct Put {
+struct PlainPut {
     table_name: String,
-    item: Item,
+    item: PlainItem,
     #[serde(default)]
     condition_expression: Option<String>,
     #[serde(default)]
-    expression_attribute_values: Option<Item>,
+    expression_attribute_values: Option<PlainItem>,
     #[serde(default)]
     return_values_on_condition_check_failure: Option<String>,
-    /// An update instead: the item is what is set, these attributes are removed, the others stay.
+    /// If present, this is an update: it sets the attributes in `item`, removes these attributes, and keeps all
+    /// others.
     #[serde(skip)]
     removed: Option<Vec<String>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase", deny_unknown_fields)]
-struct Batch {
-    statements: Vec<Statement>,
+struct StatementBatch {
+    statements: Vec<PartiqlStatement>,
 }
 
-/// The conditions that the shortcuts know.
-enum Condition<'a> {
+/// The conditions that the shortcuts support.
+enum PutCondition<'a> {
     Always,
-    /// `attribute_not_exists(<part of the key>)`: there is no such item.
-    IsNew,
+    /// `attribute_not_exists(<part of the key>)`: the item does not exist.
+    NotExists,
     /// `<name> = :value AND <name> = :value`, for numbers.
-    Is(Vec<(&'a str, &'a Attribute)>),
+    Equal(Vec<(&'a str, &'a PlainAttribute)>),
 }
 
-/// Whether an operation changes what the tables are.
+/// Whether an operation changes the layout of tables.
 fn alters_tables(operation: &str) -> bool {
     matches!(operation, "CreateTable" | "DeleteTable" | "UpdateTable")
 }
 
 impl Shortcuts {
-    /// Opens the database that dynoxide has open, by its path or SQLite's URI.
+    /// Opens a second connection to dynoxide's database, by its path or SQLite's URI.
     pub(super) fn open(path: &str) -> rusqlite::Result<Self> {
         let connection = Connection::open(path)?;
-        // As dynoxide's own.
+        // The same settings as on dynoxide's connection.
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES)?;
         connection.pragma_update(None, "cache_size", -64_000)?;
-        let connection = Mutex::new(Open { connection, layouts: HashMap::new() });
-        Ok(Self { connection, waiting: Mutex::default() })
+        let connection = Mutex::new(ShortcutConnection { connection, layouts: HashMap::new() });
+        Ok(Self { connection, pending: Mutex::default() })
     }
 
-    /// Answers a request if there is a shortcut for it. A transaction's token is not looked at.
-    pub(super) async fn answer(&self, operation: &str, body: &[u8]) -> Option<Answered> {
+    /// Processes a request; `None` if there is no shortcut for it. The token of a transaction is ignored.
+    pub(super) async fn answer(&self, operation: &str, body: &[u8]) -> Option<ResponseResult> {
         if body.len() > REQUEST_BYTES_MAX {
             return None;
         }
         match operation {
             "GetItem" => self.get(&serde_json::from_slice(body).ok()?),
             "BatchGetItem" => self.batch_get(&serde_json::from_slice(body).ok()?),
-            "PutItem" => self.put(vec![serde_json::from_slice(body).ok()?], Together::Atomic).await,
+            "PutItem" => {
+                self.put(vec![serde_json::from_slice(body).ok()?], WriteMode::Atomic).await
+            }
             "TransactWriteItems" => {
-                let Transact { transact_items, .. } = serde_json::from_slice(body).ok()?;
+                let TransactRequest { transact_items, .. } = serde_json::from_slice(body).ok()?;
                 if transact_items.len() > BATCH_MAX {
                     return None;
                 }
                 let puts = transact_items.into_iter().map(|item| item.put);
-                self.put(puts.collect(), Together::Atomic).await
+                self.put(puts.collect(), WriteMode::Atomic).await
             }
             "BatchExecuteStatement" => {
-                let Batch { statements } = serde_json::from_slice(body).ok()?;
+                let StatementBatch { statements } = serde_json::from_slice(body).ok()?;
                 if !(1..=STATEMENTS_MAX).contains(&statements.len()) {
                     return None;
                 }
-                let puts = statements.into_iter().map(Statement::into_put);
-                self.put(puts.collect::<Option<_>>()?, Together::Batch).await
+                let puts = statements.into_iter().map(PartiqlStatement::into_put);
+                self.put(puts.collect::<Option<_>>()?, WriteMode::Independent).await
             }
             _ => None,
         }
     }
 
-    /// Runs something on dynoxide's own connection while nothing runs on this one.
-    pub(super) fn aside<T>(&self, operation: &str, work: impl FnOnce() -> T) -> T {
+    /// Runs `work` on dynoxide's connection, and nothing on this connection meanwhile.
+    pub(super) fn run_exclusively<T>(&self, operation: &str, work: impl FnOnce() -> T) -> T {
         let mut open = lock(&self.connection);
         if alters_tables(operation) {
             open.layouts.clear();
@@ -206,206 +214,211 @@ impl Shortcuts {
         work()
     }
 
-    fn get(&self, get: &Get) -> Option<Answered> {
+    fn get(&self, get: &GetRequest) -> Option<ResponseResult> {
         let mut open = lock(&self.connection);
         let layout = open.layout(&get.table_name)?;
         let found = layout.get(&open.connection, &layout.whole_key(&get.key)?).ok()?;
         Some(Ok(found.map_or_else(|| "{}".to_owned(), |item| format!(r#"{{"Item":{item}}}"#))))
     }
 
-    fn batch_get(&self, get: &BatchGet) -> Option<Answered> {
+    fn batch_get(&self, get: &BatchGetRequest) -> Option<ResponseResult> {
         if get.request_items.values().map(|keys| keys.keys.len()).sum::<usize>() > BATCH_MAX {
             return None;
         }
         let mut open = lock(&self.connection);
-        let (mut tables, mut left_out) = (Vec::new(), serde_json::Map::new());
+        let (mut tables, mut unprocessed) = (Vec::new(), serde_json::Map::new());
         for (table, keys) in &get.request_items {
             let layout = open.layout(table)?;
             let wanted: Vec<_> =
                 keys.keys.iter().map(|key| layout.whole_key(key)).collect::<Option<_>>()?;
-            let different: HashSet<_> = wanted.iter().collect();
-            if different.len() < wanted.len() {
+            let distinct: HashSet<_> = wanted.iter().collect();
+            if distinct.len() < wanted.len() {
                 return None;
             }
-            let (mut found, mut left) = (Vec::new(), Vec::new());
+            let (mut found, mut unprocessed_keys) = (Vec::new(), Vec::new());
             let mut bytes: HashMap<&str, usize> = HashMap::new();
             for (whole, key) in wanted.iter().zip(&keys.keys) {
                 let Some(item) = layout.get(&open.connection, whole).ok()? else { continue };
-                let of_partition = bytes.entry(&whole[0]).or_default();
-                if *of_partition + item.len() > PARTITION_BYTES_MAX {
-                    left.push(key);
+                let partition_bytes = bytes.entry(&whole[0]).or_default();
+                if *partition_bytes + item.len() > PARTITION_BYTES_MAX {
+                    unprocessed_keys.push(key);
                     continue;
                 }
-                *of_partition += item.len();
+                *partition_bytes += item.len();
                 found.push(item);
             }
             tables.push(format!("{}:[{}]", serde_json::to_string(table).ok()?, found.join(",")));
-            if !left.is_empty() {
-                let left = json!({ "Keys": left, "ConsistentRead": keys.consistent_read });
-                left_out.insert(table.clone(), left);
+            if !unprocessed_keys.is_empty() {
+                let keys =
+                    json!({ "Keys": unprocessed_keys, "ConsistentRead": keys.consistent_read });
+                unprocessed.insert(table.clone(), keys);
             }
         }
-        let (tables, left_out) = (tables.join(","), Value::from(left_out));
-        let answer = format!(r#"{{"Responses":{{{tables}}},"UnprocessedKeys":{left_out}}}"#);
-        (answer.len() <= ANSWER_BYTES_MAX).then_some(Ok(answer))
+        let (tables, unprocessed) = (tables.join(","), Value::from(unprocessed));
+        let response = format!(r#"{{"Responses":{{{tables}}},"UnprocessedKeys":{unprocessed}}}"#);
+        (response.len() <= RESPONSE_BYTES_MAX).then_some(Ok(response))
     }
 
-    /// Writes in one commit with what others write at the same moment.
-    async fn put(&self, puts: Vec<Put>, together: Together) -> Option<Answered> {
-        if !puts.iter().all(Put::is_plain) {
+    /// Writes `puts`. Concurrent writes share one commit.
+    async fn put(&self, puts: Vec<PlainPut>, mode: WriteMode) -> Option<ResponseResult> {
+        if !puts.iter().all(PlainPut::is_supported) {
             return None;
         }
-        let (answer, written) = channel();
-        let leads = {
-            let mut waiting = lock(&self.waiting);
-            waiting.push(Waiting { puts, together, answer });
-            waiting.len() == 1
+        let (result, written) = channel();
+        let is_first = {
+            let mut pending = lock(&self.pending);
+            pending.push(PendingWrite { puts, mode, result });
+            pending.len() == 1
         };
-        if leads {
-            // Also if this future is dropped: whoever waits is answered.
-            let _commit = Commit(self);
+        if is_first {
+            // The guard commits also if this future is dropped, because other writes may be pending.
+            let _guard = CommitGuard(self);
             yield_now().await;
         }
         written.await.ok()?
     }
 
-    /// Commits what waits, and answers. If it cannot be committed, dynoxide tries, and says why.
+    /// Commits the pending writes and sends their results. If the commit fails, dynoxide processes the writes and
+    /// reports the error.
     fn commit(&self) {
         let mut open = lock(&self.connection);
-        let waiting = std::mem::take(&mut *lock(&self.waiting));
-        let answers = open.write(&waiting).unwrap_or_default();
-        let answers = answers.into_iter().chain(std::iter::repeat_with(|| None));
-        for (Waiting { answer, .. }, answered) in waiting.into_iter().zip(answers) {
-            // Whoever asked may have been given up.
-            let _ = answer.send(answered);
+        let pending = std::mem::take(&mut *lock(&self.pending));
+        let results = open.write(&pending).unwrap_or_default();
+        let results = results.into_iter().chain(std::iter::repeat_with(|| None));
+        for (PendingWrite { result: sender, .. }, result) in pending.into_iter().zip(results) {
+            // The receiver may have been dropped.
+            let _ = sender.send(result);
         }
     }
 }
 
-/// Commits when it goes.
-struct Commit<'a>(&'a Shortcuts);
+/// Commits the pending writes when it is dropped.
+struct CommitGuard<'a>(&'a Shortcuts);
 
-impl Drop for Commit<'_> {
+impl Drop for CommitGuard<'_> {
     fn drop(&mut self) {
         self.0.commit();
     }
 }
 
-impl Open {
-    fn layout(&mut self, table: &str) -> Option<Arc<Layout>> {
+impl ShortcutConnection {
+    fn layout(&mut self, table: &str) -> Option<Arc<TableLayout>> {
         if let Some(layout) = self.layouts.get(table) {
             return Some(layout.clone());
         }
-        let layout = Arc::new(Layout::read(&self.connection, table).ok().flatten()?);
+        let layout = Arc::new(TableLayout::read(&self.connection, table).ok().flatten()?);
         self.layouts.insert(table.to_owned(), layout.clone());
         Some(layout)
     }
 
-    /// The answers, each written; none is written if this fails.
-    fn write(&mut self, waiting: &[Waiting]) -> rusqlite::Result<Vec<Option<Answered>>> {
-        let layouts: Vec<Option<Vec<_>>> = waiting
+    /// Writes all in one SQLite transaction; returns their results. If it fails, nothing is written.
+    fn write(&mut self, pending: &[PendingWrite]) -> rusqlite::Result<Vec<Option<ResponseResult>>> {
+        let layouts: Vec<Option<Vec<_>>> = pending
             .iter()
-            .map(|waiting| waiting.puts.iter().map(|put| self.layout(&put.table_name)).collect())
+            .map(|write| write.puts.iter().map(|put| self.layout(&put.table_name)).collect())
             .collect();
         let behavior = TransactionBehavior::Immediate;
         let transaction = Transaction::new_unchecked(&self.connection, behavior)?;
-        let mut answers = Vec::with_capacity(waiting.len());
-        for (Waiting { puts, together, .. }, layouts) in waiting.iter().zip(layouts) {
-            answers.push(match layouts {
-                Some(layouts) => write(&transaction, puts, &layouts, *together)?,
+        let mut results = Vec::with_capacity(pending.len());
+        for (PendingWrite { puts, mode, .. }, layouts) in pending.iter().zip(layouts) {
+            results.push(match layouts {
+                Some(layouts) => write(&transaction, puts, &layouts, *mode)?,
                 None => None,
             });
         }
         transaction.commit()?;
-        Ok(answers)
+        Ok(results)
     }
 }
 
-/// Looks at all conditions, then writes. No answer if dynoxide must look.
+/// Checks all conditions, then writes. `None` if dynoxide has to process the request.
 fn write(
     connection: &Connection,
-    puts: &[Put],
-    layouts: &[Arc<Layout>],
-    together: Together,
-) -> rusqlite::Result<Option<Answered>> {
-    let (mut writes, mut answers, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
+    puts: &[PlainPut],
+    layouts: &[Arc<TableLayout>],
+    mode: WriteMode,
+) -> rusqlite::Result<Option<ResponseResult>> {
+    let (mut writes, mut responses, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
     for (put, layout) in puts.iter().zip(layouts) {
         if !layout.key(&put.item).is_some_and(|key| seen.insert((&put.table_name, key))) {
             return Ok(None);
         }
-        answers.push(match (judge(connection, put, layout)?, together) {
-            (Judged::Write(write), _) => {
+        responses.push(match (decide(connection, put, layout)?, mode) {
+            (PutDecision::Accepted(write), _) => {
                 writes.push(write);
                 format!(r#"{{"TableName":{}}}"#, Value::from(put.table_name.as_str()))
             }
-            (Judged::Refused(old), Together::Atomic) => {
-                return Ok(put.refused(old.as_deref(), puts.len()));
+            (PutDecision::ConditionFailed(old), WriteMode::Atomic) => {
+                return Ok(put.condition_failed(old.as_deref(), puts.len()));
             }
-            (Judged::Refused(_), Together::Batch) => put.refused_statement().to_string(),
-            (Judged::NotPlain, _) => return Ok(None),
+            (PutDecision::ConditionFailed(_), WriteMode::Independent) => {
+                put.failed_statement().to_string()
+            }
+            (PutDecision::Unsupported, _) => return Ok(None),
         });
     }
-    for Write { layout, item, key, entries, before } in writes {
+    for AcceptedPut { layout, item, key, entries, before } in writes {
         layout.store(connection, &item, &key)?;
         layout.reindex(connection, &key, &entries, &before)?;
     }
-    Ok(Some(Ok(match together {
-        Together::Atomic => "{}".to_owned(),
-        Together::Batch => format!(r#"{{"Responses":[{}]}}"#, answers.join(",")),
+    Ok(Some(Ok(match mode {
+        WriteMode::Atomic => "{}".to_owned(),
+        WriteMode::Independent => format!(r#"{{"Responses":[{}]}}"#, responses.join(",")),
     })))
 }
 
-/// What comes of a put.
-enum Judged<'a> {
-    Write(Write<'a>),
-    /// The condition does not hold of the item there is, if any.
-    Refused(Option<String>),
-    NotPlain,
+/// The decision on a put.
+enum PutDecision<'a> {
+    Accepted(AcceptedPut<'a>),
+    /// The condition is false. Contains the existing item, if any.
+    ConditionFailed(Option<String>),
+    Unsupported,
 }
 
-/// A put whose condition holds, with what the item has in each index, and had.
-struct Write<'a> {
-    layout: &'a Layout,
-    item: Cow<'a, Item>,
-    key: Key,
-    entries: Vec<Option<Entry>>,
-    before: Vec<Option<Entry>>,
+/// A put whose condition is true, with the item's new and previous row in each index.
+struct AcceptedPut<'a> {
+    layout: &'a TableLayout,
+    item: Cow<'a, PlainItem>,
+    key: RowKey,
+    entries: Vec<Option<IndexEntry>>,
+    before: Vec<Option<IndexEntry>>,
 }
 
-fn judge<'a>(
+/// Checks the condition of a put.
+fn decide<'a>(
     connection: &Connection,
-    put: &'a Put,
-    layout: &'a Layout,
-) -> rusqlite::Result<Judged<'a>> {
-    let Some(key) = layout.key(&put.item) else { return Ok(Judged::NotPlain) };
-    let Some(condition) = put.condition(layout) else { return Ok(Judged::NotPlain) };
+    put: &'a PlainPut,
+    layout: &'a TableLayout,
+) -> rusqlite::Result<PutDecision<'a>> {
+    let Some(key) = layout.key(&put.item) else { return Ok(PutDecision::Unsupported) };
+    let Some(condition) = put.condition(layout) else { return Ok(PutDecision::Unsupported) };
     let old = layout.get(connection, &key)?;
-    let is_new = matches!(condition, Condition::IsNew);
-    let read: Item = match old.as_deref().filter(|_| !is_new).map(serde_json::from_str) {
+    let is_new = matches!(condition, PutCondition::NotExists);
+    let read: PlainItem = match old.as_deref().filter(|_| !is_new).map(serde_json::from_str) {
         Some(Ok(read)) => read,
-        Some(Err(_)) => return Ok(Judged::NotPlain),
-        None => Item::new(),
+        Some(Err(_)) => return Ok(PutDecision::Unsupported),
+        None => PlainItem::new(),
     };
     let holds = match condition {
-        Condition::Always => true,
-        Condition::IsNew => old.is_none(),
-        Condition::Is(all) => all.iter().all(|(name, value)| read.get(*name) == Some(*value)),
+        PutCondition::Always => true,
+        PutCondition::NotExists => old.is_none(),
+        PutCondition::Equal(all) => all.iter().all(|(name, value)| read.get(*name) == Some(*value)),
     };
     let item = put.applied_to(&read);
-    let Some(entries) = layout.entries(&item) else { return Ok(Judged::NotPlain) };
+    let Some(entries) = layout.entries(&item) else { return Ok(PutDecision::Unsupported) };
     if !holds {
-        return Ok(Judged::Refused(old));
+        return Ok(PutDecision::ConditionFailed(old));
     }
     let before = layout.entries(&read).filter(|_| size(&item) <= REQUEST_BYTES_MAX);
     Ok(match before {
-        Some(before) => Judged::Write(Write { layout, item, key, entries, before }),
-        None => Judged::NotPlain,
+        Some(before) => PutDecision::Accepted(AcceptedPut { layout, item, key, entries, before }),
+        None => PutDecision::Unsupported,
     })
 }
 
-impl Put {
-    /// The item as it will be.
-    fn applied_to(&self, old: &Item) -> Cow<'_, Item> {
+impl PlainPut {
+    /// The item after the put.
+    fn applied_to(&self, old: &PlainItem) -> Cow<'_, PlainItem> {
         let Some(removed) = &self.removed else { return Cow::Borrowed(&self.item) };
         let mut item = old.clone();
         item.extend(self.item.clone());
@@ -413,8 +426,8 @@ impl Put {
         Cow::Owned(item)
     }
 
-    /// Whether there is nothing in it that needs a closer look.
-    fn is_plain(&self) -> bool {
+    /// Whether its values need no validation by dynoxide.
+    fn is_supported(&self) -> bool {
         let returns = self.return_values_on_condition_check_failure.as_deref();
         let values = self.expression_attribute_values.iter().flatten();
         matches!(returns, None | Some("NONE" | "ALL_OLD"))
@@ -422,37 +435,37 @@ impl Put {
                 .item
                 .iter()
                 .chain(values)
-                .all(|(name, value)| !name.is_empty() && value.is_plain(DEPTH_MAX))
+                .all(|(name, value)| !name.is_empty() && value.is_supported(DEPTH_MAX))
     }
 
-    /// Its condition, if it is of those that are known.
-    fn condition<'a>(&'a self, layout: &Layout) -> Option<Condition<'a>> {
+    /// Its condition; `None` if the shortcuts do not support it.
+    fn condition<'a>(&'a self, layout: &TableLayout) -> Option<PutCondition<'a>> {
         let values = self.expression_attribute_values.as_ref();
         let Some(text) = self.condition_expression.as_deref() else {
-            return values.is_none().then_some(Condition::Always);
+            return values.is_none().then_some(PutCondition::Always);
         };
         if let Some(name) = text.strip_prefix("attribute_not_exists(") {
             let name = name.strip_suffix(')')?;
             let is_key = layout.key_names().any(|key| key == name);
-            return (is_key && values.is_none()).then_some(Condition::IsNew);
+            return (is_key && values.is_none()).then_some(PutCondition::NotExists);
         }
         let values = values?;
         let one = |text: &'a str| {
             let (name, value) = text.split_once(" = ")?;
-            let value = values.get(value).filter(|value| matches!(value, Attribute::N(_)))?;
-            // No other names are looked at, and these are none of DynamoDB's reserved words.
+            let value = values.get(value).filter(|value| matches!(value, PlainAttribute::N(_)))?;
+            // These names are not reserved words of DynamoDB. Other names are not supported.
             matches!(name, "revision" | "submitted_at").then_some((name, value))
         };
         let all: Vec<_> = text.split(" AND ").map(one).collect::<Option<_>>()?;
         let names: BTreeSet<_> = all.iter().map(|(name, _)| *name).collect();
-        // Which item an update is for, its statement says by this name and no other.
-        let is_whole = self.removed.is_none() || layout.key_names().eq(["task_id"]);
-        let is_plain = is_whole && names.len() == all.len() && values.len() == all.len();
-        is_plain.then_some(Condition::Is(all))
+        // An update identifies its item by `task_id` alone.
+        let is_whole_key = self.removed.is_none() || layout.key_names().eq(["task_id"]);
+        let is_supported = is_whole_key && names.len() == all.len() && values.len() == all.len();
+        is_supported.then_some(PutCondition::Equal(all))
     }
 
-    /// What a statement is answered whose condition does not hold.
-    fn refused_statement(&self) -> Value {
+    /// The response to a statement whose condition is false.
+    fn failed_statement(&self) -> Value {
         let (code, message) = match self.removed {
             Some(_) => ("ConditionalCheckFailed", "The conditional request failed"),
             None => ("DuplicateItem", "Duplicate primary key exists in table"),
@@ -460,8 +473,8 @@ impl Put {
         json!({ "Error": { "Code": code, "Message": message }, "TableName": self.table_name })
     }
 
-    /// What a refused put is answered. A transaction's refusal is dynoxide's to word.
-    fn refused(&self, old: Option<&str>, puts: usize) -> Option<Answered> {
+    /// The response to a put whose condition is false. For a transaction, dynoxide produces the response.
+    fn condition_failed(&self, old: Option<&str>, puts: usize) -> Option<ResponseResult> {
         if puts > 1 {
             return None;
         }

@@ -1,7 +1,7 @@
-//! DynamoDB in the process: dynoxide's actions behind the JSON protocol's operation names.
+//! DynamoDB in the process: maps the operation names of the JSON protocol to dynoxide's actions.
 //!
-//! dynoxide's own HTTP router is private, so the little that it does around the actions is done
-//! here: read the request, name the error as AWS would, write the answer.
+//! dynoxide's HTTP router is private. This module does what that router does around each action: it reads the
+//! request, converts errors to AWS exceptions, and writes the response.
 
 use std::path::Path;
 
@@ -10,18 +10,18 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
-use super::answer::Answer;
+use super::response::ServiceResponse;
 use super::shortcuts::Shortcuts;
-use super::{Door, EmbeddedError};
+use super::{EmbeddedError, EntryPoint};
 
 /// The database's file inside the data directory.
 const FILE_NAME: &str = "dynamodb.sqlite";
 
-/// Makes an AWS exception of a message.
-type Exception = fn(String) -> DynoxideError;
+/// Creates an AWS exception with a message.
+type ExceptionConstructor = fn(String) -> DynoxideError;
 
-/// How dynoxide's deserialisers mark which AWS exception a malformed request deserves.
-const MARKS: [(&str, Exception); 5] = [
+/// Prefixes of error messages by which dynoxide's deserialisers select the AWS exception for a malformed request.
+const EXCEPTION_PREFIXES: [(&str, ExceptionConstructor); 5] = [
     ("VALIDATION:", DynoxideError::ValidationException),
     ("VALIDATION_AS_READ:", DynoxideError::ValidationException),
     ("VALIDATION_REQUEST:", DynoxideError::EnvelopedValidation),
@@ -29,8 +29,9 @@ const MARKS: [(&str, Exception); 5] = [
     ("SERIALIZATION_AS_READ:", DynoxideError::SerializationException),
 ];
 
-/// What serde says, without a mark, of requests that DynamoDB calls invalid, not unreadable.
-const INVALID: [&str; 5] = [
+/// Parts of serde's messages, without such a prefix, for requests that DynamoDB rejects with a
+/// `ValidationException` instead of a `SerializationException`.
+const VALIDATION_MESSAGES: [&str; 5] = [
     "missing field",
     "unknown variant",
     "invalid type: null",
@@ -39,28 +40,28 @@ const INVALID: [&str; 5] = [
 ];
 
 /// The embedded tables.
-pub(super) struct Tables {
+pub(super) struct DynamoTables {
     database: Database,
     pub(super) shortcuts: Shortcuts,
 }
 
-impl Tables {
-    /// Tables in memory.
+impl DynamoTables {
+    /// Opens tables in memory.
     pub(super) fn in_memory() -> Result<Self, EmbeddedError> {
-        // SQLite's own way for two connections to share what is in memory; the name is this one's alone.
+        // With `memdb`, two connections share an in-memory database of this name. The name is unique.
         Self::open(&format!("file:/{}?vfs=memdb", Uuid::new_v4()))
     }
 
-    /// Tables in a file in `dir`, which this process has locked.
+    /// Opens tables in a file in `dir`, which this process has locked.
     pub(super) fn on_disk(dir: &Path) -> Result<Self, EmbeddedError> {
         let path = dir.join(FILE_NAME);
         let Some(path) = path.to_str() else {
             return Err(EmbeddedError::PathNotUtf8 { path });
         };
         let tables = Self::open(path)?;
-        // The only public switch for SQLite's `synchronous` on dynoxide's connection; this sets NORMAL
-        // (FULL is the default): with a write-ahead log a killed process still loses nothing, and a
-        // write no longer waits for the disk.
+        // This is dynoxide's only public way to set SQLite's `synchronous` to NORMAL (the default is FULL).
+        // With a write-ahead log, a killed process still loses nothing, and a write does not wait for the
+        // disk.
         tables.database.disable_bulk_loading().map_err(EmbeddedError::OpenTables)?;
         Ok(tables)
     }
@@ -71,34 +72,40 @@ impl Tables {
         Ok(Self { database, shortcuts })
     }
 
-    /// Remove expired items; returns how many.
+    /// Deletes expired items; returns their number.
     pub(super) fn sweep_ttl(&self) -> Result<usize, DynoxideError> {
         self.database.sweep_ttl()
     }
 
-    /// Answer one DynamoDB request.
-    pub(super) async fn answer(&self, operation: &str, body: &[u8], door: Door) -> Answer {
-        // A transaction that may be repeated is dynoxide's, who knows its token.
-        let may_repeat = door == Door::Endpoint && operation == "TransactWriteItems";
-        let short = if may_repeat { None } else { self.shortcuts.answer(operation, body).await };
-        let answered =
-            short.or_else(|| self.shortcuts.aside(operation, || self.run(operation, body, door)));
-        match answered {
-            Some(Ok(json)) => Answer::ok(json),
+    /// Responds to one DynamoDB request.
+    pub(super) async fn respond(
+        &self,
+        operation: &str,
+        body: &[u8],
+        entry_point: EntryPoint,
+    ) -> ServiceResponse {
+        // Only dynoxide recognises a repeated transaction by its token.
+        let may_repeat = entry_point == EntryPoint::Http && operation == "TransactWriteItems";
+        let shortcut = if may_repeat { None } else { self.shortcuts.answer(operation, body).await };
+        let result = shortcut.or_else(|| {
+            self.shortcuts.run_exclusively(operation, || self.run(operation, body, entry_point))
+        });
+        match result {
+            Some(Ok(json)) => ServiceResponse::ok(json),
             Some(Err(error)) => {
                 let error = enveloped(operation, error);
-                Answer::error(error.status_code(), error.error_type(), error.to_json())
+                ServiceResponse::error(error.status_code(), error.error_type(), error.to_json())
             }
-            None => Answer::unknown_operation(operation),
+            None => ServiceResponse::unknown_operation(operation),
         }
     }
 
-    /// Run one operation; `None` if there is no such operation here.
+    /// Runs an operation with dynoxide; `None` if the operation is not supported.
     pub(super) fn run(
         &self,
         operation: &str,
         body: &[u8],
-        door: Door,
+        entry_point: EntryPoint,
     ) -> Option<Result<String, DynoxideError>> {
         let db = &self.database;
         Some(match operation {
@@ -121,9 +128,10 @@ impl Tables {
             "TransactWriteItems" => act(
                 body,
                 |mut request: dynoxide::actions::transact_write_items::TransactWriteItemsRequest| {
-                    // The SDK invents a token for every transaction, and dynoxide scans all it
-                    // has seen. In process no answer is lost, so no repeat needs recognising.
-                    if door == Door::Connector {
+                    // The SDK adds a token to every transaction, and dynoxide scans all tokens that
+                    // it has seen. In the process no response is lost, so there are no repeated
+                    // transactions to recognise.
+                    if entry_point == EntryPoint::InProcess {
                         request.client_request_token = None;
                     }
                     db.transact_write_items(request)
@@ -134,7 +142,7 @@ impl Tables {
     }
 }
 
-/// Read the request, run the action, write its answer.
+/// Reads the request, runs the action, and writes its response.
 fn act<Request: DeserializeOwned, Response: Serialize>(
     body: &[u8],
     action: impl FnOnce(Request) -> Result<Response, DynoxideError>,
@@ -145,28 +153,30 @@ fn act<Request: DeserializeOwned, Response: Serialize>(
         .map_err(|error| DynoxideError::InternalServerError(error.to_string()))
 }
 
-/// The AWS exception for a request that serde refused.
+/// The AWS exception for a request that serde could not read.
 fn unreadable(error: &serde_json::Error) -> DynoxideError {
     let message = error.to_string();
-    let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(said, _)| said);
-    for (mark, exception) in MARKS {
-        if let Some(said) = message.strip_prefix(mark) {
-            return exception(said.to_owned());
+    let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(text, _)| text);
+    for (prefix, exception) in EXCEPTION_PREFIXES {
+        if let Some(text) = message.strip_prefix(prefix) {
+            return exception(text.to_owned());
         }
     }
-    if INVALID.iter().any(|hint| message.contains(hint)) {
+    if VALIDATION_MESSAGES.iter().any(|part| message.contains(part)) {
         DynoxideError::ValidationException(message.to_owned())
     } else {
         DynoxideError::SerializationException(message.to_owned())
     }
 }
 
-/// Add the words that DynamoDB puts before some refusals of single-item writes.
+/// Adds the words with which DynamoDB begins some validation errors of single-item writes.
 fn enveloped(operation: &str, error: DynoxideError) -> DynoxideError {
-    if let DynoxideError::EnvelopedValidation(said) = &error
+    if let DynoxideError::EnvelopedValidation(message) = &error
         && matches!(operation, "PutItem" | "UpdateItem" | "DeleteItem")
     {
-        return DynoxideError::ValidationException(format!("1 validation error detected: {said}"));
+        return DynoxideError::ValidationException(format!(
+            "1 validation error detected: {message}"
+        ));
     }
     error
 }

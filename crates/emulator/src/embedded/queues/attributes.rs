@@ -1,45 +1,50 @@
-//! A queue's attributes: what is set, checked as SQS checks it, and what that means.
+//! The attributes of a queue: validated as by SQS, and converted to typed values.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::refusal::Refusal;
+use super::error::SqsError;
 use super::time::{Micros, SECOND};
 use crate::embedded::{ACCOUNT, REGION};
 
-/// The largest message, and the largest batch, in bytes.
+/// The largest message and the largest batch, in bytes.
 pub(super) const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 
-/// How long a message may be hidden, in seconds.
+/// The longest visibility timeout, in seconds.
 pub(super) const VISIBILITY_SECONDS_MAX: u32 = 43_200;
 
-/// How long a message may be delayed, in seconds.
+/// The longest delay of a message, in seconds.
 pub(super) const DELAY_SECONDS_MAX: u32 = 900;
 
-/// How long a receive may wait, in seconds.
+/// The longest wait of a receive, in seconds.
 pub(super) const WAIT_SECONDS_MAX: u32 = 20;
 
-const VISIBILITY: Number =
-    Number { name: "VisibilityTimeout", default: 30, min: 0, max: VISIBILITY_SECONDS_MAX };
-const DELAY: Number = Number { name: "DelaySeconds", default: 0, min: 0, max: DELAY_SECONDS_MAX };
-const SIZE: Number = Number {
+const VISIBILITY: NumberAttribute =
+    NumberAttribute { name: "VisibilityTimeout", default: 30, min: 0, max: VISIBILITY_SECONDS_MAX };
+const DELAY: NumberAttribute =
+    NumberAttribute { name: "DelaySeconds", default: 0, min: 0, max: DELAY_SECONDS_MAX };
+const SIZE: NumberAttribute = NumberAttribute {
     name: "MaximumMessageSize",
     default: MESSAGE_BYTES_MAX as u32,
     min: 1_024,
     max: MESSAGE_BYTES_MAX as u32,
 };
-const RETENTION: Number =
-    Number { name: "MessageRetentionPeriod", default: 345_600, min: 60, max: 1_209_600 };
-const WAIT: Number =
-    Number { name: "ReceiveMessageWaitTimeSeconds", default: 0, min: 0, max: WAIT_SECONDS_MAX };
+const RETENTION: NumberAttribute =
+    NumberAttribute { name: "MessageRetentionPeriod", default: 345_600, min: 60, max: 1_209_600 };
+const WAIT: NumberAttribute = NumberAttribute {
+    name: "ReceiveMessageWaitTimeSeconds",
+    default: 0,
+    min: 0,
+    max: WAIT_SECONDS_MAX,
+};
 
-const NUMBERS: [Number; 5] = [VISIBILITY, DELAY, SIZE, RETENTION, WAIT];
+const NUMBERS: [NumberAttribute; 5] = [VISIBILITY, DELAY, SIZE, RETENTION, WAIT];
 
 const REDRIVE_POLICY: &str = "RedrivePolicy";
 
-/// Attributes that are kept and have no effect here.
+/// Attributes that are stored but have no effect here.
 const TEXTS: [&str; 5] = [
     "Policy",
     "RedriveAllowPolicy",
@@ -48,11 +53,11 @@ const TEXTS: [&str; 5] = [
     "SqsManagedSseEnabled",
 ];
 
-/// The most receives that a redrive policy may allow.
+/// The largest `maxReceiveCount` of a redrive policy.
 const RECEIVES_MAX: u64 = 1_000;
 
-/// An attribute that is a number.
-struct Number {
+/// A numeric attribute with its default and limits.
+struct NumberAttribute {
     name: &'static str,
     default: u32,
     min: u32,
@@ -61,20 +66,20 @@ struct Number {
 
 /// The attributes of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Attributes {
-    /// As they were set.
+pub(super) struct QueueAttributes {
+    /// The attributes that were set, as text.
     set: BTreeMap<String, String>,
     pub(super) visibility: Micros,
     pub(super) delay: Micros,
     pub(super) bytes_max: usize,
     pub(super) retention: Micros,
     pub(super) wait: Micros,
-    pub(super) redrive: Option<Redrive>,
+    pub(super) redrive: Option<RedrivePolicy>,
 }
 
-/// When a message is a dead letter, and where it goes.
+/// The redrive policy: after how many receives a message moves to which dead-letter queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Redrive {
+pub(super) struct RedrivePolicy {
     /// The name of the dead-letter queue.
     pub(super) to: String,
     pub(super) receives_max: u32,
@@ -82,7 +87,7 @@ pub(super) struct Redrive {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct RedrivePolicy {
+struct RedrivePolicyJson {
     dead_letter_target_arn: String,
     max_receive_count: Value,
 }
@@ -92,14 +97,16 @@ pub(super) fn arn(name: &str) -> String {
     format!("arn:aws:sqs:{REGION}:{ACCOUNT}:{name}")
 }
 
-impl Attributes {
-    /// Checks what is set.
-    pub(super) fn parse(set: BTreeMap<String, String>) -> Result<Self, Refusal> {
+impl QueueAttributes {
+    /// Validates attributes.
+    pub(super) fn parse(set: BTreeMap<String, String>) -> Result<Self, SqsError> {
         if let Some(name) = set.keys().find(|name| !Self::is_known(name)) {
-            return Err(Refusal::attribute_name(name));
+            return Err(SqsError::attribute_name(name));
         }
-        let redrive = set.get(REDRIVE_POLICY).map(|policy| Redrive::parse(policy)).transpose()?;
-        let seconds = |number: &Number| Ok::<_, Refusal>(Micros::from(number.of(&set)?) * SECOND);
+        let redrive =
+            set.get(REDRIVE_POLICY).map(|policy| RedrivePolicy::parse(policy)).transpose()?;
+        let seconds =
+            |number: &NumberAttribute| Ok::<_, SqsError>(Micros::from(number.of(&set)?) * SECOND);
         Ok(Self {
             visibility: seconds(&VISIBILITY)?,
             delay: seconds(&DELAY)?,
@@ -111,14 +118,14 @@ impl Attributes {
         })
     }
 
-    /// Whether there is an attribute of this name that can be set.
+    /// Whether an attribute of this name exists and can be set.
     pub(super) fn is_known(name: &str) -> bool {
         let is_number = NUMBERS.iter().any(|number| number.name == name);
         is_number || TEXTS.contains(&name) || name == REDRIVE_POLICY
     }
 
-    /// The same with others set; an empty policy is removed.
-    pub(super) fn with(&self, others: BTreeMap<String, String>) -> Result<Self, Refusal> {
+    /// These attributes with changes. An empty policy removes the policy.
+    pub(super) fn with(&self, others: BTreeMap<String, String>) -> Result<Self, SqsError> {
         let mut set = self.set.clone();
         set.extend(others);
         set.retain(|name, value| {
@@ -127,7 +134,7 @@ impl Attributes {
         Self::parse(set)
     }
 
-    /// An attribute of `wanted` that is not as it is here.
+    /// The first attribute of `wanted` with another value than here.
     pub(super) fn differs<'a>(&self, wanted: &'a BTreeMap<String, String>) -> Option<&'a str> {
         let values = self.values();
         wanted
@@ -136,12 +143,12 @@ impl Attributes {
             .map(|(name, _)| &**name)
     }
 
-    /// What was set.
+    /// The attributes that were set, as text.
     pub(super) fn set(&self) -> &BTreeMap<String, String> {
         &self.set
     }
 
-    /// What is set, and the defaults of what is not.
+    /// All attributes as text, with defaults.
     pub(super) fn values(&self) -> BTreeMap<String, String> {
         let defaults =
             NUMBERS.iter().map(|number| (number.name.to_owned(), number.default.to_string()));
@@ -149,20 +156,20 @@ impl Attributes {
     }
 }
 
-impl Number {
-    fn of(&self, set: &BTreeMap<String, String>) -> Result<u32, Refusal> {
+impl NumberAttribute {
+    fn of(&self, set: &BTreeMap<String, String>) -> Result<u32, SqsError> {
         let Some(value) = set.get(self.name) else { return Ok(self.default) };
         let number = value.parse().ok().filter(|number| (self.min..=self.max).contains(number));
-        number.ok_or_else(|| Refusal::attribute_value(self.name, value))
+        number.ok_or_else(|| SqsError::attribute_value(self.name, value))
     }
 }
 
-impl Redrive {
-    fn parse(text: &str) -> Result<Self, Refusal> {
-        let refused = |reason: &str| Refusal::parameter(REDRIVE_POLICY, text, reason);
-        let policy: RedrivePolicy = serde_json::from_str(text)
+impl RedrivePolicy {
+    fn parse(text: &str) -> Result<Self, SqsError> {
+        let refused = |reason: &str| SqsError::parameter(REDRIVE_POLICY, text, reason);
+        let policy: RedrivePolicyJson = serde_json::from_str(text)
             .map_err(|_| refused("It needs deadLetterTargetArn and maxReceiveCount, as JSON"))?;
-        // SQS takes the number in quotes, too.
+        // SQS also accepts the number as a string.
         let count = policy.max_receive_count;
         let count = count.as_u64().or_else(|| count.as_str()?.parse().ok());
         let count = count.filter(|count| (1..=RECEIVES_MAX).contains(count));

@@ -1,9 +1,10 @@
-//! The journal: every change of the queues, a line of JSON each, in a file. A change is written before it
-//! is applied and answered, by one `write`: a killed process loses nothing that was answered. It is not
-//! waited for the disk, so a power cut may lose the last changes, never the file; the tables are the same.
+//! The journal: a file with one line of JSON for each change of the queues. A change is written with one `write`
+//! before it is applied and the response is sent, so a killed process loses no acknowledged change. The write does
+//! not wait for the disk: a power cut may lose the last changes, but does not damage the file. The same holds for
+//! the tables.
 //!
-//! At the start, and when most of the file is about messages that are gone, a new file with what there is
-//! takes its place.
+//! At the start, and when most of the file is about deleted messages, the journal is replaced by a new file with
+//! the current state.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
@@ -11,38 +12,38 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::attributes::Attributes;
-use super::state::{Record, State};
+use super::attributes::QueueAttributes;
+use super::state::{JournalRecord, QueuesState};
 
 /// The journal's file in the data directory.
 const FILE_NAME: &str = "queues.jsonl";
 
-/// What a new file is called until it is complete.
+/// The name of a new file until it is complete.
 const NEW_FILE_NAME: &str = "queues.jsonl.new";
 
 /// The version of the file's format, in its first line.
 const VERSION: u32 = 1;
 
-/// The least length at which the file is rewritten, in bytes.
+/// A journal shorter than this, in bytes, is not rewritten.
 const REWRITE_LENGTH_MIN: u64 = 32 * 1024 * 1024;
 
-/// How many times its length after the last time the file is rewritten.
+/// The file is rewritten when it is this many times as long as after the last rewrite.
 const REWRITE_GROWTH: u64 = 4;
 
 /// The file's first line.
 #[derive(Serialize, Deserialize)]
-struct Header {
+struct JournalHeader {
     steward_queues: u32,
 }
 
-/// Why a journal cannot be read.
+/// Why a journal cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
     /// The file cannot be read or written.
-    #[error("the operating system refuses")]
+    #[error("the journal of the queues cannot be read or written")]
     Io(#[from] io::Error),
-    /// The file's format is not this release's.
+    /// The file's format is not the format of this release.
     #[error(
         "{} is not a journal of queues that this release can read: use the release that wrote it, \
          or move the file away and lose its messages",
@@ -52,57 +53,57 @@ pub enum JournalError {
         /// The file.
         path: PathBuf,
     },
-    /// A line that is not the last cannot be read.
+    /// A line before the last one cannot be read.
     #[error(
-        "line {line} of {} is damaged, and others follow: restore the file, or move it away and lose its \
+        "line {line} of {} is damaged, and it is not the last line: restore the file, or move it away and lose its \
          messages",
         path.display()
     )]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Which line.
+        /// The number of the line.
         line: usize,
     },
-    /// The file has something in it that a later release may have written.
+    /// A line is valid JSON but not a known record; a later release may have written it.
     #[error(
-        "line {line} of {} is of a kind that this release does not know: use the release that wrote it, \
+        "line {line} of {} is a record that this release does not know: use the release that wrote it, \
          or move the file away and lose its messages",
         path.display()
     )]
     Unknown {
         /// The file.
         path: PathBuf,
-        /// Which line.
+        /// The number of the line.
         line: usize,
-        /// What is wrong with it.
+        /// The error in the line.
         source: serde_json::Error,
     },
 }
 
 /// An open journal.
-pub(super) struct Journal {
+pub(super) struct QueueJournal {
     dir: PathBuf,
     file: File,
-    /// Bytes that were written completely.
+    /// The length of the complete lines, in bytes.
     length: u64,
     /// The length at which the file is rewritten.
     rewrite_at: u64,
-    /// Whether something incomplete may follow what was written completely.
+    /// Whether an incomplete line may follow the complete ones.
     is_torn: bool,
     line: Vec<u8>,
 }
 
-impl Journal {
-    /// Opens the journal in a folder that is locked, and applies it to an empty state.
-    pub(super) fn open(dir: &Path, state: &mut State) -> Result<Self, JournalError> {
+impl QueueJournal {
+    /// Opens the journal in a locked directory, and applies it to an empty state.
+    pub(super) fn open(dir: &Path, state: &mut QueuesState) -> Result<Self, JournalError> {
         let path = dir.join(FILE_NAME);
         match File::open(&path) {
             Ok(file) => replay(file, &path, state)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error.into()),
         }
-        // Also without what may be incomplete at its end.
+        // The new file also drops an incomplete line at the end.
         let (file, length) = write_new(dir, state)?;
         let dir = dir.to_owned();
         Ok(Self {
@@ -115,10 +116,10 @@ impl Journal {
         })
     }
 
-    /// Writes changes: all, or it fails.
-    pub(super) fn append(&mut self, records: &[Record]) -> io::Result<()> {
+    /// Writes all changes, or fails.
+    pub(super) fn append(&mut self, records: &[JournalRecord]) -> io::Result<()> {
         if self.is_torn {
-            // What follows an incomplete line would not be read.
+            // Lines after an incomplete line could not be read.
             self.file.set_len(self.length)?;
             self.is_torn = false;
         }
@@ -134,12 +135,12 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes a new file if this one has become long: most of it is about messages that are gone.
-    pub(super) fn compact(&mut self, state: &State) -> io::Result<()> {
+    /// Rewrites the file if it has become long, that is, if most of it is about deleted messages.
+    pub(super) fn compact(&mut self, state: &QueuesState) -> io::Result<()> {
         if self.length < self.rewrite_at {
             return Ok(());
         }
-        // If it fails, not again with the next change.
+        // If the rewrite fails, do not retry it with the next change.
         self.rewrite_at = rewrite_at(self.length);
         (self.file, self.length) = write_new(&self.dir, state)?;
         self.rewrite_at = rewrite_at(self.length);
@@ -151,8 +152,8 @@ fn rewrite_at(length: u64) -> u64 {
     length.saturating_mul(REWRITE_GROWTH).max(REWRITE_LENGTH_MIN)
 }
 
-/// Writes a file with what there is, which takes the place of the old one when it is on disk.
-fn write_new(dir: &Path, state: &State) -> io::Result<(File, u64)> {
+/// Writes a file with the current state, and replaces the old file when the new one is on disk.
+fn write_new(dir: &Path, state: &QueuesState) -> io::Result<(File, u64)> {
     let (path, new_path) = (dir.join(FILE_NAME), dir.join(NEW_FILE_NAME));
     match std::fs::remove_file(&new_path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -160,7 +161,7 @@ fn write_new(dir: &Path, state: &State) -> io::Result<(File, u64)> {
     }
     let file = OpenOptions::new().append(true).create_new(true).open(&new_path)?;
     let mut writer = BufWriter::new(file);
-    let mut line = serde_json::to_vec(&Header { steward_queues: VERSION })?;
+    let mut line = serde_json::to_vec(&JournalHeader { steward_queues: VERSION })?;
     for record in state.snapshot() {
         line.push(b'\n');
         writer.write_all(&line)?;
@@ -173,15 +174,15 @@ fn write_new(dir: &Path, state: &State) -> io::Result<(File, u64)> {
     file.sync_data()?;
     let length = file.metadata()?.len();
     std::fs::rename(new_path, path)?;
-    // From here on the new file is the journal, so nothing may fail any more.
+    // From here on the new file is the journal, so an error must not be returned.
     if let Err(error) = File::open(dir).and_then(|dir| dir.sync_all()) {
-        tracing::warn!(%error, "data directory not synced: a power cut may bring back an older journal");
+        tracing::warn!(%error, "data directory not synced: after a power cut, an older journal may reappear");
     }
     Ok((file, length))
 }
 
-/// Applies what a file says, up to an incomplete end.
-fn replay(file: File, path: &Path, state: &mut State) -> Result<(), JournalError> {
+/// Applies the records of a file, up to an incomplete line at its end.
+fn replay(file: File, path: &Path, state: &mut QueuesState) -> Result<(), JournalError> {
     let mut reader = BufReader::new(file);
     let mut line = Vec::new();
     for n in 1.. {
@@ -193,40 +194,42 @@ fn replay(file: File, path: &Path, state: &mut State) -> Result<(), JournalError
             if n == 1 { read_header(&line, path) } else { read_record(&line, path, n, state) };
         if !read? {
             let after = io::copy(&mut reader.by_ref(), &mut io::sink())?;
-            // A process that dies leaves an incomplete end; a damaged line with others after it is the disk's.
+            // A killed process leaves an incomplete last line. A damaged line before the end is a disk error.
             if after > 0 {
                 return Err(JournalError::Damaged { path: path.to_owned(), line: n });
             }
             let lost = line.len();
             let path = path.display();
-            tracing::warn!(%path, line = n, bytes = lost, "journal of queues ends with an incomplete line; left out");
+            tracing::warn!(%path, line = n, bytes = lost, "dropped the incomplete last line of the queues' journal");
             break;
         }
     }
     Ok(())
 }
 
-/// Reads the first line; says whether it is complete.
+/// Checks the first line; returns whether it is complete.
 fn read_header(line: &[u8], path: &Path) -> Result<bool, JournalError> {
     match serde_json::from_slice(line) {
-        Ok(Header { steward_queues: VERSION }) => Ok(true),
-        Ok(Header { .. }) | Err(_) => Err(JournalError::Version { path: path.to_owned() }),
+        Ok(JournalHeader { steward_queues: VERSION }) => Ok(true),
+        Ok(JournalHeader { .. }) | Err(_) => Err(JournalError::Version { path: path.to_owned() }),
     }
 }
 
-/// Applies a line; says whether it is complete.
+/// Applies a line; returns whether it is complete.
 fn read_record(
     text: &[u8],
     path: &Path,
     line: usize,
-    state: &mut State,
+    state: &mut QueuesState,
 ) -> Result<bool, JournalError> {
     if text.last() != Some(&b'\n') {
         return Ok(false);
     }
     let unknown = |source| Err(JournalError::Unknown { path: path.to_owned(), line, source });
     match serde_json::from_slice(text) {
-        Ok(Record::Queue { attributes, .. }) if Attributes::parse(attributes.clone()).is_err() => {
+        Ok(JournalRecord::Queue { attributes, .. })
+            if QueueAttributes::parse(attributes.clone()).is_err() =>
+        {
             unknown(serde::de::Error::custom("an attribute of a queue"))
         }
         Ok(record) => {

@@ -1,4 +1,4 @@
-//! A message: what is sent, its size, and the digests that SDKs compare.
+//! Messages: their content, their size, and the digests that SDKs verify.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,45 +7,45 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
 
 use super::attributes::arn;
-use super::refusal::Refusal;
+use super::error::SqsError;
 use super::time::Micros;
 use crate::embedded::ACCOUNT;
 
-/// Attributes that a message may have.
+/// The most attributes of a message.
 const ATTRIBUTES_MAX: usize = 10;
 
-/// Bytes of an attribute's name or type.
+/// The longest name or type of an attribute, in bytes.
 const NAME_BYTES_MAX: usize = 256;
 
 /// A message in a queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Message {
-    /// Its place among all that were ever sent here: a copy has a number of its own.
+pub(super) struct QueueMessage {
+    /// A sequence number over all queues. Each copy of a message has its own number.
     pub(super) number: u64,
-    /// What SQS calls it: copies share it.
+    /// SQS's message id. Copies have the same id.
     pub(super) id: String,
     pub(super) body: String,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) attributes: BTreeMap<String, Attribute>,
+    pub(super) attributes: BTreeMap<String, MessageAttribute>,
     pub(super) sent_at: Micros,
-    /// Until then no consumer gets it: it is delayed, or a consumer has it.
+    /// Before this time no consumer receives it: it is delayed, or in flight.
     pub(super) visible_at: Micros,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(super) receives: u32,
-    /// How many of the receives ended with the process of the queues: they do not make a dead letter of it.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub(super) given_back: u32,
+    /// How many of the receives ended because the queues' process ended. They do not count for the redrive policy.
+    #[serde(rename = "given_back", default, skip_serializing_if = "is_zero")]
+    pub(super) released: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) first_received_at: Option<Micros>,
-    /// The name of the queue that gave it up, if it is a dead letter.
+    /// The name of the source queue, if the message is a dead letter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) source: Option<String>,
 }
 
-/// A typed value beside the body, as SQS's JSON has it.
+/// A message attribute, in the format of SQS's JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub(super) struct Attribute {
+pub(super) struct MessageAttribute {
     pub(super) data_type: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) string_value: Option<String>,
@@ -58,13 +58,13 @@ fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
-impl Message {
-    /// How often somebody had it and did not delete it, although the process of the queues went on.
+impl QueueMessage {
+    /// The number of receives that count for the redrive policy.
     pub(super) fn counted_receives(&self) -> u32 {
-        self.receives.saturating_sub(self.given_back)
+        self.receives.saturating_sub(self.released)
     }
 
-    /// What SQS itself says of it.
+    /// The attributes that SQS itself sets.
     pub(super) fn system_attributes(&self) -> impl Iterator<Item = (String, String)> {
         let millis = |at: Micros| (at / 1_000).to_string();
         let attributes = [
@@ -78,51 +78,51 @@ impl Message {
     }
 }
 
-/// The size of a message's attributes as SQS counts it, in bytes.
-pub(super) fn attributes_size(attributes: &BTreeMap<String, Attribute>) -> usize {
+/// The size of a message's attributes by SQS's rule, in bytes.
+pub(super) fn attributes_size(attributes: &BTreeMap<String, MessageAttribute>) -> usize {
     attributes.iter().map(|(name, attribute)| name.len() + attribute.size()).sum()
 }
 
-/// Checks what is sent.
+/// Validates a message.
 pub(super) fn check(
     body: &str,
-    attributes: &BTreeMap<String, Attribute>,
+    attributes: &BTreeMap<String, MessageAttribute>,
     bytes_max: usize,
-) -> Result<(), Refusal> {
+) -> Result<(), SqsError> {
     if body.is_empty() {
-        return Err(Refusal::missing_parameter("MessageBody"));
+        return Err(SqsError::missing_parameter("MessageBody"));
     }
     if attributes.len() > ATTRIBUTES_MAX {
         let message = format!("Number of message attributes [{}]", attributes.len());
-        return Err(Refusal::parameter("MessageAttributes", message, "At most 10 are allowed"));
+        return Err(SqsError::parameter("MessageAttributes", message, "At most 10 are allowed"));
     }
     attributes.iter().try_for_each(|(name, attribute)| attribute.check(name))?;
     if body.len() + attributes_size(attributes) > bytes_max {
-        return Err(Refusal::message_too_long(bytes_max));
+        return Err(SqsError::message_too_long(bytes_max));
     }
     if body.chars().any(is_refused) {
-        return Err(Refusal::message_contents());
+        return Err(SqsError::message_contents());
     }
     Ok(())
 }
 
-/// Characters that XML does not have, and therefore neither has SQS.
+/// Whether SQS refuses a character. It refuses the characters that XML does not allow.
 fn is_refused(letter: char) -> bool {
     matches!(letter, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}')
 }
 
-/// The digest of a body, in hex.
+/// The MD5 digest of a body, in hex.
 pub(super) fn md5_of_body(body: &str) -> String {
     format!("{:x}", md5::compute(body))
 }
 
-/// The digest of a message's attributes, in hex, if it has any.
-pub(super) fn md5_of_attributes(attributes: &BTreeMap<String, Attribute>) -> Option<String> {
+/// The MD5 digest of a message's attributes, in hex; `None` without attributes.
+pub(super) fn md5_of_attributes(attributes: &BTreeMap<String, MessageAttribute>) -> Option<String> {
     if attributes.is_empty() {
         return None;
     }
     let mut digested = Vec::new();
-    // By name, as SQS orders them.
+    // Sorted by name, as SQS requires.
     for (name, attribute) in attributes {
         add(&mut digested, name.as_bytes());
         add(&mut digested, attribute.data_type.as_bytes());
@@ -134,14 +134,14 @@ pub(super) fn md5_of_attributes(attributes: &BTreeMap<String, Attribute>) -> Opt
     Some(format!("{:x}", md5::compute(digested)))
 }
 
-/// Adds bytes after their length.
+/// Appends the length of `bytes`, and `bytes`.
 fn add(digested: &mut Vec<u8>, bytes: &[u8]) {
     digested.extend(u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_be_bytes());
     digested.extend(bytes);
 }
 
-impl Attribute {
-    /// SQS's number for its kind, 1 for a text and 2 for bytes, and its value.
+impl MessageAttribute {
+    /// The value, and SQS's code for its type: 1 for a string, 2 for bytes.
     fn value(&self) -> Option<(u8, Cow<'_, [u8]>)> {
         match (&self.string_value, &self.binary_value) {
             (Some(text), None) => Some((1, text.as_bytes().into())),
@@ -150,13 +150,13 @@ impl Attribute {
         }
     }
 
-    /// Its size as SQS counts it, in bytes.
+    /// Its size by SQS's rule, in bytes.
     fn size(&self) -> usize {
         self.data_type.len() + self.value().map_or(0, |(_, value)| value.len())
     }
 
-    fn check(&self, name: &str) -> Result<(), Refusal> {
-        let refused = |reason: &str| Refusal::parameter("MessageAttributes", name, reason);
+    fn check(&self, name: &str) -> Result<(), SqsError> {
+        let refused = |reason: &str| SqsError::parameter("MessageAttributes", name, reason);
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
         let is_named = (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain);
         if !is_named || name.starts_with('.') || name.ends_with('.') || name.contains("..") {
@@ -168,12 +168,12 @@ impl Attribute {
             Some(_) | None => 0,
         };
         if self.data_type.len() > NAME_BYTES_MAX || kind == 0 {
-            return Err(refused("The type must begin with String, Number or Binary"));
+            return Err(refused("The type must begin with String, NumberAttribute or Binary"));
         }
         let value = self.value().filter(|(found, value)| *found == kind && !value.is_empty());
         let (_, value) = value.ok_or_else(|| refused("It needs a value of its type"))?;
         if kind == 1 && String::from_utf8_lossy(&value).chars().any(is_refused) {
-            return Err(Refusal::message_contents());
+            return Err(SqsError::message_contents());
         }
         Ok(())
     }

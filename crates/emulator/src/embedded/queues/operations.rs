@@ -1,21 +1,21 @@
-//! SQS's operations: requests and answers in its JSON protocol.
+//! SQS's operations: requests and responses in its JSON protocol.
 
 mod batch;
-pub(super) mod messages;
-mod queues;
+pub(super) mod message_requests;
+mod queue_requests;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::refusal::Refusal;
-use super::{Queues, name_of};
+use super::error::SqsError;
+use super::{SqsQueues, name_of};
 
-/// An answer's JSON, or SQS's refusal.
-type Answered = Result<Value, Refusal>;
+/// The JSON of a response, or SQS's error.
+type SqsResult = Result<Value, SqsError>;
 
-impl Queues {
-    /// Runs an operation that waits for nothing, if it is known.
-    pub(super) fn run(&self, operation: &str, body: &[u8]) -> Option<Answered> {
+impl SqsQueues {
+    /// Runs an operation that does not wait; `None` if the operation is unknown.
+    pub(super) fn run(&self, operation: &str, body: &[u8]) -> Option<SqsResult> {
         Some(match operation {
             "SendMessage" => self.send_message(body),
             "SendMessageBatch" => self.send_message_batch(body),
@@ -36,12 +36,12 @@ impl Queues {
     }
 }
 
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
-    serde_json::from_slice(body).map_err(|error| Refusal::unreadable(&error))
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, SqsError> {
+    serde_json::from_slice(body).map_err(|error| SqsError::unreadable(&error))
 }
 
-/// The queue that a request is for.
-fn queue_name(body: &[u8]) -> Result<String, Refusal> {
+/// The name of the queue in a request.
+fn queue_name(body: &[u8]) -> Result<String, SqsError> {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "PascalCase")]
     struct Request {

@@ -1,32 +1,34 @@
-//! The values of items that the shortcuts know: read straight from JSON, where dynoxide's own come by way of a
-//! tree. Sets, binaries and whatever else there is are unreadable here, and so dynoxide's.
+//! The attribute values that the shortcuts support. They are read directly from JSON; dynoxide's own type is read
+//! through an intermediate tree. Sets, binaries and all other types cannot be read here, so dynoxide processes
+//! them.
 
 use std::collections::BTreeMap;
 
 use dynoxide::AttributeValue;
 use serde::{Deserialize, Serialize};
 
-/// Digits of a number that need no rounding and no other form.
+/// The most digits of a number that DynamoDB stores without rounding.
 const DIGITS_MAX: usize = 30;
 
 /// An item's attributes by name.
-pub(in crate::embedded) type Item = BTreeMap<String, Attribute>;
+pub(in crate::embedded) type PlainItem = BTreeMap<String, PlainAttribute>;
 
+/// An attribute value without sets and binaries.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::embedded) enum Attribute {
+pub(in crate::embedded) enum PlainAttribute {
     S(String),
     N(String),
     #[serde(rename = "BOOL")]
     Bool(bool),
     #[serde(rename = "NULL")]
     Null(bool),
-    L(Vec<Attribute>),
-    M(Item),
+    L(Vec<PlainAttribute>),
+    M(PlainItem),
 }
 
-impl Attribute {
-    /// Whether there is nothing in it that needs a closer look, to this depth.
-    pub(super) fn is_plain(&self, depth: usize) -> bool {
+impl PlainAttribute {
+    /// Whether the value needs no validation by dynoxide, up to this nesting depth.
+    pub(super) fn is_supported(&self, depth: usize) -> bool {
         match self {
             Self::S(_) | Self::Bool(_) => true,
             Self::Null(is_null) => *is_null,
@@ -37,17 +39,19 @@ impl Attribute {
                     && !digits.starts_with('0')
                     || number == "0"
             }
-            Self::L(values) => depth > 0 && values.iter().all(|value| value.is_plain(depth - 1)),
+            Self::L(values) => {
+                depth > 0 && values.iter().all(|value| value.is_supported(depth - 1))
+            }
             Self::M(values) => {
                 depth > 0
                     && values
                         .iter()
-                        .all(|(name, value)| !name.is_empty() && value.is_plain(depth - 1))
+                        .all(|(name, value)| !name.is_empty() && value.is_supported(depth - 1))
             }
         }
     }
 
-    /// The same as dynoxide has it, of those that a key may be.
+    /// The value in dynoxide's type, if a key may have it.
     pub(in crate::embedded) fn as_key(&self) -> Option<AttributeValue> {
         match self {
             Self::S(text) => Some(AttributeValue::S(text.clone())),
@@ -56,7 +60,7 @@ impl Attribute {
         }
     }
 
-    /// Its size by DynamoDB's rule.
+    /// Its size in bytes by DynamoDB's rule.
     fn size(&self) -> usize {
         match self {
             Self::S(text) => text.len(),
@@ -68,7 +72,7 @@ impl Attribute {
     }
 }
 
-/// An item's size by DynamoDB's rule.
-pub(in crate::embedded) fn size(item: &Item) -> usize {
+/// An item's size in bytes by DynamoDB's rule.
+pub(in crate::embedded) fn size(item: &PlainItem) -> usize {
     item.iter().map(|(name, value)| name.len() + value.size()).sum()
 }

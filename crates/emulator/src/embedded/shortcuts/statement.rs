@@ -1,30 +1,30 @@
-//! The two statements of PartiQL that the shortcuts know, in the words in which the state store says
-//! them: a new item, and an update of a task at a revision.
+//! The two PartiQL statements that the shortcuts support, exactly as the state store writes them: the insert of a
+//! new item, and the update of a task at a revision.
 
 use serde::Deserialize;
 
 use super::{
-    Put,
-    attribute::{Attribute, Item},
+    PlainPut,
+    attribute::{PlainAttribute, PlainItem},
 };
 
-/// Bytes of a statement, by DynamoDB's limit.
+/// The longest statement, in bytes: DynamoDB's limit.
 const STATEMENT_BYTES_MAX: usize = 8_192;
 
-/// How an update says which item it is for, and when.
+/// The end of an update, which selects the item and its revision.
 const WHERE: &str = r#" WHERE "task_id"=? AND "revision"=? AND "submitted_at"=?"#;
 
 /// A statement of a batch.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase", deny_unknown_fields)]
-pub(super) struct Statement {
+pub(super) struct PartiqlStatement {
     statement: String,
-    parameters: Vec<Attribute>,
+    parameters: Vec<PlainAttribute>,
 }
 
-impl Statement {
-    /// What it writes, if it is one of those that are known.
-    pub(super) fn into_put(self) -> Option<Put> {
+impl PartiqlStatement {
+    /// The write that the statement makes; `None` if the shortcuts do not support it.
+    pub(super) fn into_put(self) -> Option<PlainPut> {
         if self.statement.len() > STATEMENT_BYTES_MAX {
             return None;
         }
@@ -38,16 +38,16 @@ impl Statement {
 }
 
 /// `table" VALUE {'name': ?, 'name': ?}`
-fn insert(text: &str, values: &mut impl Iterator<Item = Attribute>) -> Option<Put> {
+fn insert(text: &str, values: &mut impl Iterator<Item = PlainAttribute>) -> Option<PlainPut> {
     let (table, fields) = text.split_once("\" VALUE {")?;
-    let mut item = Item::new();
+    let mut item = PlainItem::new();
     for field in fields.strip_suffix('}')?.split(", ") {
         let name = name(field.strip_prefix('\'')?.strip_suffix("': ?")?)?;
         if item.insert(name, values.next()?).is_some() {
             return None;
         }
     }
-    Some(Put {
+    Some(PlainPut {
         table_name: table.to_owned(),
         item,
         condition_expression: Some("attribute_not_exists(task_id)".to_owned()),
@@ -58,9 +58,9 @@ fn insert(text: &str, values: &mut impl Iterator<Item = Attribute>) -> Option<Pu
 }
 
 /// `table" SET "name"=? REMOVE "name" WHERE "task_id"=? AND "revision"=? AND "submitted_at"=?`
-fn update(text: &str, values: &mut impl Iterator<Item = Attribute>) -> Option<Put> {
+fn update(text: &str, values: &mut impl Iterator<Item = PlainAttribute>) -> Option<PlainPut> {
     let (table, clauses) = text.strip_suffix(WHERE)?.split_once('"')?;
-    let (mut item, mut removed, mut rest) = (Item::new(), Vec::new(), clauses);
+    let (mut item, mut removed, mut rest) = (PlainItem::new(), Vec::new(), clauses);
     while !rest.is_empty() {
         let before = item.len() + removed.len();
         if let Some(set) = rest.strip_prefix(" SET \"") {
@@ -68,28 +68,28 @@ fn update(text: &str, values: &mut impl Iterator<Item = Attribute>) -> Option<Pu
             item.insert(name(set)?, values.next()?);
             rest = after;
         } else {
-            let (gone, after) = rest.strip_prefix(" REMOVE \"")?.split_once('"')?;
-            let gone = name(gone)?;
-            if item.contains_key(&gone) || gone == "task_id" {
+            let (name_to_remove, after) = rest.strip_prefix(" REMOVE \"")?.split_once('"')?;
+            let name_to_remove = name(name_to_remove)?;
+            if item.contains_key(&name_to_remove) || name_to_remove == "task_id" {
                 return None;
             }
-            if !removed.contains(&gone) {
-                removed.push(gone);
+            if !removed.contains(&name_to_remove) {
+                removed.push(name_to_remove);
             }
             rest = after;
         }
-        // What is said twice is not plain.
+        // A repeated clause, or one that contradicts another, is not supported.
         if item.len() + removed.len() == before || item.keys().any(|set| removed.contains(set)) {
             return None;
         }
     }
-    // The key is not set.
+    // The key must not be set.
     if item.is_empty() || item.insert("task_id".to_owned(), values.next()?).is_some() {
         return None;
     }
     let before =
         [(":before".to_owned(), values.next()?), (":submitted_at".to_owned(), values.next()?)];
-    Some(Put {
+    Some(PlainPut {
         table_name: table.to_owned(),
         item,
         condition_expression: Some(
@@ -101,8 +101,8 @@ fn update(text: &str, values: &mut impl Iterator<Item = Attribute>) -> Option<Pu
     })
 }
 
-/// A name that means itself, in quotes of either kind.
+/// A name without characters that need escaping, from between quotes of either kind.
 fn name(text: &str) -> Option<String> {
-    let is_plain = text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-    (is_plain && !text.is_empty()).then(|| text.to_owned())
+    let is_supported = text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    (is_supported && !text.is_empty()).then(|| text.to_owned())
 }

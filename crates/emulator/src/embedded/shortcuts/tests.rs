@@ -1,16 +1,16 @@
-//! The shortcuts against dynoxide: the same requests, the same answers, the same tables in the end.
+//! Compares the shortcuts with dynoxide: the same requests must give the same responses and the same tables.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::embedded::{Door, tables::Tables};
+use crate::embedded::{EntryPoint, tables::DynamoTables};
 
-/// Requests of a run: enough for every kind to meet every state of an item.
+/// The number of requests in a run: enough that every kind of request meets every state of an item.
 const REQUESTS: usize = 6_000;
 
-fn tables() -> Tables {
-    let tables = Tables::in_memory().unwrap();
+fn tables() -> DynamoTables {
+    let tables = DynamoTables::in_memory().unwrap();
     let attribute =
         |name: &str, kind: &str| json!({ "AttributeName": name, "AttributeType": kind });
     let key = |names: &[&str]| -> Value {
@@ -51,15 +51,15 @@ fn tables() -> Tables {
     tables
 }
 
-/// What dynoxide answers by itself.
-fn dynoxide(tables: &Tables, operation: &str, request: &Value) -> Value {
-    read(tables.run(operation, request.to_string().as_bytes(), Door::Connector).unwrap())
+/// Dynoxide's own response.
+fn dynoxide(tables: &DynamoTables, operation: &str, request: &Value) -> Value {
+    read(tables.run(operation, request.to_string().as_bytes(), EntryPoint::InProcess).unwrap())
 }
 
 fn read(answered: Result<String, dynoxide::DynoxideError>) -> Value {
     let text = answered.unwrap_or_else(|error| error.to_json());
     let mut answer: Value = serde_json::from_str(&text).unwrap();
-    // A batch is answered in any order.
+    // A batch may return its items in any order.
     let tables = answer.get_mut("Responses").and_then(Value::as_object_mut);
     for items in tables.into_iter().flat_map(|tables| tables.values_mut()) {
         items.as_array_mut().unwrap().sort_by_key(key);
@@ -67,51 +67,51 @@ fn read(answered: Result<String, dynoxide::DynoxideError>) -> Value {
     answer
 }
 
-/// What a row goes by.
+/// The sort key of an item in a comparison.
 fn key(item: &Value) -> (String, String) {
     (item["task_id"].to_string(), item["document"].to_string())
 }
 
-/// What the tables answer, with a shortcut if there is one; and whether there was.
-async fn answer(tables: &Tables, operation: &str, request: &Value) -> (Value, bool) {
+/// The response of the tables, through a shortcut if there is one, and whether there was one.
+async fn answer(tables: &DynamoTables, operation: &str, request: &Value) -> (Value, bool) {
     match tables.shortcuts.answer(operation, request.to_string().as_bytes()).await {
         Some(answered) => (read(answered), true),
         None => (dynoxide(tables, operation, request), false),
     }
 }
 
-/// Mostly the same, so that conditions hold.
-fn submitted_at(dice: &mut fastrand::Rng) -> Value {
-    json!({ "N": if dice.u8(..24) == 0 { "0" } else { "1" } })
+/// Mostly the same value, so that conditions are often true.
+fn submitted_at(random: &mut fastrand::Rng) -> Value {
+    json!({ "N": if random.u8(..24) == 0 { "0" } else { "1" } })
 }
 
-fn task(dice: &mut fastrand::Rng) -> Value {
+fn task(random: &mut fastrand::Rng) -> Value {
     let mut item = json!({
-        "task_id": { "S": format!("task-{}", dice.u8(..6)) },
-        "revision": { "N": dice.u8(..4).to_string() },
-        "submitted_at": submitted_at(dice),
+        "task_id": { "S": format!("task-{}", random.u8(..6)) },
+        "revision": { "N": random.u8(..4).to_string() },
+        "submitted_at": submitted_at(random),
         "steps": { "M": { "a": { "L": [{ "S": "ü\"" }, { "BOOL": true }, { "NULL": true }] } } },
     });
     // Sparse: not every task is due; and some keys have the wrong type.
-    match dice.u8(..16) {
+    match random.u8(..16) {
         0..=4 => {}
         5 => item["due"] = json!({ "S": "soon" }),
         _ => {
-            item["shard"] = json!({ "N": dice.u8(..2).to_string() });
-            item["due"] = json!({ "N": dice.i32(-20..20).to_string() });
+            item["shard"] = json!({ "N": random.u8(..2).to_string() });
+            item["due"] = json!({ "N": random.i32(-20..20).to_string() });
         }
     }
-    if dice.u8(..3) == 0 {
-        let state = ["Processed", "Error", ""][dice.usize(..3)];
-        item["ended"] = json!({ "S": format!("{state}#{}", dice.u8(..2)) });
-        item["ended_at"] = json!({ "N": dice.u8(..20).to_string() });
+    if random.u8(..3) == 0 {
+        let state = ["Processed", "Error", ""][random.usize(..3)];
+        item["ended"] = json!({ "S": format!("{state}#{}", random.u8(..2)) });
+        item["ended_at"] = json!({ "N": random.u8(..20).to_string() });
     }
-    match dice.u8(..4) {
+    match random.u8(..4) {
         0 => {}
         1 => item["workflow"] = json!({ "S": "return" }),
         _ => item["workflow"] = json!({ "S": "order" }),
     }
-    match dice.u8(..32) {
+    match random.u8(..32) {
         0 => item["steps"] = json!({ "NS": ["1", "2"] }),
         1 => item["revision"] = json!({ "N": "1.50" }),
         2 => item["task_id"] = json!({ "S": "" }),
@@ -124,22 +124,22 @@ fn task(dice: &mut fastrand::Rng) -> Value {
     item
 }
 
-fn document(dice: &mut fastrand::Rng) -> Value {
+fn document(random: &mut fastrand::Rng) -> Value {
     json!({
-        "task_id": { "S": format!("task-{}", dice.u8(..6)) },
-        "document": { "S": format!("output-{}", dice.u8(..3)) },
-        "body": { "S": dice.u8(..).to_string() },
+        "task_id": { "S": format!("task-{}", random.u8(..6)) },
+        "document": { "S": format!("output-{}", random.u8(..3)) },
+        "body": { "S": random.u8(..).to_string() },
     })
 }
 
-fn put(dice: &mut fastrand::Rng) -> Value {
-    let is_task = dice.bool();
+fn put(random: &mut fastrand::Rng) -> Value {
+    let is_task = random.bool();
     let mut put = match is_task {
-        true => json!({ "TableName": "tasks", "Item": task(dice) }),
-        false => json!({ "TableName": "documents", "Item": document(dice) }),
+        true => json!({ "TableName": "tasks", "Item": task(random) }),
+        false => json!({ "TableName": "documents", "Item": document(random) }),
     };
-    let before = json!({ ":before": { "N": dice.u8(..4).to_string() } });
-    match dice.u8(..8) {
+    let before = json!({ ":before": { "N": random.u8(..4).to_string() } });
+    match random.u8(..8) {
         0 => {}
         1..=3 => put["ConditionExpression"] = json!("attribute_not_exists(task_id)"),
         4 => put["ConditionExpression"] = json!("attribute_not_exists(body)"),
@@ -152,52 +152,52 @@ fn put(dice: &mut fastrand::Rng) -> Value {
             put["ExpressionAttributeValues"] = before;
         }
         _ => {
-            let of = submitted_at(dice);
+            let of = submitted_at(random);
             put["ConditionExpression"] =
                 json!("revision = :before AND submitted_at = :submitted_at");
             put["ExpressionAttributeValues"] = before;
             put["ExpressionAttributeValues"][":submitted_at"] = of;
         }
     }
-    if dice.bool() {
+    if random.bool() {
         put["ReturnValuesOnConditionCheckFailure"] = json!("ALL_OLD");
     }
     put
 }
 
-/// A statement as the store says them, or nearly so.
-fn statement(dice: &mut fastrand::Rng) -> Value {
-    let is_task = dice.u8(..4) > 0;
+/// A statement like those of the state store, sometimes with a difference.
+fn statement(random: &mut fastrand::Rng) -> Value {
+    let is_task = random.u8(..4) > 0;
     let (mut table, item) = match is_task {
-        true => ("tasks", task(dice)),
-        false => ("documents", document(dice)),
+        true => ("tasks", task(random)),
+        false => ("documents", document(random)),
     };
     let mut fields: Vec<_> = item.as_object().unwrap().clone().into_iter().collect();
-    let (text, mut values) = if !is_task || dice.u8(..3) == 0 {
+    let (text, mut values) = if !is_task || random.u8(..3) == 0 {
         let names: Vec<_> = fields.iter().map(|(name, _)| format!("'{name}': ?")).collect();
         let text = format!("INSERT INTO \"{table}\" VALUE {{{}}}", names.join(", "));
         (text, fields.into_iter().map(|(_, value)| value).collect::<Vec<_>>())
     } else {
-        let sets_key = dice.u8(..32) == 0;
+        let sets_key = random.u8(..32) == 0;
         let absent = ["shard", "due", "ended", "ended_at", "workflow", "extra", "none"];
-        let absent = absent.iter().filter(|name| item.get(name).is_none() || dice.u8(..64) == 0);
+        let absent = absent.iter().filter(|name| item.get(name).is_none() || random.u8(..64) == 0);
         let absent: String = absent.map(|name| format!(" REMOVE \"{name}\"")).collect();
         fields.retain(|(name, _)| name != "task_id" || sets_key);
-        if dice.u8(..32) == 0 {
+        if random.u8(..32) == 0 {
             fields.extend_from_within(..1);
         }
-        if dice.u8(..32) == 0 {
+        if random.u8(..32) == 0 {
             table = "documents";
         }
         let set: String = fields.iter().map(|(name, _)| format!(" SET \"{name}\"=?")).collect();
         let mut values: Vec<_> = fields.into_iter().map(|(_, value)| value).collect();
-        let (before, of) = (dice.u8(..4).to_string(), submitted_at(dice));
+        let (before, of) = (random.u8(..4).to_string(), submitted_at(random));
         values.extend([item["task_id"].clone(), json!({ "N": before }), of]);
-        let whose = "\"task_id\"=? AND \"revision\"=? AND \"submitted_at\"=?";
-        let text = format!("UPDATE \"{table}\"{set}{absent} WHERE {whose}");
+        let condition = "\"task_id\"=? AND \"revision\"=? AND \"submitted_at\"=?";
+        let text = format!("UPDATE \"{table}\"{set}{absent} WHERE {condition}");
         (text, values)
     };
-    let text = match dice.u8(..48) {
+    let text = match random.u8(..48) {
         0 => text.replace(" AND \"revision\"=?", ""),
         1 => text.replace(" AND \"revision\"=?", " AND \"revision\">?"),
         2 => text.replace("\"tasks\"", "\"none\""),
@@ -205,24 +205,25 @@ fn statement(dice: &mut fastrand::Rng) -> Value {
         4 => text.replace(", ", ",  "),
         _ => text,
     };
-    if dice.u8(..48) == 0 {
+    if random.u8(..48) == 0 {
         values.pop();
     }
     let mut statement = json!({ "Statement": text, "Parameters": values });
-    if dice.u8(..48) == 0 {
+    if random.u8(..48) == 0 {
         statement["ReturnValuesOnConditionCheckFailure"] = json!("ALL_OLD");
     }
     statement
 }
 
-fn request(dice: &mut fastrand::Rng) -> (&'static str, Value) {
-    let key =
-        |dice: &mut fastrand::Rng| json!({ "task_id": { "S": format!("task-{}", dice.u8(..7)) } });
-    match dice.u8(..10) {
-        0 => ("GetItem", json!({ "TableName": "tasks", "Key": key(dice), "ConsistentRead": true })),
+fn request(random: &mut fastrand::Rng) -> (&'static str, Value) {
+    let key = |random: &mut fastrand::Rng| json!({ "task_id": { "S": format!("task-{}", random.u8(..7)) } });
+    match random.u8(..10) {
+        0 => {
+            ("GetItem", json!({ "TableName": "tasks", "Key": key(random), "ConsistentRead": true }))
+        }
         1 => {
-            let keys: Vec<_> = (0..dice.u8(1..4)).map(|_| key(dice)).collect();
-            let documents: Vec<_> = (0..dice.u8(1..3))
+            let keys: Vec<_> = (0..random.u8(1..4)).map(|_| key(random)).collect();
+            let documents: Vec<_> = (0..random.u8(1..3))
                 .map(|n| json!({ "task_id": { "S": "task-1" }, "document": { "S": format!("output-{n}") } }))
                 .collect();
             let tables = json!({
@@ -233,61 +234,69 @@ fn request(dice: &mut fastrand::Rng) -> (&'static str, Value) {
         }
         2 => {
             let condition = json!("attribute_not_exists(task_id)");
-            let (mut task, mut document) = (task(dice), document(dice));
-            if dice.bool() {
-                // One that is surely new.
-                task["task_id"] = json!({ "S": format!("new-{}", dice.u32(..)) });
+            let (mut task, mut document) = (task(random), document(random));
+            if random.bool() {
+                // An id that does not exist yet.
+                task["task_id"] = json!({ "S": format!("new-{}", random.u32(..)) });
                 document["task_id"] = task["task_id"].clone();
             }
             let mut puts = [task, document].map(|item| {
                 let table = if item.get("document").is_some() { "documents" } else { "tasks" };
                 json!({ "Put": { "TableName": table, "Item": item, "ConditionExpression": condition } })
             });
-            if dice.u8(..4) == 0 {
+            if random.u8(..4) == 0 {
                 puts[1] = puts[0].clone();
             }
             ("TransactWriteItems", json!({ "TransactItems": puts }))
         }
         8.. => {
-            let statements: Vec<_> = (0..dice.u8(1..4)).map(|_| statement(dice)).collect();
+            let statements: Vec<_> = (0..random.u8(1..4)).map(|_| statement(random)).collect();
             ("BatchExecuteStatement", json!({ "Statements": statements }))
         }
-        // Seldom: most requests are to meet an item that is there.
-        3 if dice.u8(..8) == 0 => ("DeleteItem", json!({ "TableName": "tasks", "Key": key(dice) })),
-        4 if dice.u8(..4) == 0 => ("PutItem", json!({ "TableName": "none", "Item": task(dice) })),
-        5 if dice.bool() => {
-            let mut put = put(dice);
+        // Rarely, so that most requests find an existing item.
+        3 if random.u8(..8) == 0 => {
+            ("DeleteItem", json!({ "TableName": "tasks", "Key": key(random) }))
+        }
+        4 if random.u8(..4) == 0 => {
+            ("PutItem", json!({ "TableName": "none", "Item": task(random) }))
+        }
+        5 if random.bool() => {
+            let mut put = put(random);
             put["ReturnConsumedCapacity"] = json!("TOTAL");
             ("PutItem", put)
         }
-        _ => ("PutItem", put(dice)),
+        _ => ("PutItem", put(random)),
     }
 }
 
 #[tokio::test]
-async fn answers_and_tables_are_dynoxides_own() {
-    let (ours, theirs) = (tables(), tables());
-    let mut dice = fastrand::Rng::with_seed(7);
-    let mut short = BTreeMap::<_, usize>::new();
+async fn responses_and_tables_equal_those_of_dynoxide() {
+    let (with_shortcuts, dynoxide_only) = (tables(), tables());
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut shortcut_counts = BTreeMap::<_, usize>::new();
     for n in 0..REQUESTS {
-        let (operation, request) = request(&mut dice);
-        let expected = dynoxide(&theirs, operation, &request);
-        let (answer, was_short) = answer(&ours, operation, &request).await;
+        let (operation, request) = request(&mut random);
+        let expected = dynoxide(&dynoxide_only, operation, &request);
+        let (answer, used_shortcut) = answer(&with_shortcuts, operation, &request).await;
         assert_eq!(answer, expected, "{n}: {operation} {request}");
-        *short.entry(kind(operation, &request, &answer)).or_default() += usize::from(was_short);
-        // Often: what one request left behind, another cleans up.
+        *shortcut_counts.entry(kind(operation, &request, &answer)).or_default() +=
+            usize::from(used_shortcut);
+        // Compare often, because a later request may repair a difference.
         if n % 10 == 0 {
-            assert_eq!(rows(&ours), rows(&theirs), "{n}: {operation} {request}");
+            assert_eq!(rows(&with_shortcuts), rows(&dynoxide_only), "{n}: {operation} {request}");
         }
     }
     let kinds =
         ["get", "batch get", "new task", "saved task", "document", "refused", "transaction"];
     for kind in kinds.into_iter().chain(["statements", "some statements refused"]) {
-        assert!(short.get(kind).is_some_and(|count| *count > 30), "{kind}: {short:?}");
+        assert!(
+            shortcut_counts.get(kind).is_some_and(|count| *count > 30),
+            "{kind}: {shortcut_counts:?}"
+        );
     }
 }
 
-/// What came of a request, of those that every step makes.
+/// The kind of a request, and whether it succeeded, for the requests that every step makes.
 fn kind(operation: &str, request: &Value, answer: &Value) -> &'static str {
     let is_done = answer.get("__type").is_none();
     let condition = request["ConditionExpression"].as_str();
@@ -311,8 +320,8 @@ fn kind(operation: &str, request: &Value, answer: &Value) -> &'static str {
     }
 }
 
-/// All that is in the tables and in the indices.
-fn rows(tables: &Tables) -> [Value; 4] {
+/// All rows of the tables and of the indices.
+fn rows(tables: &DynamoTables) -> [Value; 4] {
     let scans = [
         json!({ "TableName": "tasks" }),
         json!({ "TableName": "documents" }),
@@ -326,9 +335,9 @@ fn rows(tables: &Tables) -> [Value; 4] {
     })
 }
 
-/// Writes that meet are committed together, and each has an answer of its own.
+/// Concurrent writes share a commit, and each has its own response.
 #[tokio::test]
-async fn writes_at_the_same_moment_do_not_see_half_of_each_other() {
+async fn concurrent_writes_share_a_commit_and_have_their_own_responses() {
     let tables = tables();
     let puts = (0..50).map(|n| {
         let item = json!({ "task_id": { "S": format!("task-{}", n % 10) }, "revision": { "N": "1" } });
@@ -338,19 +347,19 @@ async fn writes_at_the_same_moment_do_not_see_half_of_each_other() {
     let answers = puts.iter().map(|put| answer(&tables, "PutItem", put));
     let answers = futures_util::future::join_all(answers).await;
     assert_eq!(answers.iter().filter(|(answer, _)| *answer == json!({})).count(), 10);
-    assert!(answers.iter().all(|(_, was_short)| *was_short));
+    assert!(answers.iter().all(|(_, used_shortcut)| *used_shortcut));
 }
 
-/// Whoever leads a commit may be given up before it is made; the others wait for it nonetheless.
+/// The future that is to make the commit may be dropped; the other writes still depend on the commit.
 #[tokio::test]
-async fn a_write_is_committed_though_the_one_who_leads_is_given_up() {
+async fn pending_write_is_committed_although_the_committing_future_is_dropped() {
     let tables = tables();
     let put = |id: &str| json!({ "TableName": "tasks", "Item": { "task_id": { "S": id }, "revision": { "N": "1" } } });
     let (first, second) = (put("first"), put("second"));
-    let mut leader = Box::pin(answer(&tables, "PutItem", &first));
-    let mut other = Box::pin(answer(&tables, "PutItem", &second));
-    assert!(futures_util::poll!(&mut leader).is_pending());
-    assert!(futures_util::poll!(&mut other).is_pending());
-    drop(leader);
-    assert_eq!(other.await, (json!({}), true));
+    let mut first_put = Box::pin(answer(&tables, "PutItem", &first));
+    let mut second_put = Box::pin(answer(&tables, "PutItem", &second));
+    assert!(futures_util::poll!(&mut first_put).is_pending());
+    assert!(futures_util::poll!(&mut second_put).is_pending());
+    drop(first_put);
+    assert_eq!(second_put.await, (json!({}), true));
 }

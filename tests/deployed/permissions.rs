@@ -1,0 +1,283 @@
+//! The permissions of each function, tested with its own credentials: every operation that Steward uses, and some that it
+//! does not, on all resources of the stack. A policy that allows one action or one resource more or less fails the test.
+
+use std::{collections::BTreeSet, rc::Rc};
+
+use aws_credential_types::Credentials;
+use futures_util::{StreamExt, stream};
+use serde_json::{Value, json};
+
+use super::{
+    aws_requests::call,
+    functions::processes,
+    stack::{Stack, client_queue},
+    target::deployment_target,
+};
+
+const TABLE_OPERATIONS: [&str; 7] =
+    ["GetItem", "BatchGetItem", "PutItem", "UpdateItem", "DeleteItem", "Query", "Scan"];
+
+/// PartiQL statements by their IAM action.
+const STATEMENTS: [(&str, &str); 4] = [
+    ("PartiQLInsert", "INSERT INTO \"TABLE\" VALUE {}"),
+    ("PartiQLUpdate", "UPDATE \"TABLE\" SET a=1 WHERE b=1"),
+    ("PartiQLDelete", "DELETE FROM \"TABLE\" WHERE b=1"),
+    ("PartiQLSelect", "SELECT a FROM \"TABLE\" WHERE b=1"),
+];
+
+const QUEUE_OPERATIONS: [&str; 6] = [
+    "SendMessage",
+    "ReceiveMessage",
+    "DeleteMessage",
+    "ChangeMessageVisibility",
+    "GetQueueAttributes",
+    "PurgeQueue",
+];
+
+const QUEUES: [&str; 7] = [
+    "submissions",
+    "scheduler",
+    "rejected",
+    "agent-payment-requests",
+    "agent-shipping-requests",
+    "agent-payment-dead-letters",
+    "submissions-dead-letters",
+];
+
+/// The permissions of every function.
+const PERMISSIONS: [(&str, &[&str]); 6] = [
+    (
+        "submission",
+        &[
+            "PutItem tasks",
+            "PutItem documents",
+            "GetItem tasks",
+            "BatchGetItem tasks",
+            "GetItem documents",
+            "BatchGetItem documents",
+            "GetItem workflows",
+            "Query workflows",
+            "SendMessage scheduler",
+            "SendMessage rejected",
+            "SendMessage client",
+            "PutEvents",
+            "ReceiveMessage submissions",
+            "DeleteMessage submissions",
+            "ChangeMessageVisibility submissions",
+            "GetQueueAttributes submissions",
+        ],
+    ),
+    (
+        "submission-http",
+        &[
+            "GetItem tasks",
+            "PutItem tasks",
+            "GetItem documents",
+            "PutItem documents",
+            "GetItem workflows",
+            "Query workflows",
+            "SendMessage scheduler",
+            "SendMessage client",
+        ],
+    ),
+    (
+        "scheduler",
+        &[
+            "GetItem tasks",
+            "BatchGetItem tasks",
+            "PutItem tasks",
+            "PartiQLUpdate tasks",
+            "GetItem documents",
+            "BatchGetItem documents",
+            "PutItem documents",
+            "PartiQLInsert documents",
+            "Query documents",
+            "UpdateItem documents",
+            "GetItem workflows",
+            "SendMessage agent-payment-requests",
+            "SendMessage agent-shipping-requests",
+            "SendMessage submissions",
+            "SendMessage scheduler",
+            "SendMessage client",
+            "PutEvents",
+            "ReceiveMessage scheduler",
+            "DeleteMessage scheduler",
+            "ChangeMessageVisibility scheduler",
+            "GetQueueAttributes scheduler",
+        ],
+    ),
+    (
+        "agent-payment",
+        &[
+            "GetItem documents",
+            "BatchGetItem documents",
+            "PutItem documents",
+            "PartiQLInsert documents",
+            "SendMessage scheduler",
+            "PutEvents",
+            "GetSecretValue own",
+            "ReceiveMessage agent-payment-requests",
+            "DeleteMessage agent-payment-requests",
+            "ChangeMessageVisibility agent-payment-requests",
+            "GetQueueAttributes agent-payment-requests",
+        ],
+    ),
+    (
+        "supervisor",
+        &[
+            "Query due",
+            "Query ended",
+            "GetItem tasks",
+            "BatchGetItem tasks",
+            "PutItem tasks",
+            "PartiQLUpdate tasks",
+            "GetItem documents",
+            "PutItem documents",
+            "PartiQLInsert documents",
+            "Query documents",
+            "UpdateItem documents",
+            "GetItem workflows",
+            "SendMessage scheduler",
+            "SendMessage client",
+            "PutEvents",
+            "GetQueueAttributes agent-payment-dead-letters",
+            "GetQueueAttributes submissions-dead-letters",
+        ],
+    ),
+    (
+        "console",
+        &[
+            "Query due",
+            "Query ended",
+            "GetItem tasks",
+            "BatchGetItem tasks",
+            "GetItem documents",
+            "BatchGetItem documents",
+            "Query documents",
+            "PutItem documents",
+            "GetItem workflows",
+            "Query workflows",
+            "Scan workflows",
+            "SendMessage submissions",
+            "SendMessage scheduler",
+            "SendMessage agent-payment-requests",
+            "SendMessage agent-shipping-requests",
+            "PutEvents",
+            "GetQueueAttributes submissions",
+            "GetQueueAttributes scheduler",
+            "GetQueueAttributes rejected",
+            "GetQueueAttributes agent-payment-requests",
+            "GetQueueAttributes agent-shipping-requests",
+            "GetQueueAttributes agent-payment-dead-letters",
+            "GetQueueAttributes submissions-dead-letters",
+            "ReceiveMessage agent-payment-dead-letters",
+            "ReceiveMessage submissions-dead-letters",
+            "DeleteMessage agent-payment-dead-letters",
+            "ChangeMessageVisibility agent-payment-dead-letters",
+            "DeleteMessage submissions-dead-letters",
+            "ChangeMessageVisibility submissions-dead-letters",
+        ],
+    ),
+];
+
+pub(super) async fn each_function_has_exactly_its_permissions(stack: Rc<Stack>) {
+    let probes = probes(&stack);
+    let mut differences = Vec::new();
+    for (function, may) in PERMISSIONS {
+        let process = processes(&stack.name_of(function)).pop();
+        let credentials = process.unwrap_or_else(|| panic!("{function} never ran")).credentials();
+        let allowed_operations: BTreeSet<_> = not_denied(&credentials, &probes).await;
+        let may: BTreeSet<_> = may.iter().map(|permission| (*permission).to_owned()).collect();
+        differences.extend(
+            allowed_operations
+                .difference(&may)
+                .map(|permission| format!("{function} may {permission}")),
+        );
+        differences.extend(
+            may.difference(&allowed_operations)
+                .map(|permission| format!("{function} may not {permission}")),
+        );
+    }
+    assert_eq!(differences, [] as [String; 0]);
+}
+
+/// An operation on a resource, with an incomplete request that has no effect. AWS checks the permission before it validates
+/// the request.
+struct Probe {
+    permission: String,
+    service: &'static str,
+    target: String,
+    body: Value,
+}
+
+fn probes(stack: &Stack) -> Vec<Probe> {
+    let mut probes = Vec::new();
+    for (table, variable) in [
+        ("tasks", "STEWARD_TASKS_TABLE"),
+        ("documents", "STEWARD_DOCUMENTS_TABLE"),
+        ("workflows", "STEWARD_WORKFLOWS_TABLE"),
+    ] {
+        let name = stack.variable(variable);
+        let bodies = TABLE_OPERATIONS.map(|operation| match operation {
+            "BatchGetItem" => (operation, json!({ "RequestItems": { name: {} } })),
+            _ => (operation, json!({ "TableName": name })),
+        });
+        probes.extend(bodies.map(|(operation, body)| {
+            let target = format!("DynamoDB_20120810.{operation}");
+            Probe { permission: format!("{operation} {table}"), service: "dynamodb", target, body }
+        }));
+        probes.extend(STATEMENTS.map(|(action, statement)| {
+            let statement = json!({ "Statement": statement.replace("TABLE", name) });
+            let (permission, target) =
+                (format!("{action} {table}"), "DynamoDB_20120810.BatchExecuteStatement");
+            probe(&permission, "dynamodb", target, json!({ "Statements": [statement] }))
+        }));
+    }
+    for index in ["due", "ended"] {
+        let table = stack.variable("STEWARD_TASKS_TABLE");
+        let query = json!({ "TableName": table, "IndexName": index });
+        let (permission, target) = (format!("Query {index}"), "DynamoDB_20120810.Query");
+        probes.push(probe(&permission, "dynamodb", target, query));
+    }
+    let names = QUEUES.map(|queue| (queue, stack.name_of(queue)));
+    for (queue, name) in names.into_iter().chain([("client", client_queue())]) {
+        let url = deployment_target().queue_url(&name);
+        probes.extend(QUEUE_OPERATIONS.map(|operation| {
+            let (permission, target) =
+                (format!("{operation} {queue}"), format!("AmazonSQS.{operation}"));
+            probe(&permission, "sqs", &target, json!({ "QueueUrl": url }))
+        }));
+    }
+    for (secret, arn) in [("own", &stack.secret), ("foreign", &stack.foreign_secret)] {
+        let (permission, target) =
+            (format!("GetSecretValue {secret}"), "secretsmanager.GetSecretValue");
+        probes.push(probe(&permission, "secretsmanager", target, json!({ "SecretId": arn })));
+    }
+    let entry = json!({ "EventBusName": stack.variable("STEWARD_EVENT_BUS"), "Source": "e2e",
+        "DetailType": "Probe", "Detail": "{}" });
+    probes.push(probe("PutEvents", "events", "AWSEvents.PutEvents", json!({ "Entries": [entry] })));
+    probes
+}
+
+fn probe(permission: &str, service: &'static str, target: &str, body: Value) -> Probe {
+    Probe { permission: permission.to_owned(), service, target: target.to_owned(), body }
+}
+
+/// The permissions of the probes that are not denied.
+async fn not_denied(credentials: &Credentials, probes: &[Probe]) -> BTreeSet<String> {
+    let attempt = |probe: &'_ Probe| {
+        let (permission, service, target) =
+            (probe.permission.clone(), probe.service, probe.target.clone());
+        let body = probe.body.clone();
+        async move {
+            let (_, response) = call(credentials, service, &target, &body).await;
+            (!response.to_string().contains("AccessDenied")).then_some(permission)
+        }
+    };
+    stream::iter(probes)
+        .map(attempt)
+        .buffer_unordered(8)
+        .filter_map(std::future::ready)
+        .collect()
+        .await
+}

@@ -1,0 +1,163 @@
+//! Describes events and decisions as text, for the path to a violated invariant.
+
+use std::fmt::Write;
+
+use steward_core::{
+    engine::{decision::Transition, effect::Effect, event::Event},
+    model::{
+        attempt::Action,
+        messages::{Answer, Outcome, StepReply, StepRequest},
+        names::{CallbackFence, Part},
+        step::StepState,
+        task::Task,
+    },
+};
+
+use super::successors::ObservedTransition;
+
+/// Describes an event: `agent completes a #1`.
+pub(super) fn describe_event(event: &Event, redelivered: bool) -> String {
+    let text = match event {
+        Event::Wake => "scheduler woken".to_owned(),
+        Event::Swept => "supervisor sweeps".to_owned(),
+        Event::AlertSent { .. } => "alert confirmed as sent".to_owned(),
+        Event::Asked(action) => format!("parent requests {}", action.name()),
+        Event::ChildEnded { step, outcome, .. } => format!("child of {step} reports {outcome:?}"),
+        Event::Answered { step, fence, answer } => {
+            let attempt = match fence {
+                CallbackFence::Attempt(attempt) => attempt.to_string(),
+                CallbackFence::Request { .. } => "newest".to_owned(),
+            };
+            let verb = match answer {
+                Answer::Completed { .. } => "completes",
+                Answer::Failed { .. } => "fails",
+                Answer::Heartbeat => "sends a heartbeat for",
+            };
+            format!("callback {verb} {step} #{attempt}")
+        }
+        Event::Commanded(command) => format!("operator: {}", command.order.describe(&[])),
+        Event::Replied(StepReply { step, action, attempt, outcome, .. }) => {
+            let verb = match outcome {
+                Outcome::Completed { may_continue: false, .. } => "completes",
+                Outcome::Completed { may_continue: true, .. } => "completes (may continue)",
+                Outcome::Failed { may_have_run: false, .. } => "fails",
+                Outcome::Failed { may_have_run: true, .. } => "fails (may have run)",
+                Outcome::Deferred { may_have_run: false, .. } => "defers",
+                Outcome::Deferred { may_have_run: true, .. } => "defers (may have run)",
+                Outcome::Unknown { .. } => "cuts",
+            };
+            format!("agent {verb} {} #{attempt}", describe_part(step, *action))
+        }
+    };
+    if redelivered { format!("{text}, redelivered") } else { text }
+}
+
+fn describe_part(step: &Part, action: Action) -> String {
+    match action {
+        Action::Do => step.to_string(),
+        Action::Undo => format!("the undo of {step}"),
+    }
+}
+
+/// Describes a decision: `Processing, a completed, b running #1 by 60s; due 30s; request b #1`.
+pub(super) fn describe_outcome(before: &Task, answer: &Transition) -> String {
+    let (mut text, effects) = match answer {
+        Transition::Apply { task, effects, .. } => (describe_task(task), effects.as_slice()),
+        Transition::Ignore { reason, effects } => {
+            (format!("{}, ignored: {reason:?}", before.process_state), effects.as_slice())
+        }
+        Transition::Illegal(reason) => (format!("illegal: {reason}"), [].as_slice()),
+    };
+    for effect in effects {
+        match effect {
+            Effect::Request(StepRequest { step, action, attempt, .. }) => {
+                let of = describe_part(step, *action);
+                write!(text, "; request {of} #{attempt}").unwrap();
+            }
+            Effect::Wake { after, .. } => write!(text, "; wake after {after:?}").unwrap(),
+            Effect::Notice { notice, .. } => {
+                write!(text, "; notification {:?}", notice.status).unwrap()
+            }
+            Effect::Publish(event) => write!(text, "; event {}", event.metadata.event).unwrap(),
+            Effect::Submit(submission) => {
+                let to = if submission.undo { " to be undone" } else { "" };
+                write!(text, "; submit {}{to}", submission.task_id).unwrap();
+            }
+            Effect::ChildEnded(ended) => write!(text, "; report {:?}", ended.outcome).unwrap(),
+            Effect::Ask(_) | Effect::Reply(_) | Effect::Reject { .. } => text.push_str("; ?"),
+        }
+    }
+    text
+}
+
+fn describe_task(task: &Task) -> String {
+    let mut text = task.process_state.to_string();
+    if task.paused_at.is_some() {
+        text.push_str(" (paused)");
+    }
+    for (name, record) in task.steps.iter().filter(|(_, record)| record.items.is_some()) {
+        write!(text, ", {name} {}", describe_state(&record.run.state)).unwrap();
+    }
+    for (step, action, progress) in task.actions() {
+        write!(text, ", {} {}", describe_part(&step, action), describe_state(&progress.state))
+            .unwrap();
+        if progress.may_have_run && action == Action::Do {
+            text.push_str(" (may have run)");
+        }
+    }
+    match task.due {
+        Some(due) => write!(text, "; due {}s", due.as_second()).unwrap(),
+        None => text.push_str("; not due"),
+    }
+    text
+}
+
+fn describe_state(state: &StepState) -> String {
+    let (name, attempt) = (state.name(), state.attempt());
+    match state {
+        StepState::Running { complete_by: at, .. }
+        | StepState::HandedOut { complete_by: at, .. } => {
+            format!("{name} #{attempt} by {}s", at.as_second())
+        }
+        StepState::Waiting { until: at, .. } => format!("{name} until {}s", at.as_second()),
+        StepState::Each
+        | StepState::Completed { .. }
+        | StepState::Failed { .. }
+        | StepState::Skipped { .. } => name.to_owned(),
+    }
+}
+
+/// The transition of a decision, for the report.
+pub(super) fn transition(
+    before: &Task,
+    event: &Event,
+    redelivered: bool,
+    answer: &Transition,
+) -> ObservedTransition {
+    let mut name = match event {
+        Event::Commanded(command) => {
+            let order = command.order.describe(&[]);
+            order.split(' ').next().unwrap_or_default().to_owned()
+        }
+        Event::Replied(reply) => format!("{} {}", reply.action.name(), event.name()),
+        Event::Wake
+        | Event::Swept
+        | Event::AlertSent { .. }
+        | Event::Answered { .. }
+        | Event::Asked(_)
+        | Event::ChildEnded { .. } => event.name().to_owned(),
+    };
+    if redelivered {
+        name.push_str(", redelivered");
+    }
+    let outcome = match answer {
+        Transition::Apply { task, .. } => {
+            let refused = task.commands.len() > before.commands.len()
+                && task.commands.last().is_some_and(|record| record.refused.is_some());
+            if refused { "refused".to_owned() } else { task.process_state.to_string() }
+        }
+        Transition::Ignore { reason, .. } => format!("ignored: {reason:?}"),
+        Transition::Illegal(_) => "illegal".to_owned(),
+    };
+    (before.process_state.to_string(), name, outcome)
+}

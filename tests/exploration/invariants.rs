@@ -1,0 +1,288 @@
+//! The invariants of every state and of every transition. They read the definition and the state, and do not call the
+//! core's functions for what is ready, left to undo, or due.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use steward_core::{
+    engine::{effect::Effect, event::Event},
+    model::{
+        attempt::{Action, Attempt},
+        document::DocumentKey,
+        events::Happened,
+        messages::StepRequest,
+        names::{Part, StepName},
+        task::{ProcessState, Task},
+        time::later,
+    },
+};
+
+use super::{
+    model_state::{LostEffects, ModelState},
+    progress::{has_passed, is_awaited, is_completed, is_failed, is_final},
+    workflows::{Ending, ExploredWorkflow},
+};
+
+mod attempts;
+mod callbacks;
+mod children;
+mod deadlines;
+mod end;
+mod items;
+mod redelivery;
+mod requests;
+mod waits;
+
+/// A transition to check: an event, the states before and after it, and its effects.
+pub(super) struct CheckedTransition<'a> {
+    pub(super) workflow: &'a ExploredWorkflow,
+    pub(super) before: &'a ModelState,
+    /// The state in which all effects are sent.
+    pub(super) after: &'a ModelState,
+    pub(super) event: &'a Event,
+    /// The effects that were lost at the first delivery of this event.
+    pub(super) lost: Option<&'a LostEffects>,
+    pub(super) effects: &'a [Effect],
+    /// Whether anything was saved.
+    pub(super) applied: bool,
+}
+
+/// All direct and indirect successors of `step`.
+fn successors(workflow: &ExploredWorkflow, step: &StepName) -> BTreeSet<StepName> {
+    let mut found = BTreeSet::from([step.clone()]);
+    for _ in 0..workflow.definition.steps.len() {
+        let more = workflow.definition.steps.iter();
+        let more = more.filter(|(_, other)| other.after.iter().any(|name| found.contains(name)));
+        let more: Vec<_> = more.map(|(name, _)| name.clone()).collect();
+        found.extend(more);
+    }
+    found.remove(step);
+    found
+}
+
+/// Whether a part has an undo.
+fn has_undo(workflow: &ExploredWorkflow, part: &Part) -> bool {
+    let step = &workflow.definition.steps[&part.step];
+    step.undo.is_some() || step.workflow.is_some()
+}
+
+/// Whether `part` has an undo, may have taken effect, and is not undone yet.
+fn is_left_to_undo(workflow: &ExploredWorkflow, model: &ModelState, part: &Part) -> bool {
+    let record = model.task.as_ref().and_then(|task| task.record(part));
+    let completed = record.is_some_and(|record| is_completed(&record.run));
+    let undone = record.and_then(|record| record.undo.as_ref()).is_some_and(has_passed);
+    // For a child task, the model knows whether it has effects.
+    let may_have_effect = model.children.get(part).is_none_or(|child| child.is_open(model.now));
+    has_undo(workflow, part)
+        && (completed || model.may_have_run(part))
+        && !undone
+        && may_have_effect
+}
+
+/// All parts that are left to undo.
+fn left_to_undo(workflow: &ExploredWorkflow, model: &ModelState) -> Vec<Part> {
+    let parts = model.task.iter().flat_map(Task::parts).map(|(part, _)| part);
+    parts.filter(|part| is_left_to_undo(workflow, model, part)).collect()
+}
+
+/// The invariants that a state violates.
+pub(super) fn violated_in_state(workflow: &ExploredWorkflow, model: &ModelState) -> Vec<String> {
+    let Some(task) = &model.task else { return Vec::new() };
+    let state = task.process_state;
+    let steps = &workflow.definition.steps;
+    let mut violated = Vec::new();
+    let mut check = |text: &str, holds: bool| {
+        if !holds {
+            violated.push(text.to_owned());
+        }
+    };
+    check(
+        "a task that is not in a final state has a due time",
+        is_final(task) || task.due.is_some(),
+    );
+    check(
+        "Processed: every step completed or was skipped",
+        state != ProcessState::Processed
+            || steps.keys().all(|s| task.steps.get(s).is_some_and(|r| has_passed(&r.run))),
+    );
+    check(
+        "Undone: each part that may have run is undone, or its undo was skipped",
+        state != ProcessState::Undone || left_to_undo(workflow, model).is_empty(),
+    );
+    check(
+        "Undone: no call may still be in progress",
+        state != ProcessState::Undone
+            || !task.parts().any(|(part, _)| model.is_in_progress(workflow, &part)),
+    );
+    check(
+        "Undone: no reply or callback is awaited",
+        state != ProcessState::Undone || !task.actions().any(|(.., p)| is_awaited(p)),
+    );
+    check(
+        "Error: the alert is sent, or the task is due",
+        state != ProcessState::Error || model.alerted || task.due.is_some(),
+    );
+    check(
+        "Processed, Undone: not due",
+        state == ProcessState::Error || !is_final(task) || task.due.is_none(),
+    );
+    check(
+        "Processing: no step failed",
+        state != ProcessState::Processing || !task.parts().any(|(_, r)| is_failed(&r.run)),
+    );
+    check(
+        "Undoing: no undo failed",
+        state != ProcessState::Undoing || !task.parts().flat_map(|(_, r)| &r.undo).any(is_failed),
+    );
+    let passed_point_of_no_return = |name: &StepName| {
+        let mut parts = task.parts().filter(|(part, _)| part.step == *name);
+        steps[name].point_of_no_return && parts.any(|(_, record)| is_completed(&record.run))
+    };
+    check(
+        "past the point of no return nothing is undone",
+        !matches!(state, ProcessState::Undoing | ProcessState::Undone)
+            || !steps.keys().any(passed_point_of_no_return),
+    );
+    violated.extend(children::child_violations(workflow, model, task));
+    let mut check = |text: &str, holds: bool| {
+        if !holds {
+            violated.push(text.to_owned());
+        }
+    };
+    for (step, action, progress) in task.actions() {
+        let output = progress.output(&step, action);
+        check(
+            "a completed step refers to an existing output",
+            output.is_none_or(|key| model.documents.contains_key(&key) || model.lacks(&key)),
+        );
+        let input = progress.input.clone().map(DocumentKey::Input);
+        check(
+            "a step refers to an existing input",
+            input.is_none_or(|key| model.documents.contains_key(&key) || model.lacks(&key)),
+        );
+    }
+    violated
+}
+
+/// The invariants that a transition violates.
+pub(super) fn violated_by_transition(transition: &CheckedTransition<'_>) -> Vec<String> {
+    let mut violated = Vec::new();
+    let (before, after) = transition.tasks();
+    transition.check_requests(before, after, &mut violated);
+    transition.check_redelivery(after, &mut violated);
+    transition.check_item_requests(after, &mut violated);
+    transition.check_submissions(&mut violated);
+    transition.check_child_reports(before, after, &mut violated);
+    transition.check_callbacks(before, after, &mut violated);
+    transition.check_recorded_effects(before, after, &mut violated);
+    transition.check_reports_to_parent(after, &mut violated);
+    if transition.applied {
+        violated.extend(transition.after.expires_too_early());
+        transition.check_due(after, &mut violated);
+        transition.check_attempts(before, after, &mut violated);
+        transition.check_failures(before, after, &mut violated);
+        transition.check_wakes(before, after, &mut violated);
+        transition.check_end(before, after, &mut violated);
+        transition.check_items(after, &mut violated);
+        transition.check_when(before, after, &mut violated);
+        transition.check_waits(before, after, &mut violated);
+        transition.check_ready_steps(after, &mut violated);
+        transition.check_awaited_callbacks(before, after, &mut violated);
+        transition.check_point_of_no_return_callbacks(before, after, &mut violated);
+        transition.check_did_not_run(before, after, &mut violated);
+        transition.check_edits(before, after, &mut violated);
+        transition.check_edited_lists(before, after, &mut violated);
+    }
+    violated
+}
+
+impl CheckedTransition<'_> {
+    fn tasks(&self) -> (&Task, &Task) {
+        (self.before.task.as_ref().unwrap(), self.after.task.as_ref().unwrap())
+    }
+
+    fn requests(&self) -> impl Iterator<Item = &StepRequest> {
+        self.effects.iter().filter_map(|effect| match effect {
+            Effect::Request(request) => Some(request),
+            Effect::Submit(_)
+            | Effect::Ask(_)
+            | Effect::ChildEnded(_)
+            | Effect::Reply(_)
+            | Effect::Wake { .. }
+            | Effect::Notice { .. }
+            | Effect::Reject { .. }
+            | Effect::Publish(_) => None,
+        })
+    }
+
+    /// The attempts that are requested from agents and child tasks.
+    fn requested_attempts(&self) -> Vec<Attempt> {
+        let task = self.after.task.as_ref().unwrap();
+        self.effects.iter().filter_map(|effect| requested_attempt(task, effect)).collect()
+    }
+
+    /// The times of the wakes that are sent.
+    fn wakes(&self) -> BTreeSet<Timestamp> {
+        let wakes = self.effects.iter().filter_map(|effect| match effect {
+            Effect::Wake { after, .. } => Some(later(self.after.now, *after)),
+            Effect::Request(_)
+            | Effect::Submit(_)
+            | Effect::Ask(_)
+            | Effect::ChildEnded(_)
+            | Effect::Reply(_)
+            | Effect::Notice { .. }
+            | Effect::Reject { .. }
+            | Effect::Publish(_) => None,
+        });
+        wakes.collect()
+    }
+
+    /// Whether the task reached a final state, for the first time or again.
+    fn ends(&self, before: &Task, after: &Task) -> bool {
+        let end = |task: &Task| (task.process_state, task.ended_at);
+        self.applied && is_final(after) && end(after) != end(before)
+    }
+
+    /// The ending, if the task reached a final state.
+    pub(super) fn ending(&self) -> Option<Ending> {
+        let (before, after) = self.tasks();
+        if !self.ends(before, after) {
+            return None;
+        }
+        let undo_failed = self.effects.iter().any(|effect| {
+            matches!(effect, Effect::Publish(event)
+                if matches!(event.data, Happened::UndoFailed(_)))
+        });
+        let past_return = after.error.iter().any(|text| text.contains("point of no return"));
+        match after.process_state {
+            ProcessState::Processed => Some(Ending::Processed),
+            ProcessState::Undone => Some(Ending::Undone),
+            ProcessState::Error if past_return => Some(Ending::PastReturn),
+            ProcessState::Error if undo_failed => Some(Ending::UndoFailed),
+            ProcessState::Error => Some(Ending::TaskInError),
+            ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => None,
+        }
+    }
+}
+
+/// The attempt that an effect requests from an agent or a child task.
+pub(super) fn requested_attempt(task: &Task, effect: &Effect) -> Option<Attempt> {
+    match effect {
+        Effect::Request(StepRequest { step, action, attempt: number, .. }) => {
+            Some(Attempt { step: step.clone(), action: *action, number: *number })
+        }
+        Effect::Submit(submission) => {
+            let step = submission.parent.as_ref()?.step.clone();
+            let action = if submission.undo { Action::Undo } else { Action::Do };
+            let number = task.progress(&step, action)?.state.attempt();
+            Some(Attempt { step, action, number })
+        }
+        Effect::Ask(_)
+        | Effect::ChildEnded(_)
+        | Effect::Reply(_)
+        | Effect::Wake { .. }
+        | Effect::Notice { .. }
+        | Effect::Reject { .. }
+        | Effect::Publish(_) => None,
+    }
+}

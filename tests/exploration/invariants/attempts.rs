@@ -1,0 +1,140 @@
+//! Invariants of attempts and failures: numbering, acceptance of replies, recovery policy.
+
+use jiff::Timestamp;
+use steward_core::{
+    engine::event::Event,
+    model::{
+        attempt::{Action, Attempt},
+        messages::Outcome,
+        step::{Progress, StepState},
+        task::{ProcessState, Task},
+        time::later,
+    },
+};
+
+use super::CheckedTransition;
+use crate::exploration::progress::{
+    awaited_by, has_passed, is_awaited, is_failed, is_final, is_running,
+};
+
+impl CheckedTransition<'_> {
+    /// Attempt numbers increase by one, and attempts start only when they may.
+    pub(super) fn check_attempts(&self, before: &Task, after: &Task, violated: &mut Vec<String>) {
+        for (step, action, progress) in after.actions() {
+            let old = before.progress(&step, action);
+            let (number, old_number) =
+                (progress.state.attempt(), old.map_or(0, |old| old.state.attempt()));
+            let of = format!("{} {step} #{number}", action.name());
+            let mut check = |text: &str, holds: bool| {
+                if !holds {
+                    violated.push(format!("{of}: {text}"));
+                }
+            };
+            check(
+                "attempt numbers increase by one",
+                (old_number..=old_number + 1).contains(&number),
+            );
+            let by_hand = matches!(self.event, Event::Commanded(_)) && has_passed(progress);
+            if number == old_number || by_hand {
+                continue;
+            }
+            if let (Action::Undo, 1) = (action, number) {
+                let done = after.progress(&step, Action::Do).and_then(|run| run.input.as_ref());
+                check(
+                    "an undo uses the input of its step",
+                    by_hand || progress.input.as_ref() == done,
+                );
+            }
+            check("one attempt at a time", !old.is_some_and(is_awaited));
+            check("nothing starts in a paused task", after.paused_at.is_none());
+            let attempt = Attempt { step: step.clone(), action, number };
+            let requested_attempt = self.requested_attempts().contains(&attempt);
+            check("an attempt that starts is requested", requested_attempt || is_failed(progress));
+            if let StepState::Running { complete_by, .. } = progress.state {
+                let in_time = complete_by > self.after.now && complete_by <= after.complete_by;
+                check("an attempt ends by the task's complete-by", in_time);
+            }
+        }
+        // A step that never started may get items when it starts.
+        let begun = |progress: &Progress| progress.state != StepState::Failed { attempt: 0 };
+        let mut begun = before.actions().filter(|(.., progress)| begun(progress));
+        if let Some((step, ..)) = begun.find(|(s, a, _)| after.progress(s, *a).is_none()) {
+            violated.push(format!("the record of {step} is kept"));
+        }
+    }
+
+    /// Replies are accepted in time, failures are counted once, and the recovery policy is followed.
+    pub(super) fn check_failures(&self, before: &Task, after: &Task, violated: &mut Vec<String>) {
+        let now = self.after.now;
+        let mut check = |text: &str, holds: bool| {
+            if !holds {
+                violated.push(text.to_owned());
+            }
+        };
+        if let Event::Replied(reply) = self.event {
+            let old = before.progress(&reply.step, reply.action);
+            let state = old.map(|old| &old.state);
+            let newest = state.is_some_and(|state| state.attempt() == reply.attempt);
+            let completed = matches!(reply.outcome, Outcome::Completed { .. });
+            let ran = reply.outcome.may_have_run() && reply.action == Action::Do;
+            let is_news = ran && old.is_some_and(|old| !old.may_have_run);
+            // A second failure reports nothing new.
+            let is_proof =
+                matches!(reply.outcome, Outcome::Completed { .. } | Outcome::Unknown { .. });
+            let is_earlier = state.is_some_and(|state| reply.attempt < state.attempt());
+            let counts = match state {
+                Some(StepState::Running { .. }) => true,
+                // The attempt was given up, and the next one has not started.
+                Some(StepState::Waiting { .. }) => completed || is_news,
+                // The part counts as not run.
+                Some(StepState::Failed { .. } | StepState::Skipped { .. }) => is_news && is_proof,
+                Some(
+                    StepState::HandedOut { .. } | StepState::Each | StepState::Completed { .. },
+                )
+                | None => false,
+            };
+            check(
+                "a reply to the newest attempt is accepted until the attempt is given up",
+                newest && counts || is_earlier && is_news && is_proof,
+            );
+            let count = |task: &Task| {
+                task.progress(&reply.step, reply.action).map_or(0, |p| p.failure_count)
+            };
+            let failed = after.progress(&reply.step, reply.action).is_some_and(is_failed);
+            let deferred = matches!(reply.outcome, Outcome::Deferred { .. }) && !failed;
+            check("a deferral is not counted", !deferred || count(before) == count(after));
+        }
+        if *self.event != Event::Swept || is_final(before) {
+            return;
+        }
+        let past = |at: Timestamp| later(at, self.workflow.timing.clock_skew) <= now;
+        for (step, action, old) in before.actions() {
+            let Some(new) = after.progress(&step, action) else { continue };
+            let Some(complete_by) = awaited_by(old) else { continue };
+            // When an undo starts, only agents and callbacks of a point of no return are still awaited.
+            let changes_direction = before.direction() != after.direction();
+            let is_dropped =
+                changes_direction && (!is_running(old) || self.workflow.runs_child(&step));
+            if is_awaited(new) || (is_dropped && !past(complete_by)) {
+                check("an overdue attempt is given up", !past(complete_by));
+                continue;
+            }
+            check("only an overdue attempt is given up", past(complete_by));
+            check("a silent attempt may have run", new.may_have_run);
+            check("a failure is counted once", new.failure_count == old.failure_count + 1);
+            let definition = &self.workflow.definition.steps[&step.step];
+            let repeatable = definition.idempotent || action == Action::Undo;
+            let wanted = before.process_state != ProcessState::Undoing || action == Action::Undo;
+            let policy = definition.action(action).unwrap().recovery;
+            let waits = policy.extended_wait.as_ref().map_or(0, |wait| wait.times);
+            let allowed = policy.attempts.0 * (waits + 1);
+            let again = repeatable && wanted && new.failure_count < allowed;
+            let ended = before.process_state != ProcessState::Undoing
+                && (after.undo_reason.is_some() || is_final(after));
+            check(
+                "all attempts of the recovery policy are made, and no more",
+                is_failed(new) != again || ended,
+            );
+        }
+    }
+}

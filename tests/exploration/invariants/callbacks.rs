@@ -1,0 +1,172 @@
+//! Invariants of callbacks: which answer counts, and how long it is awaited.
+
+use steward_core::{
+    engine::event::Event,
+    model::{
+        attempt::Action,
+        messages::{Answer, Outcome},
+        names::{CallbackFence, Part},
+        step::StepState,
+        task::{ProcessState, Task},
+        time::later,
+    },
+};
+
+use super::CheckedTransition;
+use crate::exploration::progress::{awaited_by, is_failed, is_running};
+
+impl CheckedTransition<'_> {
+    /// A step awaits its callback until the deadline, which only heartbeats extend.
+    pub(super) fn check_awaited_callbacks(
+        &self,
+        before: &Task,
+        after: &Task,
+        violated: &mut Vec<String>,
+    ) {
+        let now = self.after.now;
+        for (step, action, progress) in after.actions() {
+            let StepState::HandedOut { attempt, complete_by, answer_by } = progress.state else {
+                continue;
+            };
+            let mut check = |text: &str, holds: bool| {
+                if !holds {
+                    violated.push(format!("{step} #{attempt}: {text}"));
+                }
+            };
+            check("only a step, not its undo, awaits a callback", action == Action::Do);
+            check(
+                "the heartbeat deadline is not after the callback's deadline",
+                complete_by <= answer_by,
+            );
+            check(
+                "the callback's deadline is not after the task's complete-by",
+                answer_by <= after.complete_by,
+            );
+            let definition = &self.workflow.definition.steps[&step.step];
+            let waits = definition.point_of_no_return;
+            let backward = after.process_state == ProcessState::Undoing;
+            check(
+                "no callback is awaited in Undoing, except at the point of no return",
+                waits || !backward,
+            );
+            let old = before.progress(&step, action).map(|old| &old.state);
+            if let Some(StepState::HandedOut { complete_by: by, answer_by: last, .. }) = old {
+                check("the callback's deadline does not change", *last == answer_by);
+                check("a heartbeat only extends the deadline", *by <= complete_by);
+                let heartbeat = matches!(self.event, Event::Answered { answer: Answer::Heartbeat, step: of, .. } if *of == step);
+                check("only a heartbeat extends the deadline", heartbeat || *by == complete_by);
+            } else {
+                let callback = definition.callback.as_ref().unwrap();
+                let last = later(now, callback.within).min(after.complete_by);
+                check("the callback's deadline is as defined", answer_by == last);
+                let first = callback.heartbeat.map_or(last, |every| later(now, every).min(last));
+                check("the first heartbeat deadline is as defined", complete_by == first);
+            }
+        }
+    }
+
+    /// Only a callback, its deadline or an operator ends the wait for a callback at the point of no return.
+    pub(super) fn check_point_of_no_return_callbacks(
+        &self,
+        before: &Task,
+        after: &Task,
+        violated: &mut Vec<String>,
+    ) {
+        for (step, action, old) in before.actions() {
+            let StepState::HandedOut { complete_by, .. } = old.state else { continue };
+            let ends = match self.event {
+                Event::Answered { step: of, .. } => *of == step,
+                Event::Swept => {
+                    later(complete_by, self.workflow.timing.clock_skew) <= self.after.now
+                }
+                Event::Commanded(_) => true,
+                Event::Wake
+                | Event::Replied(_)
+                | Event::Asked(_)
+                | Event::ChildEnded { .. }
+                | Event::AlertSent { .. } => false,
+            };
+            let waits = after.progress(&step, action).is_some_and(|new| new.state == old.state);
+            if self.is_point_of_no_return(&step) && !ends && !waits {
+                violated.push(format!("{step}: the callback of a point of no return is awaited"));
+            }
+        }
+    }
+
+    /// A callback in time for the newest attempt is accepted, and no other. A callback that completes the step is also
+    /// accepted between two attempts.
+    pub(super) fn check_callbacks(&self, before: &Task, after: &Task, violated: &mut Vec<String>) {
+        self.check_reply_before_callback(before, after, violated);
+        let Event::Answered { step, fence: CallbackFence::Attempt(attempt), answer } = self.event
+        else {
+            return;
+        };
+        let state = before.progress(step, Action::Do).map(|progress| &progress.state);
+        let awaited = before.progress(step, Action::Do).and_then(awaited_by);
+        let is_between = matches!(state, Some(StepState::Waiting { .. }))
+            && matches!(answer, Answer::Completed { .. });
+        let in_time = (awaited.is_some() || is_between)
+            && state.is_some_and(|state| state.attempt() == *attempt);
+        // A callback proves that the call took place, because its sender has the token.
+        let may_have_run = |task: &Task| {
+            task.progress(step, Action::Do).is_some_and(|progress| progress.may_have_run)
+        };
+        let is_news = may_have_run(after) && !may_have_run(before);
+        if self.applied && !in_time && !is_news {
+            violated.push(format!("{step} #{attempt}: only an awaited callback is accepted"));
+        }
+        let now = after.progress(step, Action::Do);
+        let taken = match answer {
+            Answer::Completed { .. } => {
+                now.is_some_and(|now| matches!(now.state, StepState::Completed { .. }))
+            }
+            Answer::Failed { .. } => now.is_some_and(|now| is_failed(now) && now.may_have_run),
+            Answer::Heartbeat => true,
+        };
+        if in_time && !taken {
+            violated.push(format!("{step} #{attempt}: a callback in time is accepted"));
+        }
+        let extended_deadline =
+            match (state, self.workflow.callback(step).and_then(|c| c.heartbeat)) {
+                (Some(StepState::HandedOut { answer_by, .. }), Some(every)) => {
+                    Some(later(self.after.now, every).min(*answer_by))
+                }
+                _ => None,
+            };
+        let is_heartbeat = *answer == Answer::Heartbeat && in_time;
+        if is_heartbeat
+            && extended_deadline.is_some()
+            && now.and_then(awaited_by) != extended_deadline
+        {
+            violated.push(format!("{step} #{attempt}: a heartbeat extends the deadline"));
+        }
+    }
+
+    /// A reply to the call of a step with a callback does not complete the step.
+    fn check_reply_before_callback(&self, before: &Task, after: &Task, violated: &mut Vec<String>) {
+        let Event::Replied(reply) = self.event else { return };
+        let completed = matches!(reply.outcome, Outcome::Completed { .. });
+        let has_callback =
+            reply.action == Action::Do && self.workflow.callback(&reply.step).is_some();
+        // A reply that was not awaited any more only reports that the call took effect.
+        let old = before.progress(&reply.step, reply.action);
+        let late = !old.is_some_and(|old| is_running(old) && old.state.attempt() == reply.attempt);
+        if !self.applied || !completed || !has_callback || late {
+            return;
+        }
+        let state = after.progress(&reply.step, Action::Do).map(|progress| &progress.state);
+        let is_point_of_no_return = self.is_point_of_no_return(&reply.step);
+        let waits = before.process_state != ProcessState::Undoing || is_point_of_no_return;
+        let awaits_callback = matches!(state, Some(StepState::HandedOut { .. }));
+        if awaits_callback != waits {
+            violated.push(format!(
+                "{}: after its call it awaits the callback, unless it was given up",
+                reply.step
+            ));
+        }
+    }
+
+    fn is_point_of_no_return(&self, part: &Part) -> bool {
+        self.workflow.definition.steps[&part.step].point_of_no_return
+    }
+}

@@ -1,0 +1,188 @@
+//! Invariants of `workflow`: how a parent handles its child tasks, and what a child reports to its parent.
+
+use serde_json::Value;
+use steward_core::{
+    engine::{effect::Effect, event::Event},
+    model::{
+        attempt::{Action, Attempt},
+        document::DocumentKey,
+        messages::ChildOutcome,
+        step::{StepRecord, StepState},
+        task::{ProcessState, Task},
+    },
+};
+
+use super::{CheckedTransition, is_final};
+use crate::exploration::{
+    children::{ChildState, child_id},
+    model_state::ModelState,
+    progress::{is_awaited, is_completed, is_failed},
+    workflows::ExploredWorkflow,
+};
+
+/// The violated invariants between the states of the children and of their parent.
+pub(super) fn child_violations(
+    workflow: &ExploredWorkflow,
+    model: &ModelState,
+    task: &Task,
+) -> Vec<String> {
+    let mut violated = Vec::new();
+    for (part, child) in &model.children {
+        let mut check = |text: &str, holds: bool| {
+            if !holds {
+                violated.push(format!("the child of {part}, {:?}: {text}", child.state));
+            }
+        };
+        let record = task.record(part);
+        let by_hand = |action, number| {
+            let attempt = Attempt { step: part.clone(), action, number };
+            !model.dispatches.contains_key(&attempt)
+        };
+        let undo = record.and_then(|record| record.undo.as_ref());
+        let undo_by_hand = undo.is_some_and(|undo| match undo.state {
+            StepState::Completed { attempt } => by_hand(Action::Undo, attempt),
+            StepState::Skipped { .. } => true,
+            StepState::Running { .. }
+            | StepState::HandedOut { .. }
+            | StepState::Each
+            | StepState::Waiting { .. }
+            | StepState::Failed { .. } => false,
+        });
+        let backward = task.process_state == ProcessState::Undoing;
+        let is_point_of_no_return = workflow.definition.steps[&part.step].point_of_no_return;
+        let waits = record.is_some_and(|record| is_awaited(&record.run));
+        check(
+            "not awaited when its parent is Undoing",
+            !backward || is_point_of_no_return || !waits,
+        );
+        let undone = task.process_state == ProcessState::Undone;
+        check(
+            "has no side effects, and cannot have any, when its parent is Undone",
+            !undone || undo_by_hand || !child.is_open(model.now),
+        );
+        let done_by_hand = record.is_some_and(|r| by_hand(Action::Do, r.run.state.attempt()));
+        let processed = task.process_state == ProcessState::Processed;
+        let completed = record.is_some_and(|record| is_completed(&record.run)) && !done_by_hand;
+        check(
+            "Processed if its parent is Processed and no operator completed the step",
+            !processed
+                || !completed
+                || matches!(child.state, ChildState::Processed | ChildState::Expired),
+        );
+    }
+    violated
+}
+
+impl CheckedTransition<'_> {
+    /// All submissions for a part have the same child id and the same input.
+    pub(super) fn check_submissions(&self, violated: &mut Vec<String>) {
+        for effect in self.effects {
+            let Effect::Submit(submission) = effect else { continue };
+            let part = &submission.parent.as_ref().unwrap().step;
+            let is_its = submission.task_id.as_str() == child_id(part);
+            let child = self.before.children.get(part);
+            let content = child.and_then(|child| child.content.as_ref());
+            let input = submission.input.to_string();
+            let same = content.is_none_or(|content| *content == input);
+            if !is_its || !same {
+                violated.push(format!("{part}: all submissions have the same child id and input"));
+            }
+        }
+    }
+
+    /// The outcome of a part or of its undo matches the state of its child.
+    pub(super) fn check_child_reports(
+        &self,
+        before: &Task,
+        after: &Task,
+        violated: &mut Vec<String>,
+    ) {
+        let Event::ChildEnded { step, .. } = self.event else { return };
+        let (Some(old), Some(new)) = (before.record(step), after.record(step)) else { return };
+        let Some(child) = self.after.children.get(step) else { return };
+        if let Event::ChildEnded { attempt: Some(refused), .. } = self.event
+            && *refused != old.run.state.attempt()
+            && self.applied
+        {
+            violated.push(format!("{step}: the refusal of another attempt is ignored"));
+        }
+        let failed = |record: &StepRecord| record.undo.as_ref().is_some_and(is_failed);
+        let undone = |record: &StepRecord| record.undo.as_ref().is_some_and(is_completed);
+        // The outcome of a child without a record is unknown.
+        if failed(new)
+            && !failed(old)
+            && child.is_recorded()
+            && child.state != ChildState::UndoFailed
+        {
+            violated.push(format!(
+                "{step}: its undo fails only if the undo of its child failed, not in {:?}",
+                child.state
+            ));
+        }
+        if undone(new) && !undone(old) && child.is_open(self.after.now) {
+            violated.push(format!(
+                "{step}: it is undone only if its child has no side effects, not in {:?}",
+                child.state
+            ));
+        }
+    }
+
+    /// A child reports every end to its parent, and again if the parent requests it.
+    pub(super) fn check_reports_to_parent(&self, after: &Task, violated: &mut Vec<String>) {
+        let reports = self.effects.iter().filter_map(|effect| match effect {
+            Effect::ChildEnded(ended) => Some(ended),
+            Effect::Request(_)
+            | Effect::Submit(_)
+            | Effect::Ask(_)
+            | Effect::Reply(_)
+            | Effect::Wake { .. }
+            | Effect::Notice { .. }
+            | Effect::Reject { .. }
+            | Effect::Publish(_) => None,
+        });
+        let reports: Vec<_> = reports.collect();
+        let (before, _) = self.tasks();
+        let mut check = |text: &str, holds: bool| {
+            if !holds {
+                violated.push(text.to_owned());
+            }
+        };
+        let Some(parent) = &after.parent else {
+            return check("a task without a parent sends no report", reports.is_empty());
+        };
+        let owes =
+            self.ends(before, after) || (is_final(after) && matches!(self.event, Event::Asked(_)));
+        check("a child reports its end once", !owes || reports.len() == 1);
+        for ended in reports {
+            check(
+                "the report goes to the parent's step",
+                ended.task_id == parent.task_id && ended.step == parent.step,
+            );
+            let is_so = match (&ended.outcome, after.process_state) {
+                (ChildOutcome::Processed { output }, ProcessState::Processed) => {
+                    let mut documents = self.after.documents.iter();
+                    let is_it = |(key, body): (&DocumentKey, &Value)| {
+                        matches!(key, DocumentKey::Result(_)) && body == output
+                    };
+                    output.is_null() || documents.any(is_it)
+                }
+                (ChildOutcome::Undone { .. }, ProcessState::Undone) => true,
+                // Past the point of no return when the parent requests the undo.
+                (ChildOutcome::Error { .. }, ProcessState::Processed) => {
+                    *self.event == Event::Asked(Action::Undo)
+                }
+                (ChildOutcome::Error { .. }, state) => state == ProcessState::Error,
+                (ChildOutcome::Refused { .. }, _) | (_, _) => false,
+            };
+            check("the report contains the outcome", is_so);
+        }
+        let undo_requested = *self.event == Event::Asked(Action::Undo);
+        let backward = after.undo_reason.is_some() || after.process_state == ProcessState::Error;
+        let is_point_of_no_return =
+            self.workflow.definition.steps.values().any(|step| step.point_of_no_return);
+        check(
+            "a child whose parent requests the undo is undone or in Error",
+            !undo_requested || backward || is_point_of_no_return,
+        );
+    }
+}

@@ -1,0 +1,106 @@
+//! Invariants of `for_each`: concurrency limit, completion, order of outputs.
+
+use serde_json::Value;
+use steward_core::model::{
+    attempt::Action,
+    document::DocumentKey,
+    json_text::JsonText,
+    messages::StepRequest,
+    names::{Part, StepName},
+    step::{StepRecord, StepState},
+    task::{ProcessState, Task},
+};
+
+use super::CheckedTransition;
+use crate::exploration::{
+    model_state::ModelState,
+    progress::{has_passed, is_completed, is_failed},
+};
+
+impl CheckedTransition<'_> {
+    /// The items of each step.
+    pub(super) fn check_items(&self, after: &Task, violated: &mut Vec<String>) {
+        let goes_on = after.process_state == ProcessState::Processing && after.paused_at.is_none();
+        for (name, record) in &after.steps {
+            let Some(items) = &record.items else { continue };
+            let mut check = |text: &str, holds: bool| {
+                if !holds {
+                    violated.push(format!("{name}: {text}"));
+                }
+            };
+            let at_once = self.workflow.definition.steps[name].for_each.as_ref().unwrap().at_once;
+            for action in [Action::Do, Action::Undo] {
+                let open = items.begun.iter().filter_map(|item| item.progress(action));
+                let open = open.filter(|way| !has_passed(way) && !is_failed(way)).count();
+                check("no more items run than the concurrency limit", open <= at_once as usize);
+            }
+            let passed = items.begun.iter().filter(|item| has_passed(&item.run)).count();
+            let have_passed = passed == items.count as usize;
+            check(
+                "completed only when all items are complete",
+                !is_completed(&record.run) || have_passed,
+            );
+            let is_each = record.run.state == StepState::Each;
+            check(
+                "completed as soon as all items are complete",
+                !goes_on || !have_passed || !is_each,
+            );
+            let open = items.begun.iter().filter(|item| !has_passed(&item.run)).count();
+            let full = open >= at_once as usize || items.begun.len() == items.count as usize;
+            let in_time = self.after.now < after.complete_by;
+            check(
+                "as many items run as the concurrency limit allows",
+                !goes_on || !in_time || !is_each || full,
+            );
+            let list = self.after.items(record);
+            let count = list.map_or(0, Vec::len);
+            let none = self.workflow.empty_list == Some(name.as_str());
+            check(
+                "one item for each element of the list",
+                items.count as usize == if none { 0 } else { count },
+            );
+            check("a step with items has no undo as a whole", record.undo.is_none());
+        }
+    }
+
+    /// The request of an item and of its undo contains the item. A step that reads the outputs of the items reads them in
+    /// the order of the list.
+    pub(super) fn check_item_requests(&self, after: &Task, violated: &mut Vec<String>) {
+        for StepRequest { step, body, .. } in self.requests() {
+            let body = body.as_ref().map(JsonText::value);
+            let field = |key: &str| body.as_ref().and_then(|body| body.get(key));
+            let record = &after.steps[&step.step];
+            if let (Some(position), Some(item)) = (step.item, field("item")) {
+                let list =
+                    self.after.items(&record.items.as_ref().unwrap().begun[position as usize]);
+                if list.and_then(|list| list.get(position as usize)) != Some(item) {
+                    violated.push(format!("{step}: the request contains its item, not {item}"));
+                }
+            }
+            if let Some(read) = field("all")
+                && *read != outputs(self.after, after, &"g".parse().unwrap())
+            {
+                violated.push(format!("{step}: outputs are in the order of the items, not {read}"));
+            }
+        }
+    }
+}
+
+/// The outputs of the items of `step`.
+fn outputs(model: &ModelState, task: &Task, step: &StepName) -> Value {
+    let items = &task.steps[step].items.as_ref().unwrap().begun;
+    let output = |(position, item): (u32, &StepRecord)| {
+        let part = Part { step: step.clone(), item: Some(position) };
+        let output = item.run.output(&part, Action::Do);
+        output.and_then(|key| model.documents.get(&key)).cloned().unwrap_or_default()
+    };
+    (0..).zip(items).map(output).collect()
+}
+
+impl ModelState {
+    /// The list of the input that a step or an item uses.
+    pub(super) fn items(&self, record: &StepRecord) -> Option<&Vec<Value>> {
+        let input = record.run.input.clone().map_or(DocumentKey::Submission, DocumentKey::Input);
+        self.documents.get(&input)?.get("input")?.get("list")?.as_array()
+    }
+}

@@ -1,0 +1,255 @@
+//! Invariants of requests to agents and child tasks: when steps and undos start, and which edits are allowed.
+
+use serde_json::Value;
+use steward_core::{
+    engine::event::Event,
+    model::{
+        attempt::{Action, Attempt},
+        command::Order,
+        json_text::JsonText,
+        messages::{Outcome, StepRequest},
+        names::{Part, StepName},
+        step::{Progress, StepRecord, StepState},
+        task::Task,
+    },
+};
+
+use super::{CheckedTransition, is_left_to_undo, successors};
+use crate::exploration::{
+    model_state::{Dispatch, KnownOutcome},
+    progress::{awaited_by, has_passed, is_awaited, is_completed, is_final, is_running},
+};
+
+impl CheckedTransition<'_> {
+    /// Requests match the saved task and start only when they may.
+    pub(super) fn check_requests(&self, before: &Task, after: &Task, violated: &mut Vec<String>) {
+        let steps = &self.workflow.definition.steps;
+        let backward = after.undo_reason.is_some();
+        for attempt in &self.requested_attempts() {
+            let Attempt { step, action, number } = attempt;
+            let mut check = |text: &str, holds: bool| {
+                if !holds {
+                    violated.push(format!("{} {step} #{number}: {text}", action.name()));
+                }
+            };
+            let runs = after.progress(step, *action).is_some_and(|progress| {
+                is_running(progress) && progress.state.attempt() == *number
+            });
+            check("a request belongs to the running attempt", runs);
+            check("nothing is requested in a final state", !is_final(after));
+            check(
+                "no step is requested while the task is undone",
+                !backward || *action == Action::Undo,
+            );
+            check(
+                "no undo is requested while the task is not undone",
+                backward || *action == Action::Do,
+            );
+            let passed =
+                |name: &StepName| after.steps.get(name).is_some_and(|r| has_passed(&r.run));
+            let is_next = steps[&step.step].after.iter().all(passed);
+            check("a step starts after its predecessors", *action == Action::Undo || is_next);
+            let number_before = before.progress(step, *action).map(|p| p.state.attempt());
+            let is_new = number_before != Some(*number);
+            check("only a saved attempt is requested", self.applied || !is_new);
+            if *action == Action::Undo {
+                let has_begun = before.progress(step, Action::Undo).is_some();
+                // A later part may turn out to have taken effect after this undo has started.
+                self.check_undo(step, after, has_begun && self.after.late_news, &mut check);
+            }
+            let repeated = self.before.dispatches.iter().any(|(other, dispatch)| {
+                other.step == *step
+                    && other.action == Action::Do
+                    && other.number < *number
+                    && dispatch.sent
+                    && self.after.dispatches[other].known_outcome != KnownOutcome::DidNotRun
+            });
+            check(
+                "a step that is not idempotent is not repeated",
+                steps[&step.step].idempotent || *action == Action::Undo || !repeated || !is_new,
+            );
+        }
+        for StepRequest { step, action, attempt, complete_by, idempotency_key, body, .. } in
+            self.requests()
+        {
+            let state = after.progress(step, *action).map(|progress| &progress.state);
+            let is_saved = matches!(state, Some(StepState::Running { attempt: number, complete_by: by })
+                if number == attempt && by == complete_by);
+            let body = body.as_ref().map(JsonText::value);
+            if body.is_some_and(|body| body.is_null()) {
+                violated.push(format!(
+                    "a request contains the values that it reads; not that of {step}"
+                ));
+            }
+            let key = format!("t/{step}/{}", action.name());
+            if !is_saved || !idempotency_key.starts_with(&key) {
+                violated.push(format!("a request matches the saved attempt; not that of {step}"));
+            }
+        }
+    }
+
+    /// A reply that the newest attempt took effect, or may have, is recorded, however late it is.
+    pub(super) fn check_recorded_effects(
+        &self,
+        before: &Task,
+        after: &Task,
+        violated: &mut Vec<String>,
+    ) {
+        let Event::Replied(reply) = self.event else { return };
+        let old = before.progress(&reply.step, Action::Do);
+        let is_newest = old.is_some_and(|old| old.state.attempt() == reply.attempt);
+        // A second failure reports nothing new.
+        let is_proof = matches!(reply.outcome, Outcome::Completed { .. } | Outcome::Unknown { .. });
+        let is_settled = old.is_some_and(|old| {
+            matches!(old.state, StepState::Failed { .. } | StepState::Skipped { .. })
+        });
+        if is_settled && !is_proof {
+            return;
+        }
+        if reply.action == Action::Undo || !reply.outcome.may_have_run() || !is_newest {
+            return;
+        }
+        let kept = after
+            .progress(&reply.step, Action::Do)
+            .is_some_and(|new| is_completed(new) || new.may_have_run || awaited_by(new).is_some());
+        if !kept {
+            violated.push(format!(
+                "{} #{}: an attempt that took effect is recorded",
+                reply.step, reply.attempt
+            ));
+        }
+    }
+
+    /// A command cannot state that a part did not run while a call of it may be in progress.
+    pub(super) fn check_did_not_run(
+        &self,
+        before: &Task,
+        after: &Task,
+        violated: &mut Vec<String>,
+    ) {
+        let Some((
+            Order::Resubmit { did_not_run: true, .. } | Order::Skip { did_not_run: true, .. },
+            steps,
+        )) = self.accepted_command(before, after)
+        else {
+            return;
+        };
+        for part in steps {
+            let until = self.before.in_progress_until(self.workflow, &part, before.direction());
+            if until.is_some() {
+                violated.push(format!(
+                    "{part}: `did not run` is refused while a call may be in progress"
+                ));
+            }
+        }
+    }
+
+    /// A part that may have run, or may still run, with the old input gets no other input.
+    pub(super) fn check_edits(&self, before: &Task, after: &Task, violated: &mut Vec<String>) {
+        if !matches!(self.event, Event::Commanded(_)) {
+            return;
+        }
+        for (part, action, progress) in after.actions() {
+            let Some(old) = before.progress(&part, action) else { continue };
+            let ran = |(attempt, dispatch): (&Attempt, &Dispatch)| {
+                (&attempt.step, attempt.action) == (&part, action)
+                    && dispatch.sent
+                    && dispatch.known_outcome != KnownOutcome::DidNotRun
+                    && attempt.number <= old.state.attempt()
+            };
+            if old.input != progress.input && self.after.dispatches.iter().any(ran) {
+                violated.push(format!(
+                    "{} {part}: no edit after an attempt that may have run",
+                    action.name()
+                ));
+            }
+        }
+    }
+
+    /// An edit of the input does not move completed items.
+    pub(super) fn check_edited_lists(
+        &self,
+        before: &Task,
+        after: &Task,
+        violated: &mut Vec<String>,
+    ) {
+        let Some((Order::Resubmit { step: None, input: Some(input), .. }, _)) =
+            self.accepted_command(before, after)
+        else {
+            return;
+        };
+        let Some(list) = input.get("list").and_then(Value::as_array) else { return };
+        for (part, record) in after.parts().filter(|(_, record)| is_completed(&record.run)) {
+            let Some(position) = part.item else { continue };
+            let own = self.after.items(record).and_then(|list| list.get(position as usize));
+            if own != list.get(position as usize) {
+                violated.push(format!("{part}: an edit does not transition a completed item"));
+            }
+        }
+    }
+
+    /// The accepted command, with the parts that it resubmitted or skipped.
+    fn accepted_command(&self, before: &Task, after: &Task) -> Option<(&Order, Vec<Part>)> {
+        let Event::Commanded(command) = self.event else { return None };
+        let is_new = after.commands.len() > before.commands.len();
+        let accepted =
+            is_new && after.commands.last().is_some_and(|record| record.refused.is_none());
+        let settled = |part: &Part, old: &Progress| {
+            let new = after.progress(part, before.direction());
+            new.is_some_and(|new| match command.order {
+                Order::Resubmit { .. } => new.state.attempt() > old.state.attempt(),
+                Order::Skip { .. }
+                | Order::Complete { .. }
+                | Order::Undo
+                | Order::Cancel
+                | Order::Pause
+                | Order::Resume => {
+                    matches!(new.state, StepState::Skipped { .. }) && !has_passed(old)
+                }
+            })
+        };
+        let parts = before.actions().filter(|(part, action, old)| {
+            *action == before.direction() && !is_awaited(old) && settled(part, old)
+        });
+        accepted.then(|| (&command.order, parts.map(|(part, ..)| part).collect()))
+    }
+
+    /// An undo starts when all later parts are settled, and never past the point of no return.
+    fn check_undo(
+        &self,
+        part: &Part,
+        after: &Task,
+        has_late_news: bool,
+        check: &mut impl FnMut(&str, bool),
+    ) {
+        let mut successors = successors(self.workflow, &part.step);
+        if has_late_news {
+            successors.clear();
+        }
+        let is_awaited = |record: &StepRecord| is_awaited(&record.run);
+        for (other, record) in after.parts().filter(|(other, _)| successors.contains(&other.step)) {
+            let left_to_undo = is_left_to_undo(self.workflow, self.after, &other);
+            check(
+                "an undo waits for later parts and their undos",
+                !is_awaited(record) && !left_to_undo,
+            );
+        }
+        let may_be_in_progress = |part: &Part| self.after.is_in_progress(self.workflow, part);
+        let mut later = after.parts().filter(|(other, _)| successors.contains(&other.step));
+        check(
+            "an undo waits for the calls of later parts",
+            later.all(|(o, _)| !may_be_in_progress(&o)),
+        );
+        check("an undo waits for the calls of its own part", !may_be_in_progress(part));
+        let own = after.record(part);
+        check("an undo waits for the attempt of its own part", !own.is_some_and(is_awaited));
+        let ran = own.is_some_and(|own| is_completed(&own.run)) || self.after.was_decided(part);
+        check("only a part that may have run is undone", ran);
+        for (other, record) in after.parts() {
+            let may_have = self.after.may_have_run(&other) || is_awaited(record);
+            let is_point_of_no_return =
+                !self.workflow.definition.steps[&other.step].point_of_no_return;
+            check("no undo past the point of no return", is_point_of_no_return || !may_have);
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Invariants of `when` and `wait`: which steps are skipped, how long they wait, and that every ready step has started.
+
+use steward_core::{
+    engine::event::Event,
+    model::{
+        attempt::Action,
+        command::Order,
+        document::DocumentKey,
+        names::StepName,
+        step::StepState,
+        task::{ProcessState, Task},
+        time::later,
+    },
+};
+
+use super::CheckedTransition;
+use crate::exploration::{
+    progress::{has_passed, is_awaited, is_completed, waits_until},
+    recording::brings_late_news,
+};
+
+impl CheckedTransition<'_> {
+    /// Every step that is ready has started.
+    pub(super) fn check_ready_steps(&self, after: &Task, violated: &mut Vec<String>) {
+        if !self.starts(after) {
+            return;
+        }
+        let passed = |name| after.steps.get(name).is_some_and(|record| has_passed(&record.run));
+        for (name, step) in &self.workflow.definition.steps {
+            if !after.steps.contains_key(name) && step.after.iter().all(passed) {
+                violated.push(format!("{name}: a step that is ready has started"));
+            }
+        }
+    }
+
+    /// Whether this transition starts all ready steps.
+    fn starts(&self, after: &Task) -> bool {
+        // Late news is only recorded.
+        if brings_late_news(self.before.task.as_ref().unwrap(), after, self.event) {
+            return false;
+        }
+        let decides = match self.event {
+            Event::Wake
+            | Event::Replied(_)
+            | Event::Answered { .. }
+            | Event::ChildEnded { .. }
+            | Event::Asked(_) => true,
+            Event::Commanded(_) => after.commands.last().is_some_and(|c| c.refused.is_none()),
+            Event::Swept | Event::AlertSent { .. } => false,
+        };
+        let is_active =
+            after.process_state == ProcessState::Processing && after.paused_at.is_none();
+        decides && is_active && self.after.now < after.complete_by
+    }
+
+    /// A step with `when` runs if the condition is true, and is skipped if it is false.
+    pub(super) fn check_when(&self, before: &Task, after: &Task, violated: &mut Vec<String>) {
+        for (name, source) in &self.workflow.whens {
+            let name: StepName = name.parse().unwrap();
+            let Some(record) = after.steps.get(&name) else { continue };
+            if before.steps.get(&name).is_some_and(|old| old.run.state == record.run.state) {
+                continue;
+            }
+            let holds = self.condition(after, source);
+            let by_hand = matches!(self.event, Event::Commanded(_)) && has_passed(&record.run);
+            let is_right = match record.run.state {
+                StepState::Skipped { attempt: 0 } => holds == Some(false),
+                StepState::Running { attempt: 1, .. } => holds == Some(true),
+                StepState::Failed { attempt: 0 } => holds.is_none(),
+                StepState::Each
+                | StepState::Running { .. }
+                | StepState::HandedOut { .. }
+                | StepState::Waiting { .. }
+                | StepState::Completed { .. }
+                | StepState::Failed { .. }
+                | StepState::Skipped { .. } => true,
+            };
+            if !is_right && !by_hand {
+                let state = record.run.state.name();
+                violated.push(format!(
+                    "{name}: its state matches its `when`; not {state} if that is {holds:?}"
+                ));
+            }
+        }
+    }
+
+    /// The value of a condition, which reads `ok` from the input or from a step's output.
+    fn condition(&self, task: &Task, source: &str) -> Option<bool> {
+        let documents = &self.after.documents;
+        if source == "input" {
+            let key = task.input.clone().map_or(DocumentKey::Submission, DocumentKey::Input);
+            return documents.get(&key)?.get("input")?.get("ok")?.as_bool();
+        }
+        let step = source.parse().unwrap();
+        let record = task.record(&step)?;
+        documents.get(&record.run.output(&step, Action::Do)?)?.get("ok")?.as_bool()
+    }
+
+    /// A wait is as long as defined, and only an operator ends it earlier.
+    pub(super) fn check_waits(&self, before: &Task, after: &Task, violated: &mut Vec<String>) {
+        let now = self.after.now;
+        let accepted = after.commands.last().is_some_and(|command| command.refused.is_none());
+        let named = match self.event {
+            Event::Commanded(command) => match &command.order {
+                Order::Resubmit { step, .. } => Some(step.as_ref()),
+                Order::Skip { .. }
+                | Order::Complete { .. }
+                | Order::Undo
+                | Order::Cancel
+                | Order::Pause
+                | Order::Resume => None,
+            },
+            Event::Wake
+            | Event::Swept
+            | Event::Replied(_)
+            | Event::Answered { .. }
+            | Event::Asked(_)
+            | Event::ChildEnded { .. }
+            | Event::AlertSent { .. } => None,
+        };
+        for (name, wait) in &self.workflow.waits {
+            let part = name.parse().unwrap();
+            let Some(record) = after.record(&part) else { continue };
+            let old = before.record(&part);
+            let mut check = |text: &str, holds: bool| {
+                if !holds {
+                    violated.push(format!("{name}: {text}"));
+                }
+            };
+            let until = waits_until(&record.run);
+            let begins = old.is_none() && until.is_some();
+            check("a wait is as long as defined", !begins || until == Some(later(now, *wait)));
+            let over = old.and_then(|old| waits_until(&old.run));
+            let skew = self.workflow.timing.clock_skew;
+            let soon = if *self.event == Event::Wake { later(now, skew) } else { now };
+            let ended = is_completed(&record.run);
+            let commanded = matches!(self.event, Event::Commanded(_));
+            check(
+                "a wait ends when it is over",
+                !ended || commanded || over.is_none_or(|over| over <= soon),
+            );
+            check("a wait is not over when it begins", !ended || commanded || old.is_some());
+            let is_active =
+                after.process_state == ProcessState::Processing && after.paused_at.is_none();
+            let waits = until.is_some_and(|until| until <= now);
+            check("a wait that is over is ended", !waits || !self.starts(after));
+            let waited = over.is_some() && until.is_some();
+            let resubmitted = accepted && named == Some(Some(&part));
+            check("a resubmit of a wait ends it at once", !resubmitted || !is_active || !waited);
+            let unnamed = named == Some(None) && over.is_some_and(|over| over > now);
+            check("a resubmit without a step ends no wait", !unnamed || until == over);
+            let backward = after.process_state == ProcessState::Undoing;
+            let mut is_point_of_no_return = after
+                .parts()
+                .filter(|(part, _)| self.workflow.definition.steps[&part.step].point_of_no_return);
+            let may_be_abandoned = is_point_of_no_return.any(|(_, record)| is_awaited(&record.run));
+            let paused = after.paused_at.is_some();
+            check(
+                "no wait continues in an undo that cannot be abandoned",
+                !backward
+                    || may_be_abandoned
+                    || paused
+                    || until.is_none()
+                    || *self.event == Event::Swept,
+            );
+            let skipped = matches!(record.run.state, StepState::Skipped { .. });
+            check(
+                "no wait is given up in an undo that may be abandoned",
+                !skipped || over.is_none() || commanded || !may_be_abandoned,
+            );
+            let abandoned =
+                before.process_state == ProcessState::Undoing && after.undo_reason.is_none();
+            check(
+                "an undo that is abandoned ends no wait",
+                !abandoned || over.is_none() || until == over,
+            );
+        }
+    }
+}

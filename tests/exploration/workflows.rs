@@ -1,0 +1,309 @@
+//! The explored workflows, each with the number of faults on one path.
+//!
+//! All times are multiples of ten seconds, so that different paths reach the same states.
+
+use std::time::Duration;
+use steward_core::definition::plan::Plan;
+
+use serde_json::{Value, json};
+use steward_core::{
+    definition::{step::Callback, workflow::Workflow},
+    model::{command::Order, names::Part, time::Timing},
+};
+
+mod step_kinds;
+
+/// How a task ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Ending {
+    /// Every step completed or was skipped.
+    Processed,
+    /// The task was undone.
+    Undone,
+    /// In Error, not undone.
+    TaskInError,
+    /// In Error, with a failed undo.
+    UndoFailed,
+    /// In Error, because an undo was requested past the point of no return.
+    PastReturn,
+}
+
+/// A workflow to explore.
+pub(super) struct ExploredWorkflow {
+    pub(super) name: &'static str,
+    pub(super) definition: Plan,
+    pub(super) timing: Timing,
+    pub(super) budget: Budget,
+    /// The commands that operators may send.
+    pub(super) orders: Vec<Order>,
+    /// The submitted input.
+    pub(super) input: Value,
+    /// The outputs that agents may return, in addition to one with an id.
+    pub(super) outputs: Vec<Value>,
+    /// Whether the task is a child.
+    pub(super) is_child: bool,
+    /// The steps with a `when`, each with the step whose output contains `ok`, or `input` if the input contains it.
+    pub(super) whens: Vec<(&'static str, &'static str)>,
+    /// The step with an empty list.
+    pub(super) empty_list: Option<&'static str>,
+    /// The steps of kind `wait`, with their durations.
+    pub(super) waits: Vec<(&'static str, Duration)>,
+    /// Whether agents may cut calls.
+    pub(super) slow: bool,
+    /// The endings that the exploration must reach.
+    pub(super) endings: Vec<Ending>,
+}
+
+impl ExploredWorkflow {
+    /// Changes the definition.
+    pub(super) fn edit(&mut self, change: impl FnOnce(&mut Workflow)) {
+        let mut definition = Workflow::clone(&self.definition);
+        change(&mut definition);
+        self.definition = Plan::new(definition).unwrap();
+    }
+
+    /// Whether a part runs a child task.
+    pub(super) fn runs_child(&self, part: &Part) -> bool {
+        self.definition.steps[&part.step].workflow.is_some()
+    }
+
+    /// The callback of a part, if it has one.
+    pub(super) fn callback(&self, part: &Part) -> Option<&Callback> {
+        self.definition.steps[&part.step].callback.as_ref()
+    }
+}
+
+/// How often each kind of fault may occur on one path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Budget {
+    /// Commands of operators.
+    pub(super) commands: u32,
+    /// Crashes between a save and its effects.
+    pub(super) crashes: u32,
+    /// Replies that defer a step.
+    pub(super) deferrals: u32,
+    /// Pauses of weeks.
+    pub(super) long_pauses: u32,
+}
+
+/// One crash, and no other faults.
+const ONE_CRASH: Budget = Budget { commands: 0, crashes: 1, deferrals: 0, long_pauses: 0 };
+
+/// A step with attempts that are ten seconds apart.
+fn step(after: &[&str], attempts: u32, then: &str) -> Value {
+    json!({
+        "agent": "a", "after": after, "complete_within": "30s",
+        "recovery": {
+            "attempts": attempts, "then": then,
+            "backoff": { "first": "10s", "rate": 1, "max": "10s", "jitter": false },
+        },
+        "request": { "path": "/do", "body": "${ input }" },
+    })
+}
+
+/// A step with an undo, which has one attempt.
+fn undoable(after: &[&str], attempts: u32, then: &str) -> Value {
+    let mut step = step(after, attempts, then);
+    step["undo"] = json!({
+        "complete_within": "30s", "recovery": { "attempts": 1 },
+        "request": { "path": "/undo", "body": "${ input }" },
+    });
+    step
+}
+
+fn with(mut step: Value, key: &str, value: Value) -> Value {
+    step[key] = value;
+    step
+}
+
+fn workflow(
+    name: &'static str,
+    steps: Value,
+    budget: Budget,
+    endings: &[Ending],
+) -> ExploredWorkflow {
+    let overdue = if endings.contains(&Ending::Undone) { "undo" } else { "alert" };
+    let definition = json!({
+        "name": name, "version": 1, "complete_within": "200s", "overdue": overdue, "steps": steps,
+    });
+    let definition: Plan = serde_json::from_value(definition).unwrap();
+    assert_eq!(definition.problems(), []);
+    let ten = Duration::from_secs(10);
+    let timing = Timing { pickup_within: 2 * ten, clock_skew: ten, retention: Timing::RETENTION };
+    let endings = endings.to_vec();
+    let (orders, input) = (Vec::new(), json!({ "n": 1, "m": 1 }));
+    let (outputs, is_child) = (Vec::new(), false);
+    let (whens, waits, empty_list) = (Vec::new(), Vec::new(), None);
+    ExploredWorkflow {
+        name,
+        definition,
+        timing,
+        budget,
+        orders,
+        input,
+        outputs,
+        is_child,
+        whens,
+        empty_list,
+        waits,
+        slow: false,
+        endings,
+    }
+}
+
+/// All workflows.
+pub(super) fn explored_workflows() -> Vec<ExploredWorkflow> {
+    use Ending::{Processed, TaskInError, UndoFailed, Undone};
+    let backward = [Processed, Undone, UndoFailed];
+    let line = json!({ "a": step(&[], 1, "alert"), "b": step(&["a"], 1, "alert") });
+    let line_undone = json!({ "a": undoable(&[], 1, "undo"), "b": undoable(&["a"], 1, "undo") });
+    let diamond = json!({
+        "a": step(&[], 1, "alert"), "b": step(&["a"], 1, "alert"),
+        "c": step(&["a"], 1, "alert"), "d": step(&["b", "c"], 1, "alert"),
+    });
+    let diamond_undone = json!({
+        "a": undoable(&[], 1, "undo"), "b": undoable(&["a"], 1, "undo"),
+        "c": step(&["a"], 1, "undo"), "d": undoable(&["b", "c"], 1, "undo"),
+    });
+    let two_attempts = json!({ "a": step(&[], 2, "alert"), "b": step(&["a"], 2, "alert") });
+    let agents = vec![
+        workflow("line", line, ONE_CRASH, &[Processed, TaskInError]),
+        workflow("diamond", diamond, ONE_CRASH, &[Processed, TaskInError]),
+        workflow("line_undone", line_undone, Budget { deferrals: 1, ..ONE_CRASH }, &backward),
+        workflow("diamond_undone", diamond_undone, ONE_CRASH, &backward),
+        point_of_no_return(),
+        workflow(
+            "two_attempts",
+            two_attempts,
+            Budget { deferrals: 2, ..ONE_CRASH },
+            &[Processed, TaskInError],
+        ),
+        branches_that_wait(),
+        not_idempotent(),
+        extended_wait(),
+        commanded_forward(),
+        commanded_backward(),
+        impossible(),
+        slow_calls(),
+        weeks_pass(),
+    ];
+    agents.into_iter().chain(step_kinds::all()).collect()
+}
+
+/// `b` is the point of no return. `c`, which runs concurrently, and `d`, which follows both, may fail and start an undo.
+fn point_of_no_return() -> ExploredWorkflow {
+    let b = with(step(&["a"], 1, "undo"), "point_of_no_return", json!(true));
+    let steps = json!({
+        "a": undoable(&[], 1, "undo"), "b": b, "c": undoable(&["a"], 1, "undo"),
+        "d": step(&["b", "c"], 1, "undo"),
+    });
+    let endings = [Ending::Processed, Ending::Undone, Ending::UndoFailed, Ending::PastReturn];
+    workflow("point_of_no_return", steps, Budget { deferrals: 1, ..ONE_CRASH }, &endings)
+}
+
+/// Two branches, so that one can wait for its next attempt while the other runs.
+fn branches_that_wait() -> ExploredWorkflow {
+    let steps = json!({ "a": undoable(&[], 2, "undo"), "b": undoable(&[], 1, "undo") });
+    let budget = Budget { deferrals: 2, ..ONE_CRASH };
+    workflow(
+        "branches_that_wait",
+        steps,
+        budget,
+        &[Ending::Processed, Ending::Undone, Ending::UndoFailed],
+    )
+}
+
+/// `b` is not idempotent. The operator may state that it did not run.
+fn not_idempotent() -> ExploredWorkflow {
+    let b = with(undoable(&["a"], 2, "alert"), "idempotent", json!(false));
+    let steps = json!({ "a": undoable(&[], 1, "alert"), "b": b });
+    let endings = [Ending::Processed, Ending::TaskInError, Ending::Undone, Ending::UndoFailed];
+    let budget = Budget { commands: 1, crashes: 0, deferrals: 1, long_pauses: 0 };
+    let mut workflow = workflow("not_idempotent", steps, budget, &endings);
+    let resubmit = |did_not_run| Order::Resubmit { step: None, input: None, did_not_run };
+    workflow.orders = vec![
+        resubmit(false),
+        resubmit(true),
+        Order::Skip { step: None, did_not_run: true },
+        Order::Undo,
+    ];
+    workflow
+}
+
+/// Two extended waits: one of 15 minutes, which a queue can delay a message for, and one of 20 minutes, which it cannot.
+fn extended_wait() -> ExploredWorkflow {
+    let mut a = step(&[], 1, "alert");
+    a["recovery"]["extended_wait"] = json!({ "wait": "20m", "times": 1 });
+    let mut b = step(&["a"], 1, "alert");
+    b["recovery"]["extended_wait"] = json!({ "wait": "15m", "times": 1 });
+    let endings = [Ending::Processed, Ending::TaskInError];
+    let mut workflow = workflow("extended_wait", json!({ "a": a, "b": b }), ONE_CRASH, &endings);
+    workflow.edit(|definition| definition.complete_within = Duration::from_secs(2 * 3600));
+    workflow
+}
+
+/// All commands of operators.
+fn orders() -> Vec<Order> {
+    let a = || Some("a".parse().unwrap());
+    vec![
+        Order::Resubmit { step: None, input: None, did_not_run: false },
+        Order::Resubmit { step: None, input: Some(json!({ "n": 2 })), did_not_run: true },
+        Order::Resubmit { step: None, input: Some(json!({ "n": 3 })), did_not_run: false },
+        Order::Skip { step: a(), did_not_run: false },
+        Order::Skip { step: None, did_not_run: false },
+        Order::Complete { step: a(), output: json!({ "id": "by hand" }) },
+        Order::Complete { step: None, output: json!({ "id": "by hand" }) },
+        Order::Undo,
+        Order::Cancel,
+        Order::Pause,
+        Order::Resume,
+    ]
+}
+
+fn commanded_forward() -> ExploredWorkflow {
+    let steps = json!({ "a": undoable(&[], 1, "alert"), "b": undoable(&["a"], 1, "alert") });
+    let endings = [Ending::Processed, Ending::TaskInError, Ending::Undone, Ending::UndoFailed];
+    let budget = Budget { commands: 2, crashes: 1, deferrals: 0, long_pauses: 0 };
+    let orders = orders();
+    ExploredWorkflow { orders, ..workflow("commanded_forward", steps, budget, &endings) }
+}
+
+fn commanded_backward() -> ExploredWorkflow {
+    let steps = json!({ "a": undoable(&[], 1, "undo"), "b": undoable(&[], 1, "undo") });
+    let endings = [Ending::Processed, Ending::TaskInError, Ending::Undone, Ending::UndoFailed];
+    let budget = Budget { commands: 2, crashes: 0, deferrals: 1, long_pauses: 0 };
+    let orders = orders();
+    ExploredWorkflow { orders, ..workflow("commanded_backward", steps, budget, &endings) }
+}
+
+/// The requests of `b` and of the undo of `a` read the output of `a`, which may lack the value.
+fn impossible() -> ExploredWorkflow {
+    let mut a = undoable(&[], 1, "undo");
+    a["undo"]["request"]["path"] = json!("/undo/${ steps.a.output.id }");
+    let mut b = step(&["a"], 1, "undo");
+    b["request"]["path"] = json!("/do/${ steps.a.output.id }");
+    let steps = json!({ "a": a, "b": b, "c": undoable(&["a"], 1, "undo") });
+    let endings = [Ending::Processed, Ending::Undone, Ending::UndoFailed];
+    let outputs = vec![Value::Null];
+    ExploredWorkflow { outputs, ..workflow("impossible", steps, ONE_CRASH, &endings) }
+}
+
+/// Calls that are cut or get no reply, and may still be in progress at the service.
+fn slow_calls() -> ExploredWorkflow {
+    let steps = json!({
+        "a": undoable(&[], 2, "undo"), "b": step(&["a"], 1, "undo"), "c": undoable(&["a"], 1, "undo"),
+    });
+    let endings = [Ending::Processed, Ending::Undone, Ending::UndoFailed];
+    let budget = Budget { deferrals: 1, ..ONE_CRASH };
+    ExploredWorkflow { slow: true, ..workflow("slow_calls", steps, budget, &endings) }
+}
+
+/// A task may be stopped for weeks, for example because of a dead letter. Its documents may expire.
+fn weeks_pass() -> ExploredWorkflow {
+    let mut a = undoable(&[], 2, "undo");
+    a["undo"]["request"]["path"] = json!("/undo/${ steps.a.output.id }");
+    let steps = json!({ "a": a, "b": undoable(&["a"], 1, "undo") });
+    let endings = [Ending::Processed, Ending::Undone, Ending::UndoFailed];
+    let budget = Budget { long_pauses: 3, ..ONE_CRASH };
+    workflow("weeks_pass", steps, budget, &endings)
+}

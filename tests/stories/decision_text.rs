@@ -1,0 +1,303 @@
+//! Writes a decision as the right-hand side of a story's line: first the changes that are saved, then the effects.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::json;
+use steward_core::{
+    definition::workflow::Workflow,
+    engine::effect::Effect,
+    model::{
+        attempt::{Action, Attempt},
+        document::{Document, DocumentKey},
+        events::{BusEvent, Happened, TaskTrouble},
+        messages::{ChildEnded, ChildOutcome, StepRequest, Submission},
+        names::{Part, StepName},
+        step::{Progress, StepState},
+        task::Task,
+    },
+};
+
+/// The documents of a decision that are not described yet.
+type NewDocuments<'a> = BTreeMap<DocumentKey, &'a Document>;
+
+/// Describes the changes that a decision saves.
+pub(super) fn saved_changes(
+    workflow: &Workflow,
+    before: &Task,
+    after: &Task,
+    documents: &[Document],
+    effects: &[Effect],
+    now: Timestamp,
+) -> Vec<String> {
+    let mut texts = task_changes(before, after);
+    let mut new_documents: NewDocuments<'_> =
+        documents.iter().map(|document| (document.key.clone(), document)).collect();
+    for name in workflow.steps.keys() {
+        texts.extend(step_with_items(name, before, after));
+        let parts = after.steps.get(name).into_iter().flat_map(|record| record.parts(name));
+        for (part, action) in
+            parts.flat_map(|(part, _)| [(part.clone(), Action::Do), (part, Action::Undo)])
+        {
+            let (old, new) = (before.progress(&part, action), after.progress(&part, action));
+            if let Some(new) = new.filter(|new| old != Some(*new)) {
+                let requested = is_requested(effects, &part, action, new.state.attempt());
+                let of = Attempt { step: part, action, number: new.state.attempt() };
+                texts.extend(progress_change(of, old, new, &mut new_documents, requested, now));
+            }
+        }
+    }
+    texts.extend(new_documents.values().map(|Document { key, body, .. }| match key {
+        DocumentKey::Input(_) => format!("input {} kept", body["input"]),
+        DocumentKey::Result(_) => format!("returns {body}"),
+        DocumentKey::Submission
+        | DocumentKey::Output(_)
+        | DocumentKey::ByHand(..)
+        | DocumentKey::Failure(_)
+        | DocumentKey::Deferral(_)
+        | DocumentKey::Claim(_) => format!("document {key}"),
+    }));
+    if before.locked_by.is_some() && after.locked_by.is_none() && !after.process_state.is_final() {
+        texts.push("unlocked".to_owned());
+    }
+    if after.due != before.due {
+        texts.push(due(after));
+    }
+    if texts.is_empty() && effects.is_empty() {
+        texts.push("nothing".to_owned());
+    }
+    texts
+}
+
+/// Describes the changes of the task as a whole.
+fn task_changes(before: &Task, after: &Task) -> Vec<String> {
+    let mut texts = Vec::new();
+    let reason = after.undo_reason.as_ref().filter(|_| after.undo_reason != before.undo_reason);
+    let reason = reason.map(|reason| format!(" because \"{reason}\"")).unwrap_or_default();
+    if after.process_state != before.process_state || !reason.is_empty() {
+        texts.push(format!("{}{reason}", after.process_state));
+    }
+    if after.complete_by != before.complete_by {
+        texts.push(format!("task by {}", since_start(after.complete_by)));
+    }
+    if after.paused_at.is_some() != before.paused_at.is_some() {
+        texts
+            .push(if after.paused_at.is_some() { "paused" } else { "no longer paused" }.to_owned());
+    }
+    texts
+}
+
+/// Describes the change of a step with items as a whole: `ship completed, 3 items`.
+fn step_with_items(name: &StepName, before: &Task, after: &Task) -> Option<String> {
+    let record = after.steps.get(name)?;
+    let items = record.items.as_ref()?;
+    let old = before.steps.get(name).map(|record| &record.run.state);
+    let count = items.count;
+    (old != Some(&record.run.state))
+        .then(|| format!("{name} {}, {count} items", record.run.state.name()))
+}
+
+/// Whether the effects request an attempt.
+fn is_requested(effects: &[Effect], part: &Part, of: Action, number: u32) -> bool {
+    effects.iter().any(|effect| match effect {
+        Effect::Request(StepRequest { step, action, attempt, .. }) => {
+            step == part && *action == of && *attempt == number
+        }
+        Effect::Submit(submission) => {
+            let action = if submission.undo { Action::Undo } else { Action::Do };
+            submission.parent.as_ref().is_some_and(|parent| parent.step == *part) && action == of
+        }
+        Effect::Ask(_)
+        | Effect::ChildEnded(_)
+        | Effect::Reply(_)
+        | Effect::Wake { .. }
+        | Effect::Notice { .. }
+        | Effect::Reject { .. }
+        | Effect::Publish(_) => false,
+    })
+}
+
+/// Describes the change of a part: `reserve waiting until 25s (failures 1, may have run, reason kept)`. `None` for an
+/// attempt that starts, because its request describes it.
+fn progress_change(
+    of: Attempt,
+    old: Option<&Progress>,
+    new: &Progress,
+    new_documents: &mut NewDocuments<'_>,
+    requested: bool,
+    now: Timestamp,
+) -> Option<String> {
+    let mut details = Vec::new();
+    if new.failure_count != old.map_or(0, |old| old.failure_count) {
+        details.push(format!("failures {}", new.failure_count));
+    }
+    match (old.is_some_and(|old| old.may_have_run), new.may_have_run) {
+        (false, true) => details.push("may have run".to_owned()),
+        (true, false) => details.push("did not run".to_owned()),
+        (false, false) | (true, true) => {}
+    }
+    let until = new.in_progress_until;
+    if until != old.and_then(|old| old.in_progress_until) {
+        details.extend(
+            until.map(|until| format!("call may be in progress until {}", since_start(until))),
+        );
+    }
+    let by_hand = new.completed_by.clone().map(|by| DocumentKey::ByHand(of.clone(), by));
+    if new_documents.remove(&by_hand.unwrap_or_else(|| DocumentKey::Output(of.clone()))).is_some() {
+        details.push("output kept".to_owned());
+    }
+    let mut reason_kept = new_documents.remove(&DocumentKey::Failure(of.clone())).is_some();
+    reason_kept |= new_documents.remove(&DocumentKey::Deferral(of.clone())).is_some();
+    if reason_kept {
+        details.push("reason kept".to_owned());
+    }
+    if requested && details.is_empty() {
+        return None;
+    }
+    let mut text = state(&of, &new.state);
+    match &new.state {
+        StepState::Running { attempt, .. } if !requested => text.push_str(&format!(" #{attempt}")),
+        StepState::Waiting { until, .. } if *until != now => {
+            text.push_str(&format!(" until {}", since_start(*until)));
+        }
+        StepState::HandedOut { complete_by, .. } => {
+            text.push_str(&format!(" until {}", since_start(*complete_by)));
+        }
+        StepState::Running { .. }
+        | StepState::Each
+        | StepState::Waiting { .. }
+        | StepState::Completed { .. }
+        | StepState::Failed { .. }
+        | StepState::Skipped { .. } => {}
+    }
+    if !details.is_empty() {
+        text.push_str(&format!(" ({})", details.join(", ")));
+    }
+    Some(text)
+}
+
+fn state(of: &Attempt, state: &StepState) -> String {
+    match (of.action, state) {
+        (Action::Do, _) => format!("{} {}", of.step, state.name()),
+        (Action::Undo, StepState::Completed { .. }) => format!("{} undone", of.step),
+        (Action::Undo, _) => format!("undo of {} {}", of.step, state.name()),
+    }
+}
+
+/// Describes effects, sorted by kind and step, because the core does not define their order.
+pub(super) fn effects_sent(workflow: &Workflow, effects: &[Effect]) -> Vec<String> {
+    let sort_key = |effect: &Effect| match effect {
+        Effect::Request(StepRequest { step, .. }) => {
+            (0, workflow.steps.get_index_of(&step.step), step.item)
+        }
+        Effect::Submit(Submission { parent, .. }) => {
+            let part = parent.as_ref().map(|parent| &parent.step);
+            let step = part.and_then(|part| workflow.steps.get_index_of(&part.step));
+            (0, step, part.and_then(|part| part.item))
+        }
+        Effect::Notice { .. } => (1, None, None),
+        Effect::Publish(event) if event.is_task_alert() => (2, None, None),
+        Effect::Publish(_) => (3, None, None),
+        Effect::ChildEnded(_) => (4, None, None),
+        Effect::Wake { .. } | Effect::Reply(_) | Effect::Reject { .. } | Effect::Ask(_) => {
+            (5, None, None)
+        }
+    };
+    let mut effects: Vec<_> = effects.iter().collect();
+    effects.sort_by_key(|effect| sort_key(effect));
+    effects.into_iter().map(effect_text).collect()
+}
+
+fn effect_text(effect: &Effect) -> String {
+    match effect {
+        Effect::Request(request) => request_text(request),
+        Effect::Wake { after, .. } if after.is_zero() => "wake scheduler".to_owned(),
+        Effect::Wake { after, .. } => {
+            format!("wake scheduler in {}s", after.as_secs_f64())
+        }
+        Effect::Notice { queue, notice } => {
+            let status = json!(notice.status);
+            let status = status.as_str().unwrap_or_default();
+            let reason = notice.reason.iter().map(|reason| format!(" \"{reason}\""));
+            let output = notice.output.iter().map(|output| format!(" with {output}"));
+            let more: String = reason.chain(output).collect();
+            format!("notification to {queue}: {status}{more}")
+        }
+        Effect::Publish(BusEvent { data, .. }) => event_text(data),
+        Effect::Submit(Submission { task_id, workflow, input, undo, .. }) => {
+            let undo = if *undo { ", undo" } else { "" };
+            format!("submit {task_id} to {workflow} with {input}{undo}")
+        }
+        Effect::ChildEnded(ChildEnded { task_id, step, outcome, .. }) => {
+            let outcome = match outcome {
+                ChildOutcome::Processed { output } => format!("Processed with {output}"),
+                ChildOutcome::Undone { reason } => format!("Undone \"{reason}\""),
+                ChildOutcome::Error { reason, not_undone } => {
+                    let more = if *not_undone { ", not undone" } else { "" };
+                    format!("in Error \"{reason}\"{more}")
+                }
+                ChildOutcome::Refused { reason, .. } => format!("refused \"{reason}\""),
+            };
+            format!("report to {step} of {task_id}: {outcome}")
+        }
+        Effect::Ask(_) | Effect::Reply(_) | Effect::Reject { .. } => format!("{effect:?}"),
+    }
+}
+
+fn event_text(event: &Happened) -> String {
+    let trouble = |TaskTrouble { steps, reason, .. }: &TaskTrouble| {
+        let steps: Vec<_> = steps.iter().map(ToString::to_string).collect();
+        let steps = if steps.is_empty() { String::new() } else { format!(" {}", steps.join(", ")) };
+        format!("{steps} \"{reason}\"")
+    };
+    match event {
+        Happened::TaskInError(error) => format!("alert{}", trouble(error)),
+        Happened::UndoFailed(error) => format!("alert: left to undo{}", trouble(error)),
+        Happened::TaskEnded { process_state, .. } => format!("event: ended in {process_state}"),
+        Happened::OperatorCommand { command, refused: None, .. } => format!("published: {command}"),
+        Happened::OperatorCommand { refused: Some(refused), .. } => format!("refused: {refused}"),
+        Happened::BreakerOpened(_)
+        | Happened::SubmissionRefused { .. }
+        | Happened::MessageCorrupt { .. }
+        | Happened::DeadLetterSeen { .. }
+        | Happened::AgentMissing { .. }
+        | Happened::OperatorRedrive { .. }
+        | Happened::BreakerClosed(_) => format!("{event:?}"),
+    }
+}
+
+/// Describes a request: `request charge #1 by 35s at /path with {"body":1}`. Omits the default path (`/STEP` or
+/// `/STEP/undo`) and the default idempotency key.
+fn request_text(request: &StepRequest) -> String {
+    let StepRequest { step, action, attempt, complete_by, path, body, .. } = request;
+    let (of, default_path) = match action {
+        Action::Do => ("", format!("/{}", step.step)),
+        Action::Undo => ("undo of ", format!("/{}/undo", step.step)),
+    };
+    let mut text = format!("request {of}{step} #{attempt} by {}", since_start(*complete_by));
+    if *path != default_path {
+        text.push_str(&format!(" at {path}"));
+    }
+    if let Some(body) = body {
+        text.push_str(&format!(" with {body}"));
+    }
+    let key = &request.idempotency_key;
+    if *key != format!("{}/{step}/{}", request.task_id, action.name()) {
+        text.push_str(&format!(" under key {key}"));
+    }
+    text
+}
+
+/// Describes the due time.
+pub(super) fn due(task: &Task) -> String {
+    task.due.map_or("no longer due".to_owned(), |due| format!("due {}", since_start(due)))
+}
+
+/// A time as seconds since the start: `63s`.
+fn since_start(time: Timestamp) -> String {
+    let millis = time.as_millisecond();
+    match millis % 1000 {
+        0 => format!("{}s", millis / 1000),
+        rest => format!("{}.{rest:03}s", millis / 1000),
+    }
+}

@@ -1,0 +1,391 @@
+//! The invariants that are checked after every line of every story. They do not call the core's functions: the
+//! graph, the due times and the final states are computed here a second time.
+
+mod queries;
+
+use jiff::Timestamp;
+use steward_core::{
+    definition::workflow::Workflow,
+    engine::{decision::Context, effect::Effect, event::Event},
+    limits,
+    model::{
+        attempt::Action,
+        events::{BusEvent, Happened},
+        messages::StepRequest,
+        names::Part,
+        step::{StepRecord, StepState},
+        task::{ProcessState, Task},
+    },
+};
+
+use queries::{
+    all_sent, attempts_grow, descendants, ended_without_error, events, has_effect, has_passed,
+    in_progress_until, is_awaited, is_final, is_left, is_undoing, keeps_steps, left_to_undo,
+    matches_running_attempt, matches_running_step, ran_although_undone, requests, submitted_values,
+    waits,
+};
+
+/// A decision: the task before and after it, and its effects.
+pub(super) struct DecisionCheck<'a> {
+    pub(super) workflow: &'a Workflow,
+    pub(super) before: &'a Task,
+    pub(super) after: &'a Task,
+    pub(super) event: &'a Event,
+    pub(super) effects: &'a [Effect],
+    pub(super) context: Context<'a>,
+}
+
+/// Each invariant's text, and whether it holds.
+type Invariants = Vec<(&'static str, bool)>;
+
+/// The invariants that a decision violates.
+pub(super) fn violated_by_decision(decision: &DecisionCheck<'_>) -> Vec<String> {
+    let invariants = [
+        task_invariants(decision),
+        due_invariants(decision),
+        end_invariants(decision),
+        alert_invariants(decision),
+        undo_invariants(decision),
+        request_invariants(decision),
+        command_invariants(decision),
+    ];
+    let violated = invariants.concat().into_iter().filter(|(_, holds)| !holds);
+    let mut violated: Vec<_> = violated.map(|(text, _)| text.to_owned()).collect();
+    violated.extend(violated_by_effects(decision.workflow, decision.after, decision.effects));
+    violated
+}
+
+/// Invariants of every saved task.
+fn task_invariants(DecisionCheck { before, after, effects, .. }: &DecisionCheck<'_>) -> Invariants {
+    let is_active = !is_final(after);
+    let failures: u32 = after.actions().map(|(_, _, progress)| progress.failure_count).sum();
+    let stored = serde_json::to_value(after).ok();
+    let read_back: Option<Task> = stored.and_then(|stored| serde_json::from_value(stored).ok());
+    vec![
+        ("a task in a final state is not locked", is_active || after.locked_by.is_none()),
+        ("a task in a final state is not paused", is_active || after.paused_at.is_none()),
+        (
+            "a scheduler that sends a request holds the lock",
+            requests(effects).next().is_none() || after.locked_by.as_deref() == Some("scheduler"),
+        ),
+        (
+            "the task's failure count includes all failures of its steps",
+            after.failure_count >= failures,
+        ),
+        ("the task's failure count never decreases", after.failure_count >= before.failure_count),
+        ("a saved task is read back unchanged", read_back.as_ref() == Some(after)),
+        (
+            "the submitted values of a task do not change",
+            submitted_values(before) == submitted_values(after),
+        ),
+        ("attempt numbers increase by one", attempts_grow(before, after)),
+        ("the record of a started step is kept", keeps_steps(before, after)),
+        ("the request of each running attempt was sent", all_sent(before, after, effects)),
+    ]
+}
+
+/// Every task that is not in a final state has a due time, which is early enough for everything in the task.
+fn due_invariants(DecisionCheck { after, effects, context, .. }: &DecisionCheck<'_>) -> Invariants {
+    let in_time = |time: Timestamp| is_final(after) || after.due.is_some_and(|due| due <= time);
+    let pickup = context.timing.pickup_within;
+    let paused = after.paused_at.is_some();
+    let wakes = effects.iter().filter_map(|effect| {
+        let Effect::Wake { after, .. } = effect else { return None };
+        Some(context.now + *after)
+    });
+    let pending = after.process_state == ProcessState::Pending && !paused;
+    vec![
+        ("a task that is not in a final state has a due time", is_final(after) || after.due.is_some()),
+        ("a task in Processed or Undone is not due", !ended_without_error(after) || after.due.is_none()),
+        ("due by the task's complete-by", paused || in_time(after.complete_by)),
+        ("due by the complete-by of each running attempt", after.awaited().all(|run| in_time(run.3))),
+        ("due soon after the end of each wait", paused || waits(after).all(|until| {
+            in_time(until.max(context.now) + pickup)
+        })),
+        ("due soon after the last call that the undo waits for can be in progress", paused || !is_undoing(after) || {
+            let mut calls = after.parts().filter_map(|(_, record)| in_progress_until(record));
+            calls.all(|until| until <= context.now || in_time(until + pickup))
+        }),
+        ("due soon after each wake, in case it is lost", { wakes }.all(|at| in_time(at + pickup))),
+        ("a Pending task is due soon", !pending || in_time(context.now + pickup)),
+        ("a paused task is due within the limit", in_time(context.now + limits::PAUSED_LOOK_WITHIN) || !paused),
+        (
+            "no wake is delayed longer than a queue can delay it",
+            effects.iter().all(|effect| {
+                !matches!(effect, Effect::Wake { after, .. } if *after > limits::QUEUE_DELAY_MAX)
+            }),
+        ),
+    ]
+}
+
+/// Invariants of final states, which change only by a command or by a report that contradicts them.
+fn end_invariants(decision: &DecisionCheck<'_>) -> Invariants {
+    let DecisionCheck { workflow, before, after, event, effects, context } = decision;
+    let ends = decision.ends();
+    let stays = before.process_state == after.process_state && before.ended_at == after.ended_at;
+    let commanded = matches!(event, Event::Commanded(_) | Event::Asked(Action::Undo));
+    let passed =
+        |name| after.steps.get(name).is_some_and(|r: &StepRecord| has_passed(&r.run.state));
+    let notifications =
+        effects.iter().filter(|effect| matches!(effect, Effect::Notice { .. })).count();
+    let processed = after.process_state == ProcessState::Processed;
+    let undone = after.process_state == ProcessState::Undone;
+    let running = after.awaited().next().is_some();
+    let error = |task: &Task| task.process_state == ProcessState::Error;
+    vec![
+        (
+            "a final state changes only by a command, or by a report that contradicts it",
+            !is_final(before) || stays || commanded || ran_although_undone(before, after, event),
+        ),
+        (
+            "a task has an end time if and only if its state is final",
+            after.ended_at.is_some() == is_final(after),
+        ),
+        ("the end time is the time of the decision", !ends || after.ended_at == Some(context.now)),
+        (
+            "a task has an error reason if and only if it is in Error",
+            after.error.is_some() == error(after),
+        ),
+        (
+            "Processed: every step completed or was skipped",
+            !processed || workflow.steps.keys().all(passed),
+        ),
+        ("Processed: the task has no undo reason", !processed || after.undo_reason.is_none()),
+        ("Undone: nothing is left to undo", !undone || left_to_undo(workflow, after).is_empty()),
+        ("Processed and Undone: no attempt is running", !(processed || undone) || !running),
+        (
+            "Undone: no call of unknown outcome may still be in progress",
+            !undone
+                || !ends
+                || after.parts().all(|(_, r)| in_progress_until(r) <= Some(context.now)),
+        ),
+        (
+            "Undoing and Undone: the task has an undo reason",
+            !(undone || is_undoing(after)) || after.undo_reason.is_some(),
+        ),
+        (
+            "the client is notified of the end",
+            !ends || notifications == usize::from(after.reply_to.is_some()),
+        ),
+    ]
+}
+
+/// Error sends an alert, which names the steps that failed or are left to undo.
+fn alert_invariants(decision: &DecisionCheck<'_>) -> Invariants {
+    let DecisionCheck { workflow, before, after, event, effects, .. } = decision;
+    let (ends, in_error) = (decision.ends(), after.process_state == ProcessState::Error);
+    let events: Vec<_> = events(effects).filter(|event| event.is_task_alert()).collect();
+    let failed = after.parts().filter(|(_, record)| record.run.state.is_failed());
+    let failed: Vec<_> = failed.map(|(part, _)| part).collect();
+    let left = left_to_undo(workflow, after);
+    let names = |steps: &[Part], wanted: &[Part]| steps == wanted;
+    let backward = after.undo_reason.is_some();
+    let names_the_parts = |event: &&BusEvent| {
+        if let Happened::UndoFailed(trouble) = &event.data {
+            return backward && names(&trouble.steps, &left);
+        }
+        matches!(&event.data, Happened::TaskInError(trouble)
+            if !backward && names(&trouble.steps, &failed))
+    };
+    let was_due = ends || before.due.is_some();
+    vec![
+        (
+            "Error sends exactly one alert, and no other state sends one",
+            !ends || events.len() == usize::from(in_error),
+        ),
+        (
+            "an alert names the parts that failed, or those that are left to undo",
+            events.iter().all(names_the_parts),
+        ),
+        (
+            "a task in Error is due until the alert is recorded as sent",
+            !in_error
+                || !was_due
+                || after.due.is_some()
+                || matches!(event, Event::AlertSent { .. }),
+        ),
+    ]
+}
+
+/// Invariants of undo: which steps are undone, and in which order.
+fn undo_invariants(
+    DecisionCheck { workflow, after, effects, context, .. }: &DecisionCheck<'_>,
+) -> Invariants {
+    let undos = || requests(effects).filter(|request| request.action == Action::Undo);
+    let dos = || requests(effects).filter(|request| request.action == Action::Do);
+    let may_be_in_progress = |record: &StepRecord| in_progress_until(record) > Some(context.now);
+    let settled = |request: &StepRequest| {
+        descendants(workflow, &request.step.step).into_iter().all(|later| {
+            let parts = after.parts().filter(|(part, _)| part.step == *later);
+            parts.into_iter().all(|(_, r)| {
+                !is_awaited(r) && !may_be_in_progress(r) && !is_left(workflow, later, r)
+            })
+        })
+    };
+    let had_effect = |request: &StepRequest| {
+        after
+            .record(&request.step)
+            .is_some_and(|r| has_effect(r) && !is_awaited(r) && !may_be_in_progress(r))
+    };
+    let can_be_undone =
+        workflow.steps.iter().filter(|(_, step)| step.point_of_no_return).all(|(name, _)| {
+            let mut parts = after.parts().filter(|(part, _)| part.step == *name);
+            parts.all(|(_, r)| !has_effect(r) && !is_awaited(r))
+        });
+    vec![
+        (
+            "no step is requested while the task is Undoing",
+            !is_undoing(after) || dos().next().is_none(),
+        ),
+        (
+            "an undo is requested only while the task is Undoing",
+            is_undoing(after) || undos().next().is_none(),
+        ),
+        ("an undo starts after the undo of all later steps", undos().all(settled)),
+        ("only a part that may have run is undone", undos().all(had_effect)),
+        (
+            "past the point of no return nothing is undone",
+            can_be_undone || undos().next().is_none(),
+        ),
+    ]
+}
+
+/// Invariants of requests to agents.
+fn request_invariants(decision: &DecisionCheck<'_>) -> Invariants {
+    let DecisionCheck { before, after, effects, context, .. } = decision;
+    let may_run = |request: &StepRequest| {
+        let progress = after.progress(&request.step, request.action);
+        request.idempotent || progress.is_some_and(|progress| !progress.may_have_run)
+    };
+    let waited = |request: &StepRequest| {
+        let old = before.progress(&request.step, request.action);
+        old.is_none_or(|old| match old.state {
+            StepState::Waiting { until, .. } => {
+                until <= context.now + context.timing.clock_skew
+                    || matches!(decision.event, Event::Commanded(_))
+            }
+            StepState::Running { .. } => true,
+            StepState::Failed { .. } => matches!(decision.event, Event::Commanded(_)),
+            StepState::HandedOut { .. }
+            | StepState::Each
+            | StepState::Completed { .. }
+            | StepState::Skipped { .. } => false,
+        })
+    };
+    let no_request = requests(effects).next().is_none();
+    vec![
+        ("nothing starts in a paused task", after.paused_at.is_none() || no_request),
+        ("nothing starts in a task in a final state", !is_final(after) || no_request),
+        (
+            "nothing starts past the task's complete-by",
+            no_request || context.now < after.complete_by,
+        ),
+        (
+            "no attempt ends after the task's complete-by",
+            requests(effects).all(|r| r.complete_by <= after.complete_by),
+        ),
+        ("a supervisor sends no requests", *decision.event != Event::Swept || no_request),
+        (
+            "a part that may have run is repeated only if it is idempotent",
+            requests(effects).all(may_run),
+        ),
+        (
+            "no attempt starts before the end of a wait, or for a settled part",
+            requests(effects).all(waited),
+        ),
+    ]
+}
+
+/// Each command is recorded and published; a refused one changes nothing else.
+fn command_invariants(
+    DecisionCheck { before, after, event, effects, context, .. }: &DecisionCheck<'_>,
+) -> Invariants {
+    let published: Vec<_> = events(effects)
+        .filter_map(|event| {
+            let Happened::OperatorCommand { command_id, by, why, refused, .. } = &event.data else {
+                return None;
+            };
+            Some((command_id, by, why, refused))
+        })
+        .collect();
+    let Event::Commanded(command) = event else {
+        return vec![
+            ("only a command is recorded as a command", before.commands == after.commands),
+            ("only a command is published as a command", published.is_empty()),
+        ];
+    };
+    let record = after.commands.last();
+    let refused = record.and_then(|record| record.refused.as_ref());
+    let unchanged = Task { commands: before.commands.clone(), due: before.due, ..(*after).clone() };
+    vec![
+        (
+            "a command is recorded with its operator and reason",
+            record.is_some_and(|record| {
+                record.id == command.command_id
+                    && (&record.by, &record.why) == (&command.by, &command.why)
+                    && record.at == context.now
+            }),
+        ),
+        (
+            "a command is published as it is recorded",
+            published
+                == record
+                    .map(|r| (&r.id, &r.by, &r.why, &r.refused))
+                    .into_iter()
+                    .collect::<Vec<_>>(),
+        ),
+        ("a refused command changes nothing else", refused.is_none() || unchanged == **before),
+        ("only the newest commands are kept", after.commands.len() <= limits::COMMANDS_KEPT_MAX),
+    ]
+}
+
+/// The effects that do not match the saved task, as violated invariants.
+pub(super) fn violated_by_effects(
+    workflow: &Workflow,
+    task: &Task,
+    effects: &[Effect],
+) -> Vec<String> {
+    let matches_task = |effect: &Effect| match effect {
+        Effect::Request(request) => matches_running_attempt(workflow, task, request),
+        Effect::Notice { notice, .. } => {
+            Some(notice.at) == task.ended_at
+                && notice.task_id.as_deref() == Some(task.task_id.as_str())
+        }
+        Effect::Publish(BusEvent { metadata, data }) => {
+            let ended = Some(metadata.at) == task.ended_at;
+            match data {
+                Happened::TaskInError(trouble) | Happened::UndoFailed(trouble) => {
+                    ended && trouble.task_id == task.task_id
+                }
+                Happened::TaskEnded { task_id, process_state, .. } => {
+                    ended && *task_id == task.task_id && *process_state == task.process_state
+                }
+                Happened::OperatorCommand { task_id, .. } => *task_id == task.task_id,
+                Happened::BreakerOpened(_)
+                | Happened::SubmissionRefused { .. }
+                | Happened::MessageCorrupt { .. }
+                | Happened::DeadLetterSeen { .. }
+                | Happened::AgentMissing { .. }
+                | Happened::OperatorRedrive { .. }
+                | Happened::BreakerClosed(_) => false,
+            }
+        }
+        Effect::Wake { wake, .. } => wake.task_id == task.task_id,
+        Effect::Submit(submission) => matches_running_step(workflow, task, submission),
+        Effect::ChildEnded(ended) => task.parent.as_ref().is_some_and(|parent| {
+            is_final(task) && (&parent.task_id, &parent.step) == (&ended.task_id, &ended.step)
+        }),
+        Effect::Ask(_) | Effect::Reply(_) | Effect::Reject { .. } => false,
+    };
+    let wrong = effects.iter().filter(|effect| !matches_task(effect));
+    wrong.map(|effect| format!("an effect matches the saved task; not {effect:?}")).collect()
+}
+
+impl DecisionCheck<'_> {
+    /// Whether the task ends now, for the first time or again.
+    fn ends(&self) -> bool {
+        let Self { before, after, .. } = self;
+        let changed = before.process_state != after.process_state;
+        is_final(after) && (changed || before.ended_at != after.ended_at)
+    }
+}

@@ -1,0 +1,32 @@
+# A task is in Error while agents still work on other branches. Replies that arrive in time are
+# recorded, and nothing new starts.
+timing   clock skew 2s, pickup within 30s
+workflow within 10m
+  reserve: within 60s
+  invoice: within 60s
+  label:   within 60s
+  wrap:    within 60s
+  notify:  within 20s
+  ship:    after reserve
+
+submit                       => Pending; due 20s
+wake                         => Processing; request reserve #1 by 60s; request invoice #1 by 60s;
+                                request label #1 by 60s; request wrap #1 by 60s;
+                                request notify #1 by 20s
+clock +10s
+agent fails invoice #1 "no address"
+                             => Error; invoice failed (failures 1, reason kept); due 40s;
+                                alert invoice "step invoice: no address"
+agent completes reserve #1   => reserve completed (output kept)
+clock +11s
+agent completes notify #1    => notify completed (output kept)
+agent fails label #1 "no paper"
+                             => label failed (failures 1, reason kept)
+agent completes label #1     => label failed (may have run)
+
+# That alert was lost. The next alert names all failed steps, and the first reason.
+clock +21s
+sweep                        => due 72s; alert invoice, label "step invoice: no address"
+alert sent                   => no longer due
+agent completes wrap #1      => wrap completed (output kept)
+wake                         => ignored: Ended

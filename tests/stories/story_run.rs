@@ -1,0 +1,343 @@
+//! Runs a story: passes events to the core, saves the task and its documents, and advances the clock, in place of the
+//! drive loop.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use steward_core::{
+    engine::{
+        decision::{Context, Transition},
+        documents::{Documents, Wanted},
+        effect::Effect,
+        event::Event,
+        transition::transition,
+    },
+    model::{
+        attempt::{Action, Attempt},
+        command::{Command, Order},
+        document::{Document, DocumentKey},
+        messages::{Answer, ChildOutcome, Outcome, Submission},
+        step::StepState,
+        task::{ProcessState, Task},
+    },
+    submission::accept,
+};
+
+use super::{
+    decision_text::{due, effects_sent, saved_changes},
+    event_parser::{StoryEvent, StorySubmission, TASK_ID, parse_event},
+    invariants::{self, DecisionCheck},
+    story_file::{Story, StoryLine},
+};
+
+/// The state of a story: the saved task, the stored documents, the clock.
+pub(super) struct StoryRun<'a, F> {
+    story: &'a Story,
+    task: Option<Task>,
+    documents: Documents,
+    now: Timestamp,
+    /// Called for every decision with the task before it, the event, and the decision.
+    observer: F,
+    /// The newest command, and the number of commands so far.
+    command: Option<(Command, u32)>,
+    /// The invariants that the last line violated.
+    pub(super) violated: Vec<String>,
+}
+
+impl<'a, F: FnMut(&Task, &Event, &Transition)> StoryRun<'a, F> {
+    pub(super) fn new(story: &'a Story, observer: F) -> Self {
+        Self {
+            story,
+            observer,
+            task: None,
+            documents: Documents::new(),
+            now: Timestamp::UNIX_EPOCH,
+            command: None,
+            violated: Vec::new(),
+        }
+    }
+
+    /// Runs one line, and returns the decision as text.
+    pub(super) fn run(&mut self, line: &StoryLine) -> Result<String, String> {
+        match parse_event(&line.event)? {
+            StoryEvent::ClockAdvanced(by) => {
+                self.now = self.now.checked_add(by).map_err(|error| error.to_string())?;
+                Ok(String::new())
+            }
+            StoryEvent::Submitted(submitted) => self.submit(submitted),
+            StoryEvent::Event { event, redelivered } => self.decide(&event, redelivered),
+            StoryEvent::AlertSent { ended_at } => {
+                let newest = self.task.as_ref().and_then(|task| task.ended_at);
+                let ended_at = ended_at.map(|after| Timestamp::UNIX_EPOCH + after).or(newest);
+                let event = Event::AlertSent { ended_at: ended_at.unwrap_or(self.now) };
+                self.decide(&event, false)
+            }
+            StoryEvent::Commanded { by, why, order, redelivered } => {
+                let command = self.command(by, why, order)?;
+                self.decide(&Event::Commanded(command), redelivered)
+            }
+            StoryEvent::CommandRepeated { redelivered } => {
+                let command =
+                    self.command.as_ref().ok_or("there was no command to repeat")?.0.clone();
+                self.decide(&Event::Commanded(command), redelivered)
+            }
+        }
+    }
+
+    fn command(&mut self, by: String, why: String, order: Order) -> Result<Command, String> {
+        let number = self.command.as_ref().map_or(0, |(_, number)| *number) + 1;
+        let command_id = format!("c-{number}").parse().map_err(|error| format!("{error}"))?;
+        let task_id = TASK_ID.parse().map_err(|error| format!("{error}"))?;
+        let issued_at = Some(self.now);
+        let command = Command { command_id, task_id, by, why, order, issued_at };
+        self.command = Some((command.clone(), number));
+        Ok(command)
+    }
+
+    fn submit(&mut self, submitted: StorySubmission) -> Result<String, String> {
+        let Story { workflow, timing, .. } = self.story;
+        let StorySubmission { input, reply_to, parent, undo } = submitted;
+        let task_id = TASK_ID.parse().map_err(|error| format!("{error}"))?;
+        let (workflow_name, version) = (workflow.name.clone(), None);
+        let submission = Submission {
+            task_id,
+            workflow: workflow_name,
+            version,
+            input,
+            reply_to,
+            parent,
+            undo,
+            attempt: None,
+            has_begun: false,
+            keep: None,
+        };
+        let (task, document) = accept(&submission, workflow, None, self.now, *timing);
+        self.documents = Documents::from([(document.key, document.body)]);
+        let text = format!("{}; {}", task.process_state, due(&task));
+        self.task = Some(task);
+        Ok(text)
+    }
+
+    fn decide(&mut self, event: &Event, redelivered: bool) -> Result<String, String> {
+        let before = self.task.clone().ok_or("nothing was submitted")?;
+        let workflow = &self.story.workflow;
+        let context = self.context(event, redelivered);
+        let answer = self.transition(&before, event, context);
+        (self.observer)(&before, event, &answer);
+        Ok(match answer {
+            Transition::Apply { task, documents, effects } => {
+                self.store(&documents, event, &task);
+                let (before, after) = (&before, task.as_ref());
+                let decision =
+                    DecisionCheck { workflow, before, after, event, effects: &effects, context };
+                self.violated.extend(invariants::violated_by_decision(&decision));
+                self.violated.extend(self.progress_violation(&task));
+                let mut texts =
+                    saved_changes(workflow, before, &task, &documents, &effects, self.now);
+                texts.extend(effects_sent(workflow, &effects));
+                self.task = Some(*task);
+                texts.join("; ")
+            }
+            Transition::Ignore { reason, effects } => {
+                self.violated.extend(invariants::violated_by_effects(workflow, &before, &effects));
+                let resent = effects_sent(workflow, &effects).into_iter();
+                let resent = resent.map(|effect| format!("; again {effect}"));
+                format!("ignored: {reason:?}{}", resent.collect::<String>())
+            }
+            Transition::Illegal(reason) => format!("illegal: {reason}"),
+        })
+    }
+
+    fn context(&self, event: &Event, redelivered: bool) -> Context<'static> {
+        let actor = if *event == Event::Swept { "supervisor" } else { "scheduler" };
+        Context { now: self.now, actor, redelivered, timing: self.story.timing }
+    }
+
+    /// Calls the core with the documents that it wants, and checks that it wants only existing documents, each once.
+    fn transition(&mut self, task: &Task, event: &Event, context: Context<'_>) -> Transition {
+        let workflow = &self.story.workflow;
+        let mut read = Documents::new();
+        let answer = loop {
+            match transition(workflow, task, &read, event, context) {
+                Ok(answer) => break answer,
+                Err(Wanted(keys)) => {
+                    for key in keys {
+                        if !self.documents.contains_key(&key) {
+                            self.violated
+                                .push(format!("the core wants only existing documents; not {key}"));
+                        }
+                        let body = self.documents.get(&key).cloned().unwrap_or_default();
+                        if read.insert(key.clone(), body).is_some() {
+                            self.violated
+                                .push(format!("the core wants a document once; not {key}"));
+                        }
+                    }
+                }
+            }
+        };
+        if !read.is_empty() && !needs_documents(&answer) {
+            let keys: Vec<_> = read.keys().map(ToString::to_string).collect();
+            self.violated.push(format!("the core wants only documents that it uses; not {keys:?}"));
+        }
+        if Ok(&answer) != transition(workflow, task, &self.documents, event, context).as_ref() {
+            let text = "with all documents available, the core decides the same";
+            self.violated.push(text.to_owned());
+        }
+        answer
+    }
+
+    /// The violation of this invariant: in a task that is not in a final state, something runs or waits; or a wake would
+    /// start something, and the task is due soon in case that wake is lost.
+    fn progress_violation(&self, task: &Task) -> Option<String> {
+        if task.process_state.is_final() || task.paused_at.is_some() || self.now >= task.complete_by
+        {
+            return None;
+        }
+        let Story { workflow, timing, .. } = self.story;
+        let context = self.context(&Event::Wake, false);
+        let Ok(woken) = transition(workflow, task, &self.documents, &Event::Wake, context) else {
+            return Some("the core wants no document that does not exist".to_owned());
+        };
+        let due_by = self.now + timing.pickup_within + timing.clock_skew;
+        if matches!(woken, Transition::Apply { .. }) {
+            let in_time = task.due.is_some_and(|due| due <= due_by);
+            return (!in_time)
+                .then(|| "a task with a part that can start now is due soon".to_owned());
+        }
+        let is_in_progress = task.actions().any(|(_, action, progress)| match progress.state {
+            StepState::Running { .. } | StepState::HandedOut { .. } => true,
+            StepState::Waiting { .. } => action == task.direction(),
+            StepState::Each
+            | StepState::Completed { .. }
+            | StepState::Failed { .. }
+            | StepState::Skipped { .. } => false,
+        });
+        let is_in_progress = is_in_progress || task.undo_waits(self.now).next().is_some();
+        (!is_in_progress).then(|| "a task that is not in a final state makes progress".to_owned())
+    }
+
+    fn store(&mut self, documents: &[Document], event: &Event, task: &Task) {
+        for Document { key, body, .. } in documents {
+            if !self.is_body_right(key, body, event, task) {
+                self.violated
+                    .push(format!("a document contains what the event reported; not {key}"));
+            }
+            if self.documents.insert(key.clone(), body.clone()).is_some() {
+                self.violated.push(format!("a document is written once; {key} was written before"));
+            }
+        }
+        for (step, action, progress) in task.actions() {
+            if let Some(key) = progress.output(&step, action)
+                && !self.documents.contains_key(&key)
+            {
+                self.violated
+                    .push(format!("the task refers only to existing documents; not to {key}"));
+            }
+        }
+    }
+
+    /// Whether a new document contains what the event reported.
+    fn is_body_right(&self, key: &DocumentKey, body: &Value, event: &Event, task: &Task) -> bool {
+        let order = match event {
+            Event::Commanded(command) => Some(&command.order),
+            Event::Wake
+            | Event::Swept
+            | Event::Replied(_)
+            | Event::Answered { .. }
+            | Event::Asked(_)
+            | Event::ChildEnded { .. }
+            | Event::AlertSent { .. } => None,
+        };
+        match (key, event) {
+            (DocumentKey::Output(of), Event::Replied(reply)) => {
+                matches!(&reply.outcome, Outcome::Completed { output, .. } if output == body)
+                    && of.action == reply.action
+            }
+            (DocumentKey::Output(of), Event::Answered { answer, .. }) => {
+                *answer == Answer::Completed { output: body.clone() } && of.action == Action::Do
+            }
+            (DocumentKey::Output(of), Event::ChildEnded { outcome, .. }) => match of.action {
+                Action::Do => *outcome == ChildOutcome::Processed { output: body.clone() },
+                Action::Undo => *body == Value::Null,
+            },
+            (DocumentKey::Result(_), _) => task.process_state == ProcessState::Processed,
+            (DocumentKey::Output(_), _) => false,
+            (DocumentKey::ByHand(..), _) => {
+                matches!(order, Some(Order::Complete { output, .. }) if output == body)
+            }
+            (
+                DocumentKey::Failure(Attempt { step, action, number })
+                | DocumentKey::Deferral(Attempt { step, action, number }),
+                _,
+            ) => {
+                let has_text =
+                    |key| body.get(key).and_then(Value::as_str).is_some_and(|s| !s.is_empty());
+                let attempt = task.progress(step, *action).map(|p| p.state.attempt());
+                attempt == Some(*number) && has_text("reason") && has_text("verdict")
+            }
+            (DocumentKey::Input(id), Event::Commanded(command)) => {
+                *id == command.command_id && body.get("input") == Some(&self.edited(order))
+            }
+            (DocumentKey::Input(_) | DocumentKey::Submission | DocumentKey::Claim(_), _) => false,
+        }
+    }
+
+    /// The newest input with a command's edit applied to its top-level keys.
+    fn edited(&self, order: Option<&Order>) -> Value {
+        let newest = self.task.as_ref().and_then(|task| task.input.clone());
+        let key = newest.map_or(DocumentKey::Submission, DocumentKey::Input);
+        let mut input = self.documents.get(&key).map_or(json!({}), |body| body["input"].clone());
+        if let (Some(Order::Resubmit { input: Some(patch), .. }), Some(input)) =
+            (order, input.as_object_mut())
+        {
+            for (key, value) in patch.as_object().cloned().unwrap_or_default() {
+                if value.is_null() {
+                    input.remove(&key);
+                } else {
+                    input.insert(key, value);
+                }
+            }
+        }
+        input
+    }
+}
+
+/// Whether a decision needed documents: for a request, also one that cannot be made; to start a step; to edit the input;
+/// or to report the task's output.
+fn needs_documents(answer: &Transition) -> bool {
+    let contain_documents = |effects: &[Effect]| {
+        effects.iter().any(|effect| match effect {
+            Effect::Request(_) | Effect::Submit(_) | Effect::ChildEnded(_) => true,
+            Effect::Notice { notice, .. } => notice.output.is_some(),
+            Effect::Ask(_)
+            | Effect::Reply(_)
+            | Effect::Wake { .. }
+            | Effect::Reject { .. }
+            | Effect::Publish(_) => false,
+        })
+    };
+    match answer {
+        Transition::Apply { task, documents, effects } => {
+            let created = documents.iter();
+            let is_output =
+                |key: &DocumentKey| matches!(key, DocumentKey::Output(_) | DocumentKey::ByHand(..));
+            let mut created = created.filter(|document| !is_output(&document.key));
+            let started = task.steps.values().any(|record| {
+                record.items.is_some()
+                    || matches!(
+                        record.run.state,
+                        StepState::Skipped { attempt: 0 }
+                            | StepState::Waiting { attempt: 0, .. }
+                            | StepState::Completed { attempt: 0 }
+                    )
+            });
+            let refused = task.commands.iter().any(|record| record.refused.is_some());
+            contain_documents(effects)
+                || created.next().is_some()
+                || started
+                || refused
+                || task.error.is_some()
+        }
+        Transition::Ignore { effects, .. } => contain_documents(effects),
+        Transition::Illegal(_) => false,
+    }
+}

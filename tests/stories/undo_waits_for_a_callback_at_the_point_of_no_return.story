@@ -1,0 +1,23 @@
+# The callback decides whether the task can still be undone.
+workflow within 2h
+  approve: callback within 1h heartbeat every 10m, body ${ callback.token }, point of no return, undo
+  check:   then undo
+
+submit                       => Pending; due 30s
+wake                         => Processing; request approve #1 by 60s with "o-1/approve/i000000000";
+                                request check #1 by 60s
+agent completes approve #1   => approve handed out until 600s
+agent fails check #1 "no"    => Undoing because "step check: no"; check failed (failures 1, reason kept)
+callback heartbeat for approve #1
+                             => ignored: StillAwaited
+callback fails approve #1 "never"
+                             => Error; approve failed (failures 1, may have run, reason kept);
+                                alert approve, check "not undone, past the point of no return approve: step check: no"
+submit                       => Pending; due 30s
+wake                         => Processing; request approve #1 by 60s with "o-1/approve/i000000000";
+                                request check #1 by 60s
+agent completes approve #1   => approve handed out until 600s
+agent fails check #1 "no"    => Undoing because "step check: no"; check failed (failures 1, reason kept)
+callback completes approve #1 with 1
+                             => Error; approve completed (output kept);
+                                alert check "not undone, past the point of no return approve: step check: no"

@@ -1,0 +1,258 @@
+//! The rows of the table at the top of `transition.rs`: reads them, and assigns each decision to its row. Tests check that
+//! the stories cover every row, and that every decision of a story has a row.
+
+use std::{collections::BTreeSet, fmt};
+
+use steward_core::{
+    engine::{decision::Transition, event::Event},
+    model::{
+        attempt::Action,
+        command::Order,
+        messages::{Answer, Outcome, StepReply},
+        names::Part,
+        step::{Progress, StepState},
+        task::Task,
+    },
+};
+
+/// A row of the table: state, event, next state.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TransitionRow {
+    state: String,
+    event: String,
+    next: String,
+}
+
+impl fmt::Display for TransitionRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} | {} | {}", self.state, self.event, self.next)
+    }
+}
+
+/// The rows of the table. A cell that stands for several states or events is expanded to one row for each.
+pub(crate) fn documented_rows() -> BTreeSet<TransitionRow> {
+    let source = include_str!("../crates/core/src/engine/transition.rs");
+    let lines = source.lines().filter_map(|line| line.strip_prefix("//! | ")).skip(2);
+    let mut rows = BTreeSet::new();
+    for line in lines {
+        let cells: Vec<_> = line.split('|').map(str::trim).collect();
+        let [state, event, next, ..] = cells.as_slice() else { continue };
+        for state in states(state) {
+            for event in events(event) {
+                let next = if *next == "the same" { vec![state] } else { states(next) };
+                rows.extend(next.into_iter().map(|next| TransitionRow {
+                    state: state.to_owned(),
+                    event: event.clone(),
+                    next: next.to_owned(),
+                }));
+            }
+        }
+    }
+    rows
+}
+
+/// The names of all states in the table.
+pub(crate) const STATES: [&str; 6] =
+    ["Pending", "Processing", "Undoing", "Processed", "Undone", "Error"];
+
+fn states(cell: &str) -> Vec<&str> {
+    match cell {
+        "any" => STATES.to_vec(),
+        "any but Pending" => STATES.into_iter().filter(|state| *state != "Pending").collect(),
+        _ => cell.split(", ").collect(),
+    }
+}
+
+/// Expands a cell: `skip/complete, impossible` stands for two events, `any reply` for eight.
+fn events(cell: &str) -> Vec<String> {
+    let (names, detail) =
+        cell.split_once(", ").map_or((cell, None), |(names, detail)| (names, Some(detail)));
+    let is_reply = |kind: &&str| kind.starts_with("step ") || kind.starts_with("undo ");
+    let replies = KINDS.into_iter().filter(is_reply);
+    let names: Vec<_> =
+        if names == "any reply" { replies.collect() } else { names.split('/').collect() };
+    let detail = detail.map(|detail| format!(", {detail}")).unwrap_or_default();
+    names.into_iter().map(|name| format!("{name}{detail}")).collect()
+}
+
+/// The row of a decision. An ignored event has none.
+pub(crate) fn row_of(before: &Task, event: &Event, answer: &Transition) -> Option<TransitionRow> {
+    let state = before.process_state.to_string();
+    match answer {
+        Transition::Apply { task, .. } => Some(TransitionRow {
+            state,
+            event: event_in_table(before, event, task),
+            next: task.process_state.to_string(),
+        }),
+        Transition::Illegal(_) => Some(TransitionRow {
+            state,
+            event: "corrupt reply".to_owned(),
+            next: "illegal".to_owned(),
+        }),
+        Transition::Ignore { .. } => None,
+    }
+}
+
+/// The kind of an event, independent of the decision.
+pub(crate) fn kind(event: &Event) -> &'static str {
+    match event {
+        Event::Wake => "wake",
+        Event::Swept => "swept",
+        Event::AlertSent { .. } => "alert sent",
+        Event::Replied(reply) => match (reply.action, &reply.outcome) {
+            (Action::Do, Outcome::Completed { .. }) => "step completed",
+            (Action::Do, Outcome::Failed { .. }) => "step failed",
+            (Action::Do, Outcome::Deferred { .. }) => "step deferred",
+            (Action::Do, Outcome::Unknown { .. }) => "step unknown",
+            (Action::Undo, Outcome::Completed { .. }) => "undo completed",
+            (Action::Undo, Outcome::Failed { .. }) => "undo failed",
+            (Action::Undo, Outcome::Deferred { .. }) => "undo deferred",
+            (Action::Undo, Outcome::Unknown { .. }) => "undo unknown",
+        },
+        Event::Answered { answer: Answer::Heartbeat, .. } => "heartbeat",
+        Event::Answered { .. } => "answered",
+        Event::Asked(Action::Do) => "asked for",
+        Event::Asked(Action::Undo) => "asked to be undone",
+        Event::ChildEnded { .. } => "its task ended",
+        Event::Commanded(command) => match command.order {
+            Order::Resubmit { .. } => "resubmit",
+            Order::Skip { .. } => "skip",
+            Order::Complete { .. } => "complete",
+            Order::Undo => "undo",
+            Order::Cancel => "cancel",
+            Order::Pause => "pause",
+            Order::Resume => "resume",
+        },
+    }
+}
+
+/// All kinds of events.
+pub(crate) const KINDS: [&str; 23] = [
+    "wake",
+    "swept",
+    "alert sent",
+    "step completed",
+    "step failed",
+    "step deferred",
+    "step unknown",
+    "undo completed",
+    "undo failed",
+    "undo deferred",
+    "undo unknown",
+    "answered",
+    "heartbeat",
+    "asked for",
+    "asked to be undone",
+    "its task ended",
+    "resubmit",
+    "skip",
+    "complete",
+    "undo",
+    "cancel",
+    "pause",
+    "resume",
+];
+
+/// The name of an event in the table, which depends on the decision.
+fn event_in_table(before: &Task, event: &Event, after: &Task) -> String {
+    let impossible = if is_impossible(before, event, after) { ", impossible" } else { "" };
+    let name = match event {
+        Event::Replied(StepReply { step, action: Action::Do, .. })
+        | Event::ChildEnded { step, .. }
+            if has_run_after_all(before, after, step) =>
+        {
+            "step ran after all"
+        }
+        Event::Swept => swept(before, after),
+        Event::Replied(reply) => {
+            let now = after.progress(&reply.step, reply.action).map(|progress| &progress.state);
+            match (now.is_some_and(StepState::is_failed), reply.action) {
+                // A reply that reports no failure makes the step fail too, if it is over a limit or if
+                // the step must not be repeated.
+                (true, Action::Do) => "step failed",
+                (true, Action::Undo) => "undo failed",
+                (false, _) => kind(event),
+            }
+        }
+        Event::Commanded(_) if is_refused(after) => "command refused",
+        Event::Answered { answer: Answer::Heartbeat, .. } => kind(event),
+        // Callbacks and child tasks settle a step in the same way as an agent.
+        Event::Answered { step, .. } | Event::ChildEnded { step, .. } => {
+            settled(before, after, step)
+        }
+        Event::Asked(Action::Do) => "wake",
+        Event::Wake
+        | Event::AlertSent { .. }
+        | Event::Commanded(_)
+        | Event::Asked(Action::Undo) => kind(event),
+    };
+    format!("{name}{impossible}")
+}
+
+/// Whether a report only records that a step, which was not awaited any more, took effect or may have.
+fn has_run_after_all(before: &Task, after: &Task, step: &Part) -> bool {
+    let (Some(old), Some(new)) = (before.record(step), after.record(step)) else { return false };
+    let same = old.run.state == new.run.state && old.run.failure_count == new.run.failure_count;
+    same && !old.run.state.is_running() && !old.run.may_have_run && new.run.may_have_run
+}
+
+/// The outcome of a step that a callback or a child task settled.
+fn settled(before: &Task, after: &Task, step: &Part) -> &'static str {
+    let record = after.record(step);
+    let undoing = before.record(step).is_some_and(|record| record.undo.is_some());
+    let failed = |progress: &Progress| progress.state.is_failed();
+    match record.and_then(|record| record.undo.as_ref()).filter(|_| undoing) {
+        Some(undo) if failed(undo) => "undo failed",
+        Some(_) => "undo completed",
+        None if record.is_some_and(|record| failed(&record.run)) => "step failed",
+        None => "step completed",
+    }
+}
+
+fn is_refused(after: &Task) -> bool {
+    after.commands.last().is_some_and(|record| record.refused.is_some())
+}
+
+fn swept(before: &Task, after: &Task) -> &'static str {
+    let reason = after.error.as_ref().or(after.undo_reason.as_ref());
+    let changed = before.process_state != after.process_state;
+    let overdue = reason.is_some_and(|reason| reason.contains("the task was not"));
+    if before.process_state.is_final() {
+        "swept, alert unsent"
+    } else if changed && overdue {
+        "swept, task past due"
+    } else if changed {
+        "swept, attempts used up"
+    } else if after.failure_count > before.failure_count {
+        "swept, step past due"
+    } else {
+        "swept, nothing past due"
+    }
+}
+
+/// Whether a part failed before its request was sent.
+fn is_impossible(before: &Task, event: &Event, after: &Task) -> bool {
+    let count = |progress: Option<&Progress>| progress.map_or(0, |p| p.failure_count);
+    let answered = |part: &Part, of| match event {
+        Event::Replied(reply) => reply.step == *part && reply.action == of,
+        Event::Answered { step, .. } => step == part && of == Action::Do,
+        Event::ChildEnded { step, .. } => step == part,
+        Event::Wake
+        | Event::Swept
+        | Event::Commanded(_)
+        | Event::Asked(_)
+        | Event::AlertSent { .. } => false,
+    };
+    let no_output = |task: &Task| task.error.as_ref().is_some_and(|e| e.starts_with("output: "));
+    if no_output(after) && !no_output(before) {
+        return true;
+    }
+    *event != Event::Swept
+        && after.actions().any(|(step, action, progress)| {
+            let old = before.progress(&step, action);
+            let renewed = old.is_some_and(|old| old.state.attempt() < progress.state.attempt());
+            progress.state.is_failed()
+                && (progress.failure_count > count(old) || renewed)
+                && !answered(&step, action)
+        })
+}
