@@ -266,7 +266,11 @@ fn parse_step(text: &str) -> Result<Option<Part>, Failure> {
 }
 
 /// The order that a form describes.
-fn order_of_form(data: &TaskData, kind: ConsoleCommand, form: &CommandForm) -> Result<Order, String> {
+fn order_of_form(
+    data: &TaskData,
+    kind: ConsoleCommand,
+    form: &CommandForm,
+) -> Result<Order, String> {
     let step = parse_step(&form.step).map_err(|failure| failure.to_string())?;
     let input = match &form.input {
         Some(text) if kind == ConsoleCommand::Resubmit => input_patch(data, form, text)?,

@@ -207,7 +207,8 @@ impl AvailableCommands {
         let stuck = data.stuck_parts();
         let several = stuck.len() > 1;
         for part in stuck.into_iter().take(PARTS_MAX).filter(|_| several) {
-            let of_part = [ConsoleCommand::Resubmit, ConsoleCommand::Skip, ConsoleCommand::Complete];
+            let of_part =
+                [ConsoleCommand::Resubmit, ConsoleCommand::Skip, ConsoleCommand::Complete];
             let accepted = of_part
                 .into_iter()
                 .filter(|command| matches!(dry_run(*command, Some(&part)), Preview::Does(_)));
