@@ -207,12 +207,12 @@ async fn other_queues_than_dead_letter_queues_are_refused() {
         output.fails(&["there is no queue `nowhere`"]);
         let output = harness.steward(&[&["dlq", command, "steward-scheduler"], why].concat()).await;
         output.fails(&[
-            "`steward-scheduler` is not a dead-letter queue: `steward dlq list` shows them",
+            "`steward-scheduler` is not a dead-letter queue; `steward dlq list` lists the dead-letter queues",
         ]);
     }
     harness.steward(&["dlq", "redrive", "steward-scheduler-dead-letters"]).await.fails(&["--why"]);
     let output = harness.steward(&["dlq", "list", "--prefix", "other"]).await;
-    output.fails(&["no dead-letter queue's name begins with `other`"]);
+    output.fails(&["no dead-letter queue has a name that begins with `other`"]);
     let output = harness.steward(&["dlq", "list", "--queue", "steward-scheduler"]).await;
     output.fails(&["`steward-scheduler` is not a dead-letter queue"]);
     let named = ["dlq", "list", "--prefix", "other", "--queue", "steward-scheduler-dead-letters"];

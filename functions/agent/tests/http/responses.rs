@@ -255,7 +255,7 @@ async fn a_response_that_is_not_json_is_permanent_and_not_repeated() {
         (
             r#"{"id":18446744073709551616}"#,
             "the response has an integer of more than 64 bits at line 1 column 7: it would lose digits; send it \
-             as a text",
+             as a string",
         ),
     ] {
         let remote = TestServer::start(move || respond(200, body)).await;
