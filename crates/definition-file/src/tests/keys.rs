@@ -164,7 +164,7 @@ fn its_input() {
         (
             "{ type: object, required: [amount] }",
             "{ $ref: 'https://example.com/x.json' }",
-            "4:1: input: not a JSON Schema: it refers to a schema that is not in it",
+            "4:1: input: not a JSON Schema: it refers to an external schema",
         ),
         ("{ type: object, required: [amount] }", "true", ""),
     ]);
@@ -265,7 +265,7 @@ fn its_times() {
 #[test]
 fn what_is_masked() {
     let places = "[/card/number, '/items/*/secret']";
-    let pointer = "must be a JSON pointer, as `/card/number` or `/items/*/secret`";
+    let pointer = "must be a JSON pointer, such as `/card/number` or `/items/*/secret`";
     check(&[
         (places, "[/a~1b, /items/0]", ""),
         (places, "[]", ""),
@@ -280,7 +280,7 @@ fn what_is_masked() {
         (places, "[7]", "45:8: mask.0: must be a text, not a number"),
     ]);
     let many = format!("[{}]", vec!["/a"; 101].join(", "));
-    assert_eq!(of(places, &many), "45:7: mask: 101 places; the limit is 100");
+    assert_eq!(of(places, &many), "45:7: mask: 101 pointers; the limit is 100");
     let long = format!("[/{}]", "a".repeat(200));
     assert_eq!(of(places, &long), "45:8: mask.0: must have at most 200 characters");
 }
@@ -458,7 +458,7 @@ fn recovery_policies() {
         (
             "idempotent: false",
             "idempotent: false\n    recovery: { extended_wait: { wait: 1m } }",
-            "20:5: steps.reserve.recovery: a step that is not idempotent is never repeated by itself",
+            "20:5: steps.reserve.recovery: a step that is not idempotent is never retried automatically, so it has no `extended_wait`",
         ),
     ]);
 }
@@ -484,17 +484,17 @@ fn steps() {
         (
             "    wait: 12h",
             "    description: nothing",
-            "38:3: steps.rest: says nothing to do; it needs an `agent`, a `wait` or a `workflow`",
+            "38:3: steps.rest: the step has no work; it needs an `agent`, a `wait` or a `workflow`",
         ),
         (
             "    wait: 12h",
             "    wait: 12h\n    agent: x",
-            "38:3: steps.rest: a step does one thing, not `agent` and `wait`; make it several steps",
+            "38:3: steps.rest: a step cannot have `agent` and `wait` together; split it into several steps",
         ),
         (
             "    wait: 12h",
             "    wait: 12h\n    workflow: { name: x }",
-            "38:3: steps.rest: a step does one thing, not `wait` and `workflow`; make it several steps",
+            "38:3: steps.rest: a step cannot have `wait` and `workflow` together; split it into several steps",
         ),
         (
             "after: [pack, ask]",
@@ -504,7 +504,7 @@ fn steps() {
         (
             "after: [pack, ask]",
             "after: [pack, pack]",
-            "39:19: steps.rest.after.1: `pack` is named twice",
+            "39:19: steps.rest.after.1: `pack` is listed twice",
         ),
         (
             "after: [pack, ask]",
@@ -539,12 +539,12 @@ fn steps() {
         (
             "when: ${ input.amount > 0 }",
             "when: always",
-            "18:11: steps.reserve.when: must be one expression and nothing else; write `${ input.amount > 0 }`, say",
+            "18:11: steps.reserve.when: must consist of exactly one expression; for example `${ input.amount > 0 }`",
         ),
         (
             "when: ${ input.amount > 0 }",
             "when: ${ item.x }",
-            "18:11: steps.reserve.when: `item`: there is one only of a step with `for_each`, in its request, input and undo",
+            "18:11: steps.reserve.when: `item` is available only in a step with `for_each`, in its request, input and undo",
         ),
         (
             "when: ${ input.amount > 0 }",
@@ -554,12 +554,12 @@ fn steps() {
         (
             "when: ${ input.amount > 0 }",
             "when: ${ steps.reserve.output }",
-            "18:11: steps.reserve.when: `steps.reserve.output`: a step has no output before it is done",
+            "18:11: steps.reserve.when: `steps.reserve.output`: a step has no output before it completes",
         ),
         (
             "when: ${ input.amount > 0 }",
             "when: ${ callback.token }",
-            "18:11: steps.reserve.when: `callback`: there is one only of a step with `callback`, in its request",
+            "18:11: steps.reserve.when: `callback` is available only in a step with `callback`, in its request",
         ),
         (
             "idempotent: false",
@@ -590,7 +590,7 @@ fn calls() {
         (
             "    agent: inventory\n",
             "",
-            "15:3: steps.reserve: says nothing to do; it needs an `agent`, a `wait` or a `workflow`",
+            "15:3: steps.reserve: the step has no work; it needs an `agent`, a `wait` or a `workflow`",
         ),
         (
             "    request: { path: /questions, body: '${ callback.token }' }\n",
@@ -651,7 +651,7 @@ fn calls() {
         (
             "body: { items: '${ input.items }' }",
             "body: { items: ['${ item }'] }",
-            "21:81: steps.reserve.request.body.items.0: `item`: there is one only of a step with `for_each`, in its request, input and undo",
+            "21:81: steps.reserve.request.body.items.0: `item` is available only in a step with `for_each`, in its request, input and undo",
         ),
         (
             "body: { items: '${ input.items }' }",
@@ -661,7 +661,7 @@ fn calls() {
         (
             "body: { items: '${ input.items }' }",
             "body: { a: '${ event.id }', b: '${ callback.token }' }",
-            "21:76: steps.reserve.request.body.a: `event`: there is one only of a `trigger`\n21:96: steps.reserve.request.body.b: `callback`: there is one only of a step with `callback`, in its request",
+            "21:76: steps.reserve.request.body.a: `event` is available only in a `trigger`\n21:96: steps.reserve.request.body.b: `callback` is available only in a step with `callback`, in its request",
         ),
         ("body: { items: '${ input.items }' }", "body: 7", ""),
         (
@@ -693,7 +693,7 @@ fn for_each() {
         (
             "items: '${ input.items }', at",
             "items: '${ input.items } and more', at",
-            "25:24: steps.pack.for_each.items: must be one expression and nothing else; write `${ input.items }`, say",
+            "25:24: steps.pack.for_each.items: must consist of exactly one expression; for example `${ input.items }`",
         ),
         (
             "items: '${ input.items }', at",
@@ -703,7 +703,7 @@ fn for_each() {
         (
             "items: '${ input.items }', at",
             "items: '${ item }', at",
-            "25:24: steps.pack.for_each.items: `item`: there is one only of a step with `for_each`, in its request, input and undo",
+            "25:24: steps.pack.for_each.items: `item` is available only in a step with `for_each`, in its request, input and undo",
         ),
         ("at_once: 3", "at_once: 0", "25:53: steps.pack.for_each.at_once: must be from 1 to 100"),
         ("at_once: 3", "at_once: 101", "25:53: steps.pack.for_each.at_once: must be from 1 to 100"),
@@ -716,7 +716,7 @@ fn for_each() {
         (
             "    wait: 12h",
             "    wait: 12h\n    for_each: { items: '${ input.items }' }",
-            "41:5: steps.rest.for_each: goes with `agent` or `workflow`, not with `wait`",
+            "41:5: steps.rest.for_each: allowed only with `agent` or `workflow`, not with `wait`",
         ),
         (
             "    workflow: {",
@@ -764,17 +764,17 @@ fn callbacks() {
         (
             "body: '${ callback.token }'",
             "body: none",
-            "35:5: steps.ask.callback: nobody could answer: the request does not hand out the token; put `${ callback.token }` into `request`",
+            "35:5: steps.ask.callback: no callback could arrive: the request does not contain the token; put `${ callback.token }` into `request`",
         ),
         (
             "    wait: 12h",
             "    wait: 12h\n    callback: { within: 1h }",
-            "41:5: steps.rest.callback: goes with `agent`, not with `wait`",
+            "41:5: steps.rest.callback: allowed only with `agent`, not with `wait`",
         ),
         (
             "    workflow: {",
             "    callback: { within: 1h }\n    workflow: {",
-            "43:5: steps.send.callback: goes with `agent`, not with `workflow`",
+            "43:5: steps.send.callback: allowed only with `agent`, not with `workflow`",
         ),
     ]);
 }
@@ -790,51 +790,51 @@ fn waits() {
         (
             "wait: 12h",
             "wait: tomorrow",
-            "40:11: steps.rest.wait: must be a duration as `15m`, or a time as `2026-12-24T18:00:00Z`",
+            "40:11: steps.rest.wait: must be a duration such as `15m`, or a time such as `2026-12-24T18:00:00Z`",
         ),
         ("wait: 12h", "wait: 31d", "40:11: steps.rest.wait: a wait of more than 30d"),
         ("wait: 12h", "wait: '2026-12-24T18:00:00Z'", ""),
         (
             "wait: 12h",
             "wait: '2026-12-24'",
-            "40:11: steps.rest.wait: must be a duration as `15m`, or a time as `2026-12-24T18:00:00Z`",
+            "40:11: steps.rest.wait: must be a duration such as `15m`, or a time such as `2026-12-24T18:00:00Z`",
         ),
         ("wait: 12h", "wait: ${ input.until }", ""),
         (
             "wait: 12h",
             "wait: ${ item }",
-            "40:11: steps.rest.wait: `item`: there is one only of a step with `for_each`, in its request, input and undo",
+            "40:11: steps.rest.wait: `item` is available only in a step with `for_each`, in its request, input and undo",
         ),
         ("wait: 12h", "wait: 0s", ""),
         (
             "wait: 12h",
             "wait: 12h\n    complete_within: 5s",
-            "41:22: steps.rest.complete_within: goes with `agent` or `workflow`, not with `wait`",
+            "41:22: steps.rest.complete_within: allowed only with `agent` or `workflow`, not with `wait`",
         ),
         (
             "wait: 12h",
             "wait: 12h\n    recovery: { attempts: 2 }",
-            "41:5: steps.rest.recovery: goes with `agent` or `workflow`, not with `wait`",
+            "41:5: steps.rest.recovery: allowed only with `agent` or `workflow`, not with `wait`",
         ),
         (
             "wait: 12h",
             "wait: 12h\n    idempotent: false",
-            "41:17: steps.rest.idempotent: goes with `agent`, not with `wait`",
+            "41:17: steps.rest.idempotent: allowed only with `agent`, not with `wait`",
         ),
         (
             "wait: 12h",
             "wait: 12h\n    point_of_no_return: true",
-            "41:25: steps.rest.point_of_no_return: goes with `agent` or `workflow`, not with `wait`",
+            "41:25: steps.rest.point_of_no_return: allowed only with `agent` or `workflow`, not with `wait`",
         ),
         (
             "wait: 12h",
             "wait: 12h\n    undo: { request: { path: / } }",
-            "41:5: steps.rest.undo: goes with `agent` or `workflow`, not with `wait`",
+            "41:5: steps.rest.undo: allowed only with `agent` or `workflow`, not with `wait`",
         ),
         (
             "wait: 12h",
             "wait: 12h\n    request: { path: / }",
-            "41:5: steps.rest.request: goes with `agent`, not with `wait`",
+            "41:5: steps.rest.request: allowed only with `agent`, not with `wait`",
         ),
     ]);
 }
@@ -871,7 +871,7 @@ fn workflows_in_workflows() {
         (
             "input: { parcels: '${ steps.pack.output }' }",
             "input: '${ item }'",
-            "43:52: steps.send.workflow.input: `item`: there is one only of a step with `for_each`, in its request, input and undo",
+            "43:52: steps.send.workflow.input: `item` is available only in a step with `for_each`, in its request, input and undo",
         ),
         (
             "workflow: { name: delivery, version: 2, input: { parcels: '${ steps.pack.output }' } }",
@@ -881,18 +881,18 @@ fn workflows_in_workflows() {
         (
             "    workflow: {",
             "    request: { path: / }\n    workflow: {",
-            "43:5: steps.send.request: goes with `agent`, not with `workflow`",
+            "43:5: steps.send.request: allowed only with `agent`, not with `workflow`",
         ),
         (
             "    workflow: {",
             "    idempotent: false\n    workflow: {",
-            "43:17: steps.send.idempotent: goes with `agent`, not with `workflow`",
+            "43:17: steps.send.idempotent: allowed only with `agent`, not with `workflow`",
         ),
         ("    workflow: {", "    undo: { complete_within: 1h }\n    workflow: {", ""),
         (
             "    workflow: {",
             "    undo: { request: { path: / } }\n    workflow: {",
-            "43:13: steps.send.undo.request: goes with `agent`, not with `workflow`",
+            "43:13: steps.send.undo.request: allowed only with `agent`, not with `workflow`",
         ),
         (
             "    workflow: {",
@@ -933,7 +933,7 @@ fn undos() {
         (
             "/unpack/${ steps.pack.output.id }",
             "/unpack/${ callback.token }",
-            "31:24: steps.pack.undo.request.path: `callback`: there is one only of a step with `callback`, in its request",
+            "31:24: steps.pack.undo.request.path: `callback` is available only in a step with `callback`, in its request",
         ),
         (
             "    undo:\n      complete_within: 30s\n      recovery: { attempts: 2 }\n      request: { path: '/unpack/${ steps.pack.output.id }', body: '${ item }' }\n",
@@ -954,12 +954,12 @@ fn outputs() {
         (
             "output: { sent: '${ steps.send.output }' }",
             "output: '${ item }'",
-            "44:9: output: `item`: there is one only of a step with `for_each`, in its request, input and undo",
+            "44:9: output: `item` is available only in a step with `for_each`, in its request, input and undo",
         ),
         (
             "output: { sent: '${ steps.send.output }' }",
             "output: { a: '${ callback.token }', b: '${ event.id }' }",
-            "44:14: output.a: `callback`: there is one only of a step with `callback`, in its request\n44:40: output.b: `event`: there is one only of a `trigger`",
+            "44:14: output.a: `callback` is available only in a step with `callback`, in its request\n44:40: output.b: `event` is available only in a `trigger`",
         ),
         ("output: { sent: '${ steps.send.output }' }", "output: 7", ""),
         ("output: { sent: '${ steps.send.output }' }", "output: '${ input.x }'", ""),
@@ -974,7 +974,7 @@ fn deadlines_that_cannot_be_kept_and_effects_that_would_be_forgotten_are_refused
             "within: 3d",
             "within: 5d",
             "35:25: steps.ask.callback.within: longer than the task's `complete_within` of 4days; give the \
-             task more time, or the answer less",
+             task more time, or the callback less",
         ),
         (
             "wait: 12h",
@@ -985,7 +985,7 @@ fn deadlines_that_cannot_be_kept_and_effects_that_would_be_forgotten_are_refused
             "    point_of_no_return: true\n",
             "",
             "19:17: steps.reserve.idempotent: a call with an unknown outcome is not repeated, and the undo \
-             passes over the step; give it an `undo` that does no harm if the step has not run, or say \
+             skips the step; give it an `undo` that does no harm if the step has not run, or set \
              `then: alert`",
         ),
     ]);
