@@ -97,7 +97,7 @@ pub(super) fn full_task(task_id: &str) -> Task {
         due: Some(at(110) + Duration::from_millis(999)),
         reply_to: Some("https://sqs.eu-west-1.amazonaws.com/000000000000/client-x".to_owned()),
         traceparent: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned()),
-        undo_reason: Some("asked for by ann".to_owned()),
+        undo_reason: Some("requested by ann".to_owned()),
         paused_at: Some(at(101)),
         input: Some("c-1".parse().unwrap()),
         commands: [None, Some("the task is Processed".to_owned())]

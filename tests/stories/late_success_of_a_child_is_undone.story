@@ -5,8 +5,8 @@ workflow within 2h
 submit                       => Pending; due 30s
 wake                         => Processing; submit o-1:pack to packing with null
 task of pack is Undone "no boxes"
-                             => Undone because "step pack: its task was undone: no boxes"; pack
-                                failed (failures 1, reason kept); no longer due
+                             => Undone because "step pack: its child task was undone: no boxes";
+                                pack failed (failures 1, reason kept); no longer due
 task of pack is Processed with {"box":1}
                              => Error; pack failed (may have run); due 30s; alert: left to undo pack
                                 "step pack took effect after the task was undone"
@@ -18,8 +18,8 @@ task of pack is Undone "asked to"
 submit                       => Pending; due 30s
 wake                         => Processing; submit o-1:pack to packing with null
 task of pack is Undone "no boxes"
-                             => Undone because "step pack: its task was undone: no boxes"; pack
-                                failed (failures 1, reason kept); no longer due
+                             => Undone because "step pack: its child task was undone: no boxes";
+                                pack failed (failures 1, reason kept); no longer due
 task of pack is in Error "step box: no"
                              => Error; pack failed (may have run); due 30s; alert: left to undo pack
                                 "step pack took effect after the task was undone"

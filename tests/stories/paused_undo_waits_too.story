@@ -51,5 +51,5 @@ agent completes undo of check #1
 # Nobody has taken it in hand.
 submit                       => Pending; due 172s
 ann pauses                   => paused; due 3752s; told: pause
-ann undoes                   => Undoing because "asked for by ann: a test"; told: undo
+ann undoes                   => Undoing because "requested by ann: a test"; told: undo
 ann resumes                  => Undone; no longer paused; no longer due; told: resume

@@ -10,7 +10,7 @@ submit with {"x":1}          => Pending; due 30s
 wake                         => Processing; submit o-1:pack to packing with null
 task o-1:pack at 3 of pack is Undone "no boxes"
                              => Error; pack failed (failures 1, reason kept); alert pack "step pack:
-                                its task was undone: no boxes"
+                                its child task was undone: no boxes"
 ann resubmits pack with input {"a":1}
                              => Processing; pack running (failures 0); input {"x":1,"a":1} kept; due
                                 60s; submit o-1:pack:c-1 to packing with null; told: resubmit pack
@@ -31,14 +31,14 @@ task o-1:pack:c-1 at 6 of pack is Undone "asked to"
 # The child was Processed, and then undone. The older report comes last.
 submit                       => Pending; due 30s
 wake                         => Processing; submit o-1:pack to packing with null
-task o-1:pack at 5 of pack is Undone "asked for by ann"
+task o-1:pack at 5 of pack is Undone "requested by ann"
                              => Error; pack failed (failures 1, reason kept); alert pack "step pack:
-                                its task was undone: asked for by ann"
+                                its child task was undone: requested by ann"
 ann resubmits pack           => Processing; pack running (failures 0); due 60s; submit o-1:pack to
                                 packing with null; told: resubmit pack
 task o-1:pack at 3 of pack is Processed with {"box":1}
                              => ignored: StaleReply
 # The child is still Undone, and says so again.
-task o-1:pack at 5 of pack is Undone "asked for by ann"
+task o-1:pack at 5 of pack is Undone "requested by ann"
                              => Error; pack failed (failures 1, reason kept); due 30s; alert pack
-                                "step pack: its task was undone: asked for by ann"
+                                "step pack: its child task was undone: requested by ann"

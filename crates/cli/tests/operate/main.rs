@@ -103,7 +103,7 @@ async fn a_processed_task_is_undone_and_a_failed_undo_is_resubmitted() {
     let expected = ["/reserve", "/charge", "/ship", "/refund", "/release"];
     assert_eq!(world.remote.paths("order-1"), expected);
     world.steward(&["show", "order-1"]).await.has(&[
-        "undone because: asked for by anna: the customer returned it",
+        "undone because: requested by anna: the customer returned it",
         "undo 1",
         "undone",
         "failed",

@@ -47,8 +47,8 @@ const FROM_OUTSIDE: [&str; 22] = [
     "the function's time was up",
     "declined",
     "no reply by complete-by",
-    "its task ",
-    "begun, and given up",
+    "its child task ",
+    "the task is being undone, so the callback",
     "breaker",
     "outcome unknown",
 ];
@@ -400,7 +400,7 @@ impl Save<'_> {
     fn check_undo_of_task(&self, moved: &Moved<'_>) -> Option<String> {
         let error = self.reason(&moved.part, moved.action).unwrap_or_default();
         let failed = moved.is_new() && moved.new.state.is_failed();
-        if !failed || moved.action == Action::Do || !error.starts_with("its task is in Error") {
+        if !failed || moved.action == Action::Do || !error.starts_with("its child task is in Error") {
             return None;
         }
         // Its id is that of a client's task: nobody can tell what is to be undone.
