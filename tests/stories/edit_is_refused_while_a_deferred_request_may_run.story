@@ -11,12 +11,14 @@ wake                         => Processing; request charge #1 by 60s at /cards/o
 agent defers charge #1 for 60s "breaker open"
                              => charge waiting until 60s (reason kept); wake scheduler in 60s
 ann resubmits charge with input {"card":"new"}
-                             => refused: an attempt at step charge may have taken effect: find out,
-                                then complete it, or resubmit it and say that it did not run
+                             => refused: an attempt at step charge may have taken effect: check the
+                                service, then complete the step, or resubmit it with the statement
+                                that it did not run
 clock +122s
 ann resubmits charge with input {"card":"new"}
-                             => refused: an attempt at step charge may have taken effect: find out,
-                                then complete it, or resubmit it and say that it did not run
+                             => refused: an attempt at step charge may have taken effect: check the
+                                service, then complete the step, or resubmit it with the statement
+                                that it did not run
 ann resubmits charge with input {"card":"new"}, it did not run
                              => input {"card":"new"} kept; due 60s; request charge #2 by 182s at
                                 /cards/new under key o-1/charge/do/c-3; published: resubmit charge with
@@ -39,5 +41,6 @@ agent fails undo of pay #1 "HTTP 422"
                              => Error; undo of pay failed (failures 1, reason kept); alert: left to
                                 undo charge, pay "undo of step pay: HTTP 422"
 ann resubmits with input {"card":"new"}
-                             => refused: an attempt at step charge may have taken effect: find out,
-                                then complete it, or resubmit it and say that it did not run
+                             => refused: an attempt at step charge may have taken effect: check the
+                                service, then complete the step, or resubmit it with the statement
+                                that it did not run

@@ -12,20 +12,20 @@ agent fails pack[1] #1 "out of stock"
                              => Error; pack[1] failed (failures 1, reason kept); due 30s; alert
                                 pack[1] "step pack[1]: out of stock"
 ann resubmits with input {"items":["b2","a","c"]}
-                             => refused: step pack: item pack[0] is running, and the edited input
-                                has another in its place: an edit may only replace items that have
-                                not run, place by place
+                             => refused: step pack: item pack[0] is running, but the edited input
+                                changes it: an edit can only replace items that have not run, at the
+                                same index
 agent completes pack[0] #1   => pack[0] completed (output kept)
 ann resubmits with input {"items":["b2","a","c"]}
-                             => refused: step pack: item pack[0] is completed, and the edited input
-                                has another in its place: an edit may only replace items that have
-                                not run, place by place
+                             => refused: step pack: item pack[0] is completed, but the edited input
+                                changes it: an edit can only replace items that have not run, at the
+                                same index
 ann resubmits with input {"items":["a","b2"]}
-                             => refused: step pack has begun with 3 items, and the edited input
-                                gives it 2: an edit may only replace items that have not run, place
-                                by place
+                             => refused: step pack started with 3 items, but the edited input has 2:
+                                an edit can only replace items that have not run, at the same index
 ann resubmits with input {"items":"none"}
-                             => refused: step pack: `for_each.items` gives a text, not a list
+                             => refused: step pack: `for_each.items` evaluates to a string, not to a
+                                list
 ann resubmits with input {"items":["a","b2","c2"]}
                              => Processing; pack[1] running (failures 0); input
                                 {"items":["a","b2","c2"]} kept; due 20s; request pack[1] #2 by 20s

@@ -8,14 +8,14 @@ submit                       => Pending; due 30s
 agent completes reserve #1   => illegal: a reply to step `reserve`, which never started
 alert sent                   => ignored: NotDue
 wake                         => Processing; request reserve #1 by 60s
-agent completes reserve #2   => illegal: a reply to attempt 2 at step `reserve`, of 1
-agent completes reserve #0   => illegal: a reply to attempt 0 at step `reserve`, of 1
+agent completes reserve #2   => illegal: a reply to attempt 2 at step `reserve`; the newest is 1
+agent completes reserve #0   => illegal: a reply to attempt 0 at step `reserve`; the newest is 1
 agent completes charge #1    => illegal: a reply to step `charge`, which never started
 agent completes refund #1    => illegal: a reply to step `refund`, which never started
 alert sent                   => ignored: NotDue
 agent completes reserve #1   => reserve completed (output kept); request charge #1 by 60s
 agent completes charge #1    => Processed; charge completed (output kept); no longer due
-agent completes charge #2    => illegal: a reply to attempt 2 at step `charge`, of 1
+agent completes charge #2    => illegal: a reply to attempt 2 at step `charge`; the newest is 1
 alert sent                   => ignored: NotDue
 # A wake or a sweep can arrive at any time.
 wake                         => ignored: Ended

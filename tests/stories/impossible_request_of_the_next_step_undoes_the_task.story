@@ -63,7 +63,8 @@ ann completes reserve with {}
 clock +20s
 wake                         => request undo of reserve #1 by 218s
 agent completes undo of reserve #2
-                             => illegal: a reply to attempt 2 at the undo of step `reserve`, of 1
+                             => illegal: a reply to attempt 2 at the undo of step `reserve`; the
+                                newest is 1
 
 submit with {"item":"tea"}   => Pending; due 178s
 wake                         => Processing; request reserve #1 by 178s with "tea"
@@ -126,4 +127,5 @@ ann completes reserve with {}
 clock +42s
 wake                         => request undo of reserve #1 by 344s
 agent completes undo of reserve #2
-                             => illegal: a reply to attempt 2 at the undo of step `reserve`, of 1
+                             => illegal: a reply to attempt 2 at the undo of step `reserve`; the
+                                newest is 1

@@ -120,7 +120,7 @@ agent completes reserve #1   => reserve completed (output kept); request charge 
 agent defers charge #1 for 60s "breaker open"
                              => charge waiting until 106s (reason kept); wake scheduler in 60s
 clock +42s
-ann undoes                   => Error because "asked for by ann: a test"; task by 688s; undo of
+ann undoes                   => Error because "requested by ann: a test"; task by 688s; undo of
                                 reserve failed (failures 1, reason kept); charge failed (may have
                                 run, call may be in progress until 88s); due 118s; alert: left to undo check,
                                 reserve "undo of step reserve: expression `input.item`: there is no
@@ -138,7 +138,7 @@ agent fails notify #1 "no address"
                              => Error; notify failed (failures 1, reason kept); due 118s; alert
                                 notify "step notify: no address"
 clock +42s
-ann undoes                   => Error because "asked for by ann: a test"; task by 730s; undo of
+ann undoes                   => Error because "requested by ann: a test"; task by 730s; undo of
                                 reserve failed (failures 1, reason kept); charge failed (may have
                                 run, call may be in progress until 130s); due 160s; alert: left to undo check,
                                 reserve "undo of step reserve: expression `input.item`: there is no
@@ -153,7 +153,7 @@ agent completes notify #1    => notify completed (output kept)
 agent completes reserve #1   => reserve completed (output kept); request charge #1 by 150s
 agent completes charge #1    => Processed; charge completed (output kept); no longer due
 clock +1s
-ann undoes                   => Error because "asked for by ann: a test"; task by 731s; undo of
+ann undoes                   => Error because "requested by ann: a test"; task by 731s; undo of
                                 reserve failed (failures 1, reason kept); due 161s; alert: left to
                                 undo check, reserve "undo of step reserve: expression `input.item`:
                                 there is no `item`"; published: undo

@@ -4,8 +4,8 @@ workflow within 10m
   pick: for each ${ input.items } 2 at once
 
 submit with {"items":"tea"}  => Pending; due 30s
-wake                         => Error; pick failed (failures 1, reason kept);
-                                alert pick "step pick: `for_each.items` gives a text, not a list"
+wake                         => Error; pick failed (failures 1, reason kept); alert pick "step pick:
+                                `for_each.items` evaluates to a string, not to a list"
 ann resubmits pick with input {"items":[1]} because "a typo"
                              => Processing; pick running, 1 items; input {"items":[1]} kept; due 60s;
                                 request pick[0] #1 by 60s under key o-1/pick[0]/do/c-1;

@@ -7,8 +7,8 @@ workflow within 10m
 submit                       => Pending; due 30s
 wake                         => Processing; request a #1 by 60s
 agent completes a #1 with {"ok":"yes"}
-                             => Undoing because "step b: `when` gives a text, not true or false";
-                                a completed (output kept); b failed (failures 1, reason kept);
-                                c failed (failures 1, reason kept); wake scheduler
+                             => Undoing because "step b: `when` evaluates to a string, not to a
+                                boolean"; a completed (output kept); b failed (failures 1, reason
+                                kept); c failed (failures 1, reason kept); wake scheduler
 wake                         => request undo of a #1 by 60s
 agent completes undo of a #1 => Undone; a undone (output kept); no longer due

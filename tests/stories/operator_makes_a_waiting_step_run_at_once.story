@@ -8,11 +8,12 @@ wake                         => Processing; request charge #1 by 20s; request in
 clock +22s
 sweep                        => charge waiting until 82s (failures 1, may have run, call may be in progress
                                 until 42s, reason kept); unlocked; due 60s; wake scheduler in 60s
-ann resubmits invoice        => refused: step invoice is running: it neither failed nor waits
+ann resubmits invoice        => refused: step invoice is running: only a failed or waiting step can
+                                be resubmitted
 ann resubmits refund         => refused: the workflow has no step refund
 ann resubmits                => charge running (failures 0); due 42s; request charge #2 by 42s;
                                 published: resubmit charge
 wake                         => ignored: NothingReady
-ann resubmits                => refused: nothing failed and nothing waits
+ann resubmits                => refused: no step failed or is waiting
 agent completes charge #2    => charge completed (output kept)
 agent completes invoice #1   => Processed; invoice completed (output kept); no longer due

@@ -13,7 +13,7 @@ agent fails charge #1 "card declined"
                              => Undoing because "step charge: card declined";
                                 charge failed (failures 1, reason kept); due 20s;
                                 request undo of reserve #1 by 20s
-ann skips charge             => refused: step charge is not to be undone
+ann skips charge             => refused: step charge has nothing to undo
 ann completes check with "by hand"
                              => check undone (output kept); published: complete check
 clock +22s

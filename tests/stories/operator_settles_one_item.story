@@ -13,11 +13,11 @@ agent fails pick[0] #1 "no"  => Error; pick[0] failed (failures 1, reason kept);
                                 alert pick[0] "step pick[0]: no"
 agent fails pick[1] #1 "no"  => pick[1] failed (failures 1, reason kept)
 ann skips pick because "one of them"
-                             => refused: several steps failed, name one: pick[0], pick[1]
+                             => refused: several steps failed: name one of pick[0], pick[1]
 ann completes pick[1] with "by hand" because "found it"
                              => pick[1] completed (output kept); published: complete pick[1]
 ann completes pick[7] with 1 because "a typo"
-                             => refused: item pick[7] has not begun
+                             => refused: item pick[7] has not started
 ann completes ship[0] with 1 because "a typo"
                              => refused: step ship has no items
 ann resubmits pick because "there is more"

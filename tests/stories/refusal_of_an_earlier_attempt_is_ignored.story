@@ -8,7 +8,7 @@ submit                       => Pending; due 30s
 wake                         => Processing; submit o-1:pack to packing with null
 child of pack #1 is refused "there is no workflow `packing`"
                              => Error; pack failed (failures 1, may have run, reason kept); alert
-                                pack "step pack: its task was refused: there is no workflow
+                                pack "step pack: its child task was refused: there is no workflow
                                 `packing`"
 ann resubmits                => Processing; pack running (failures 0); due 60s; submit o-1:pack to
                                 packing with null; published: resubmit pack

@@ -9,7 +9,7 @@ workflow within 30m
 submit                       => Pending; due 20s
 wake                         => Processing; rest waiting until 600s; request charge #1 by 20s; wake
                                 scheduler in 600s
-ann resubmits                => refused: nothing failed and nothing waits
+ann resubmits                => refused: no step failed or is waiting
 agent fails charge #1 "card declined"
                              => Error; charge failed (failures 1, reason kept); due 30s; alert
                                 charge "step charge: card declined"

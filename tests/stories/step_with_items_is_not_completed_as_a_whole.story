@@ -7,9 +7,10 @@ submit with {"items":["tea"]}
                              => Pending; due 30s
 wake                         => Processing; request a #1 by 60s
 ann completes pick with [] because "all done"
-                             => refused: step pick goes item by item: complete those, as pick[0]
+                             => refused: step pick runs for each item: complete its items, such as
+                                pick[0]
 ann completes pick[0] with 1 because "not begun"
-                             => refused: item pick[0] has not begun
+                             => refused: item pick[0] has not started
 ann skips pick because "not wanted"
                              => pick skipped; due 60s; published: skip pick
 agent completes a #1         => Processed; a completed (output kept); no longer due

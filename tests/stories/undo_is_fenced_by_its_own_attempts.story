@@ -19,7 +19,8 @@ wake                         => request undo of reserve #1 by 62s
 agent completes reserve #1   => ignored: StaleReply
 agent completes reserve #2   => ignored: DuplicateReply
 agent completes undo of reserve #2
-                             => illegal: a reply to attempt 2 at the undo of step `reserve`, of 1
+                             => illegal: a reply to attempt 2 at the undo of step `reserve`; the
+                                newest is 1
 agent completes undo of charge #1
                              => illegal: a reply to the undo of step `charge`, which never started
 clock +22s
@@ -37,7 +38,8 @@ agent completes undo of reserve #2
 clock +20s
 wake                         => Undone; no longer due
 agent completes undo of reserve #3
-                             => illegal: a reply to attempt 3 at the undo of step `reserve`, of 2
+                             => illegal: a reply to attempt 3 at the undo of step `reserve`; the
+                                newest is 2
 agent fails undo of reserve #2 "gone"
                              => ignored: DuplicateReply
 # The task is Undone. Repeated messages change nothing.

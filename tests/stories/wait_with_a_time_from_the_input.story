@@ -14,11 +14,12 @@ submit with {"until":"1970-01-01T00:00:00Z"}
                              => Pending; due 1860s
 wake                         => Processed; cool completed; no longer due
 submit with {"until":"soon"} => Pending; due 1860s
-wake                         => Error; cool failed (failures 1, reason kept);
-                                alert cool "step cool: must be a duration as `15m`, or a time as `2026-12-24T18:00:00Z`"
+wake                         => Error; cool failed (failures 1, reason kept); alert cool "step cool:
+                                must be a duration such as `15m`, or a time such as
+                                `2026-12-24T18:00:00Z`"
 submit with {"until":7}      => Pending; due 1860s
-wake                         => Error; cool failed (failures 1, reason kept);
-                                alert cool "step cool: must be a text: a duration as `15m`, or a time"
+wake                         => Error; cool failed (failures 1, reason kept); alert cool "step cool:
+                                must be a string: a duration such as `15m`, or a time"
 submit with {"until":"31d"}  => Pending; due 1860s
 wake                         => Error; cool failed (failures 1, reason kept);
                                 alert cool "step cool: a wait of more than 30d"

@@ -102,7 +102,7 @@ async fn a_processed_task_is_undone_and_a_failed_undo_is_resubmitted() {
     let expected = ["/reserve", "/charge", "/ship", "/refund", "/release"];
     assert_eq!(harness.shop.paths("order-1"), expected);
     harness.steward(&["show", "order-1"]).await.has(&[
-        "reason for undo: asked for by anna: the customer returned it",
+        "reason for undo: requested by anna: the customer returned it",
         "undo 1",
         "undone",
         "failed",

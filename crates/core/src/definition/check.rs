@@ -1,4 +1,6 @@
-//! Everything that can be wrong with a definition beyond its syntax, each with the key it is about.
+//! Validation of a definition beyond its syntax. Each problem names the key that has it.
+
+mod templates;
 
 use crate::definition::problem::Problem;
 use crate::definition::step::Callback;
@@ -8,10 +10,10 @@ use crate::definition::step::Work;
 use crate::definition::step::wait_until;
 use crate::definition::workflow::Trigger;
 use crate::definition::workflow::Workflow;
-use crate::expression::template::Template;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use self::templates::TemplateLocation;
 use crate::{
     definition::recovery::Recovery,
     hint, limits,
@@ -20,11 +22,8 @@ use crate::{
     },
 };
 
-/// The names that every expression of a step can begin with.
-const EVERYWHERE: [&str; 2] = ["input", "task"];
-
 impl Workflow {
-    /// Everything that is wrong with this definition beyond its syntax; empty if it can run.
+    /// Returns the problems of this definition beyond its syntax. Empty if the definition is valid.
     #[must_use]
     pub fn problems(&self) -> Vec<Problem> {
         let mut checker = Checker { workflow: self, before: self.ancestors(), found: Vec::new() };
@@ -34,14 +33,15 @@ impl Workflow {
         checker.found
     }
 
-    /// A cycle, as `a → b → a`.
+    /// Returns a cycle of steps, such as `a → b → a`, if there is one.
     fn cycle(&self) -> Option<String> {
         let ancestors = self.ancestors();
         let in_cycle = |name: &StepName| ancestors.get(name).is_some_and(|set| set.contains(name));
         let start = self.steps.keys().find(|name| in_cycle(name))?;
         let mut path = vec![start];
         let mut at = start;
-        // Each step of the cycle comes after another step that `start` comes before or is.
+        // Go back from `start` through predecessors that have `start` among their own predecessors, until `start` is
+        // reached.
         while path.len() <= self.steps.len() {
             let step = self.steps.get(at)?;
             at = step.after.iter().find(|other| {
@@ -61,33 +61,27 @@ impl Workflow {
 
 struct Checker<'a> {
     workflow: &'a Workflow,
-    /// Every step that comes before each step.
+    /// The direct and indirect predecessors of each step.
     before: BTreeMap<&'a StepName, BTreeSet<&'a StepName>>,
     found: Vec<Problem>,
 }
 
-/// Where a template stands, and what its expressions may name there.
-struct Place<'p> {
-    at: String,
-    /// The step, if it is one's: it reads only those before it.
-    step: Option<&'p StepName>,
-    /// Whether it may read its own step's output: an undo may.
-    own: bool,
-    /// The names it can begin with beside [`EVERYWHERE`] and `steps`.
-    names: Vec<&'static str>,
-}
-
 impl Checker<'_> {
-    fn say(&mut self, at: impl Into<String>, message: impl Into<String>) {
-        self.hint(at, message, None);
+    fn report(&mut self, at: impl Into<String>, message: impl Into<String>) {
+        self.report_with_hint(at, message, None);
     }
 
-    fn hint(&mut self, at: impl Into<String>, message: impl Into<String>, hint: Option<String>) {
+    fn report_with_hint(
+        &mut self,
+        at: impl Into<String>,
+        message: impl Into<String>,
+        hint: Option<String>,
+    ) {
         self.found.push(Problem { at: at.into(), message: message.into(), hint });
     }
 
-    /// The step that may have been meant by an unknown name; or else all there are.
-    fn meant(&self, name: &StepName) -> Option<String> {
+    /// A suggestion for an unknown step name: a similar name, or all names.
+    fn similar_step(&self, name: &StepName) -> Option<String> {
         let known: Vec<_> = self.workflow.steps.keys().map(StepName::as_str).collect();
         hint::instead_of(name.as_str(), known)
     }
@@ -95,51 +89,52 @@ impl Checker<'_> {
     fn check(&mut self) {
         let workflow = self.workflow;
         if workflow.version == 0 {
-            self.say("version", "versions count from 1");
+            self.report("version", "versions count from 1");
         }
         self.check_within("complete_within", workflow.complete_within, limits::TASK_WITHIN_MAX);
         if let Some(retention) = workflow.retention {
             let (min, max) = (limits::RETENTION_MIN, limits::RETENTION_MAX);
             if !(min..=max).contains(&retention) {
                 let days = max.as_secs() / (24 * 3600);
-                self.say("retention", format!("must be from 1h to {days}d"));
+                self.report("retention", format!("must be from 1h to {days}d"));
             }
         }
         if let Some(problem) = workflow.input.as_ref().and_then(|input| input.problem()) {
-            self.say("input", format!("not a JSON Schema: {problem}"));
+            self.report("input", format!("not a JSON Schema: {problem}"));
         }
         let places = workflow.mask.places().count();
         if places > limits::MASKS_MAX {
-            self.say("mask", format!("{places} places; the limit is {}", limits::MASKS_MAX));
+            self.report("mask", format!("{places} pointers; the limit is {}", limits::MASKS_MAX));
         }
         for (n, message) in workflow.mask.problems() {
-            self.say(format!("mask.{n}"), message);
+            self.report(format!("mask.{n}"), message);
         }
         if let Some(trigger) = &workflow.trigger {
             self.check_trigger(trigger);
         }
         self.check_defaults();
         if workflow.steps.is_empty() {
-            self.say("steps", "a workflow needs at least one step");
+            self.report("steps", "a workflow needs at least one step");
         }
         if workflow.steps.len() > limits::STEPS_MAX {
             let count = workflow.steps.len();
-            self.say("steps", format!("{count} steps; the limit is {}", limits::STEPS_MAX));
+            self.report("steps", format!("{count} steps; the limit is {}", limits::STEPS_MAX));
         }
         if let Some(problem) = workflow.largest_task().problem() {
-            let hint = "let a step of kind `workflow` run some of these steps as a task of their own; a \
+            let hint = "move some of these steps into a child task, with a step of kind `workflow`; a \
                         step with `for_each` counts as 100 items, each with its undo";
-            self.hint("steps", problem, Some(hint.to_owned()));
+            self.report_with_hint("steps", problem, Some(hint.to_owned()));
         }
         for (name, step) in &workflow.steps {
             self.check_step(name, step);
         }
         if let Some(cycle) = workflow.cycle() {
-            self.say("steps", format!("these steps wait for each other: {cycle}"));
+            self.report("steps", format!("these steps wait for each other: {cycle}"));
         }
         if let Some(output) = &workflow.output {
-            let place = Place { at: "output".into(), step: None, own: false, names: vec![] };
-            self.check_template(output, &place);
+            let location =
+                TemplateLocation { at: "output".into(), step: None, own: false, names: vec![] };
+            self.check_template(output, &location);
         }
     }
 
@@ -147,13 +142,16 @@ impl Checker<'_> {
         for (key, text) in [("source", &trigger.source), ("detail_type", &trigger.detail_type)] {
             let max = limits::EVENT_TEXT_CHARS_MAX;
             if !(1..=max).contains(&text.chars().count()) {
-                self.say(format!("trigger.{key}"), format!("must have from 1 to {max} characters"));
+                self.report(
+                    format!("trigger.{key}"),
+                    format!("must have from 1 to {max} characters"),
+                );
             }
         }
         if !trigger.task_id.source().is_string() {
-            self.say("trigger.task_id", "must be a text");
+            self.report("trigger.task_id", "must be a string");
         }
-        self.check_circle(trigger);
+        self.check_trigger_cycle(trigger);
         for (key, template) in [("task_id", &trigger.task_id), ("input", &trigger.input)] {
             let at = format!("trigger.{key}");
             self.check_syntax(template, &at);
@@ -161,24 +159,25 @@ impl Checker<'_> {
                 let others = reads.names.iter().filter(|name| **name != "event").copied();
                 for name in others.chain((!reads.steps.is_empty()).then_some("steps")) {
                     let message = format!("`{name}`: a trigger reads nothing but `event`");
-                    self.say(format!("{at}{inside}"), message);
+                    self.report(format!("{at}{inside}"), message);
                 }
             }
         }
     }
 
-    /// Whether what comes of a trigger would be an event that triggers it again, for ever.
-    fn check_circle(&mut self, trigger: &Trigger) {
+    /// Refuses a trigger on an event that its own tasks or submissions publish, because it would run in an endless
+    /// loop.
+    fn check_trigger_cycle(&mut self, trigger: &Trigger) {
         if trigger.source != EVENT_SOURCE {
             return;
         }
         match trigger.detail_type.as_str() {
             "Submission Refused" => {
-                self.say("trigger", "an event that is refused would trigger itself, for ever");
+                self.report("trigger", "a refused submission would publish the event that triggers it again, in an endless loop");
             }
             "Task Ended" if self.workflow.lifecycle_events => {
-                let message = "each task's end would submit another: turn `lifecycle_events` off";
-                self.say("trigger", message);
+                let message = "the end of each task would submit another task, in an endless loop: turn `lifecycle_events` off";
+                self.report("trigger", message);
             }
             _ => {}
         }
@@ -218,13 +217,16 @@ impl Checker<'_> {
         self.check_after(name, step);
         self.check_kind(name, step);
         if let Some(when) = &step.when {
-            self.check_expression(when, &Place::of(name, at("when")));
+            self.check_expression(when, &TemplateLocation::before_start(name, at("when")));
         }
         if let Some(ForEach { items, at_once }) = &step.for_each {
-            self.check_expression(items, &Place::of(name, at("for_each.items")));
+            self.check_expression(
+                items,
+                &TemplateLocation::before_start(name, at("for_each.items")),
+            );
             let max = limits::ITEMS_MAX;
             if !(1..=max).contains(at_once) {
-                self.say(at("for_each.at_once"), format!("must be from 1 to {max}"));
+                self.report(at("for_each.at_once"), format!("must be from 1 to {max}"));
             }
         }
         if let Some(callback) = &step.callback {
@@ -234,7 +236,7 @@ impl Checker<'_> {
             self.check_action(name, step, action);
         }
         if !step.idempotent && step.recovery.extended_wait.is_some() {
-            self.say(at("recovery"), "a step that is not idempotent is never repeated by itself");
+            self.report(at("recovery"), "a step that is not idempotent is never retried automatically, so it has no `extended_wait`");
         }
     }
 
@@ -243,15 +245,19 @@ impl Checker<'_> {
         for (n, other) in step.after.iter().enumerate() {
             let at = format!("steps.{name}.after.{n}");
             if !self.workflow.steps.contains_key(other) {
-                self.hint(&at, format!("there is no step `{other}`"), self.meant(other));
+                self.report_with_hint(
+                    &at,
+                    format!("there is no step `{other}`"),
+                    self.similar_step(other),
+                );
             }
             if !seen.insert(other) {
-                self.say(&at, format!("`{other}` is named twice"));
+                self.report(&at, format!("`{other}` is listed twice"));
             }
         }
     }
 
-    /// Whether a step says one thing to do, and only keys that go with it.
+    /// Checks that a step is of exactly one kind, and has only keys of that kind.
     fn check_kind(&mut self, name: &StepName, step: &StepDefinition) {
         let at = |key: &str| format!("steps.{name}.{key}");
         let kinds = [
@@ -259,26 +265,31 @@ impl Checker<'_> {
             ("wait", step.wait.is_some()),
             ("workflow", step.workflow.is_some()),
         ];
-        let said: Vec<_> = kinds.iter().filter(|(_, said)| *said).map(|(kind, _)| *kind).collect();
-        let kind = match said.as_slice() {
+        let present: Vec<_> =
+            kinds.iter().filter(|(_, is_present)| *is_present).map(|(kind, _)| *kind).collect();
+        let kind = match present.as_slice() {
             [kind] => *kind,
             [] => {
                 let hint = Some("it needs an `agent`, a `wait` or a `workflow`".to_owned());
-                return self.hint(format!("steps.{name}"), "says nothing to do", hint);
+                return self.report_with_hint(
+                    format!("steps.{name}"),
+                    "the step has no work",
+                    hint,
+                );
             }
             several => {
                 let several = several.join("` and `");
-                let hint = Some("make it several steps".to_owned());
-                let message = format!("a step does one thing, not `{several}`");
-                return self.hint(format!("steps.{name}"), message, hint);
+                let hint = Some("split it into several steps".to_owned());
+                let message = format!("a step cannot have `{several}` together");
+                return self.report_with_hint(format!("steps.{name}"), message, hint);
             }
         };
         if kind == "agent" && step.request.is_none() {
-            self.say(format!("steps.{name}"), "an `agent` needs a `request`");
+            self.report(format!("steps.{name}"), "an `agent` needs a `request`");
         }
         let undo_request = step.undo.as_ref().map(|undo| undo.request.is_some());
         if kind == "agent" && undo_request == Some(false) {
-            self.say(at("undo"), "the undo of a step with an `agent` needs a `request`");
+            self.report(at("undo"), "the undo of a step with an `agent` needs a `request`");
         }
         let calls = ["agent"].as_slice();
         let both = ["agent", "workflow"].as_slice();
@@ -297,9 +308,11 @@ impl Checker<'_> {
             ("point_of_no_return", step.point_of_no_return, both),
             ("undo", step.undo.is_some(), both),
         ];
-        for (key, _, with) in keys.iter().filter(|(_, said, with)| *said && !with.contains(&kind)) {
+        for (key, _, with) in
+            keys.iter().filter(|(_, is_present, with)| *is_present && !with.contains(&kind))
+        {
             let with = with.join("` or `");
-            self.say(at(key), format!("goes with `{with}`, not with `{kind}`"));
+            self.report(at(key), format!("allowed only with `{with}`, not with `{kind}`"));
         }
     }
 
@@ -312,9 +325,9 @@ impl Checker<'_> {
         }
         let Some(request) = &step.request else { return };
         if !request.templates().any(|template| template.reads().names.contains("callback")) {
-            let message = "nobody could answer: the request does not hand out the token";
+            let message = "no callback could arrive: the request does not contain the token";
             let hint = Some("put `${ callback.token }` into `request`".to_owned());
-            self.hint(format!("steps.{name}.callback"), message, hint);
+            self.report_with_hint(format!("steps.{name}.callback"), message, hint);
         }
     }
 
@@ -327,105 +340,48 @@ impl Checker<'_> {
         let within = definition.complete_within;
         self.check_within(&at("complete_within"), within, limits::STEP_WITHIN_MAX);
         self.check_recovery(&at("recovery"), definition.recovery, action);
-        let said = match action {
+        let call_within = match action {
             Action::Do => step.call_within,
             Action::Undo => step.undo.as_ref().and_then(|undo| undo.call_within),
         };
-        self.check_call_within(&at("call_within"), said);
+        self.check_call_within(&at("call_within"), call_within);
         self.check_responses(&at("responses"), definition.responses);
         let mut names = Vec::new();
         names.extend(step.for_each.is_some().then_some("item"));
         names.extend((action == Action::Do && step.callback.is_some()).then_some("callback"));
         let own = action == Action::Undo;
-        let place = |key: &str| Place { at: at(key), step: Some(name), own, names: names.clone() };
+        let location = |key: &str| TemplateLocation {
+            at: at(key),
+            step: Some(name),
+            own,
+            names: names.clone(),
+        };
         match definition.work {
             Work::Call { request, .. } => {
                 if let Some(problem) = request.path.path_problem() {
-                    self.say(at("request.path"), problem);
+                    self.report(at("request.path"), problem);
                 }
-                self.check_template(&request.path, &place("request.path"));
+                self.check_template(&request.path, &location("request.path"));
                 if let Some(body) = &request.body {
-                    self.check_template(body, &place("request.body"));
+                    self.check_template(body, &location("request.body"));
                 }
             }
             Work::Child(child) if action == Action::Do => {
                 if child.version == Some(0) {
-                    self.say(at("workflow.version"), "versions count from 1");
+                    self.report(at("workflow.version"), "versions count from 1");
                 }
                 if let Some(input) = &child.input {
-                    self.check_template(input, &place("workflow.input"));
+                    self.check_template(input, &location("workflow.input"));
                 }
             }
             Work::Child(_) => {}
             Work::Wait(wait) => {
-                self.check_template(wait, &place("wait"));
-                let said = wait.as_literal().map(|said| wait_until(said, jiff::Timestamp::MAX));
-                if let Some(Err(message)) = said {
-                    self.say(at("wait"), message);
+                self.check_template(wait, &location("wait"));
+                let until = wait.as_literal().map(|wait| wait_until(wait, jiff::Timestamp::MAX));
+                if let Some(Err(message)) = until {
+                    self.report(at("wait"), message);
                 }
             }
-        }
-    }
-
-    fn check_expression(&mut self, template: &Template, place: &Place<'_>) {
-        if template.problems().is_empty() && !template.is_expression() {
-            let example =
-                if place.at.ends_with(".when") { "input.amount > 0" } else { "input.items" };
-            let hint = Some(format!("write `${{ {example} }}`, say"));
-            self.hint(place.at.clone(), "must be one expression and nothing else", hint);
-        }
-        self.check_template(template, place);
-    }
-
-    fn check_template(&mut self, template: &Template, place: &Place<'_>) {
-        self.check_syntax(template, &place.at);
-        for (inside, reads) in template.reads_by_place() {
-            let at = format!("{}{inside}", place.at);
-            for name in &reads.names {
-                if EVERYWHERE.contains(name) || place.names.contains(name) {
-                    continue;
-                }
-                let only = match *name {
-                    "item" => "of a step with `for_each`, in its request, input and undo",
-                    "callback" => "of a step with `callback`, in its request",
-                    _ => "of a `trigger`",
-                };
-                self.say(&at, format!("`{name}`: there is one only {only}"));
-            }
-            for read in &reads.steps {
-                self.check_read(read, &at, place);
-            }
-        }
-    }
-
-    fn check_read(&mut self, read: &StepName, at: &str, place: &Place<'_>) {
-        if !self.workflow.steps.contains_key(read) {
-            let message = format!("`steps.{read}.output`: there is no step `{read}`");
-            return self.hint(at, message, self.meant(read));
-        }
-        let Some(step) = place.step else { return };
-        let before = self.before.get(step);
-        // After a step that does not exist, whatever was meant may have been named.
-        if before.is_some_and(|all| all.iter().any(|name| !self.workflow.steps.contains_key(*name)))
-        {
-            return;
-        }
-        let comes_before = before.is_some_and(|before| before.contains(read));
-        if !(comes_before || place.own && read == step) {
-            let message = match read == step {
-                true => format!("`steps.{read}.output`: a step has no output before it is done"),
-                false => {
-                    format!("`steps.{read}.output`: step `{read}` does not come before this one")
-                }
-            };
-            let hint = (read != step).then(|| format!("add `{read}` to `after`"));
-            self.hint(at, message, hint);
-        }
-    }
-
-    fn check_syntax(&mut self, template: &Template, at: &str) {
-        for (inside, problem) in template.problems() {
-            self.hint(format!("{at}{inside}"), problem.to_string(), problem.hint());
         }
     }
 
@@ -438,29 +394,29 @@ impl Checker<'_> {
             };
             let message = format!("must be from {least}ms to {max}");
             if !self.is_of_defaults(at, &message) {
-                self.say(at, message);
+                self.report(at, message);
             }
         }
     }
 
-    /// Whether an agent can hold a call for so long.
-    fn check_call_within(&mut self, at: &str, said: Option<Duration>) {
+    /// Checks the time limit of a call: an agent cannot wait longer than its maximum.
+    fn check_call_within(&mut self, at: &str, given: Option<Duration>) {
         let (min, max) = (limits::WITHIN_MIN, limits::CALL_WITHIN_MAX);
-        let Some(said) = said.filter(|said| !(min..=max).contains(said)) else { return };
+        let Some(given) = given.filter(|given| !(min..=max).contains(given)) else { return };
         let message = format!("must be from {}ms to {}s", min.as_millis(), max.as_secs());
         if self.is_of_defaults(at, &message) {
             return;
         }
-        let hint = "an agent cannot hold a call for longer: let the call only start the work, and let \
-                    the service answer by `callback`";
-        self.hint(at, message, (said > max).then(|| hint.to_owned()));
+        let hint = "an agent cannot wait longer for a call: let the call only start the work, and let \
+                    the service complete the step with a `callback`";
+        self.report_with_hint(at, message, (given > max).then(|| hint.to_owned()));
     }
 
     fn check_responses(&mut self, at: &str, responses: &Responses) {
         let (count, max) = (responses.iter().count(), limits::RESPONSES_MAX);
         let message = format!("{count} statuses; the limit is {max}");
         if count > max && !self.is_of_defaults(at, &message) {
-            self.say(at, message);
+            self.report(at, message);
         }
     }
 
@@ -468,12 +424,12 @@ impl Checker<'_> {
         for (key, message) in recovery.problems(action) {
             let at = format!("{at}.{key}");
             if !self.is_of_defaults(&at, &message) {
-                self.say(at, message);
+                self.report(at, message);
             }
         }
     }
 
-    /// What a step has from the defaults is said of the defaults.
+    /// Whether the same problem is already reported for the defaults from which the step has the value.
     fn is_of_defaults(&self, at: &str, message: &str) -> bool {
         let rest = at.strip_prefix("steps.").and_then(|rest| rest.split_once('.'));
         let default = rest.map(|(_, of)| format!("defaults.{of}"));
@@ -489,11 +445,4 @@ fn undo_has_call_within(step: &StepDefinition) -> bool {
 
 fn undo_has_responses(step: &StepDefinition) -> bool {
     step.undo.as_ref().is_some_and(|undo| !undo.responses.is_empty())
-}
-
-impl<'p> Place<'p> {
-    /// What is decided before the step begins.
-    fn of(step: &'p StepName, at: String) -> Self {
-        Self { at, step: Some(step), own: false, names: Vec::new() }
-    }
 }

@@ -1,4 +1,4 @@
-//! Durations as people write them: `90s`, `15m`, `1d 12h`.
+//! Durations in the human-readable format of definitions: `90s`, `15m`, `1d 12h`.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serializer};
 
 use crate::limits;
 
-/// What a duration is in the JSON Schema of definitions.
+/// The JSON Schema of a duration in definitions.
 pub struct Text;
 
 impl schemars::JsonSchema for Text {
@@ -19,7 +19,7 @@ impl schemars::JsonSchema for Text {
         let one = format!("[0-9]{{1,9}}(\\.[0-9]{{1,9}})? ?({units})");
         schemars::json_schema!({
             "type": "string",
-            "description": "A duration as people write it: `90s`, `15m`, `1d 12h`",
+            "description": "A duration, such as `90s`, `15m` or `1d 12h`",
             "pattern": format!("^{one}( ?{one})*$"),
             "maxLength": limits::DURATION_CHARS_MAX,
         })
@@ -38,7 +38,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("duration `{text}`: {error}"))
 }
 
-/// The same, of a key that may be absent.
+/// Serialisation of an optional duration.
 pub(crate) mod optional {
     use super::{Deserialize, Deserializer, Duration, Serializer};
 

@@ -1,17 +1,18 @@
-//! What a definition that can run will not do as its author expects: the arithmetic of its deadlines, and
-//! steps whose effects would be forgotten.
+//! Lints for valid definitions that do not do what their author expects: deadlines that do not fit together, and
+//! steps whose effects would not be undone.
 //!
-//! Publication by file refuses errors and prints warnings. They are apart from
-//! [`problems`](Workflow::problems), because definitions of earlier releases may have them and still run.
+//! Publication of a file refuses errors and prints warnings. The lints are separate from
+//! [`problems`](Workflow::problems), because definitions that earlier releases accepted may violate them and still
+//! run.
 //!
 //! | finding | severity |
 //! | --- | --- |
 //! | `callback.within` longer than the task's `complete_within` | error |
-//! | a `wait` longer than it, or waits in a row that are together | error |
-//! | `idempotent: false` and `then: undo`, and nothing that undoes the step | error |
-//! | `idempotent: false` without `undo`, in a workflow that is undone for another reason | warning |
+//! | a `wait`, or consecutive waits together, longer than the task's `complete_within` | error |
+//! | `idempotent: false` with `then: undo`, and no `undo` of the step | error |
+//! | `idempotent: false` without `undo`, in a workflow that may be undone for another reason | warning |
 //! | attempts, pauses and extended waits of one step longer than the task's `complete_within` | warning |
-//! | the same along a path of steps | warning |
+//! | the same for a path of consecutive steps | warning |
 
 use crate::definition::duration;
 use crate::definition::problem::Problem;
@@ -25,21 +26,21 @@ use crate::{
     model::{attempt::Action, names::StepName},
 };
 
-/// How serious a finding is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// What the definition says can never happen, or breaks the promise of "all or nothing".
+    /// A part of the definition can never take effect, or breaks the guarantee of "all or nothing".
     Error,
-    /// It can fail for want of time, or leave something behind.
+    /// The task may run out of time, or leave side effects.
     Warning,
 }
 
-/// Something that a definition will not do as its author expects.
+/// A finding of a lint.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
-    /// How serious it is.
+    /// The severity.
     pub severity: Severity,
-    /// Where, and what.
+    /// The location and the message.
     pub problem: Problem,
 }
 
@@ -53,8 +54,8 @@ impl fmt::Display for Finding {
 }
 
 impl Workflow {
-    /// What this definition will not do as its author expects, errors first. Only of use for a definition
-    /// without [problems](Workflow::problems).
+    /// Returns the findings of all lints, errors first. They are meaningful only for a definition without
+    /// [problems](Workflow::problems).
     #[must_use]
     pub fn lint(&self) -> Vec<Finding> {
         let mut linter = Linter { workflow: self, found: Vec::new() };
@@ -76,7 +77,7 @@ struct Linter<'a> {
 }
 
 impl Linter<'_> {
-    fn say(&mut self, severity: Severity, at: String, message: String, hint: &str) {
+    fn report(&mut self, severity: Severity, at: String, message: String, hint: &str) {
         let hint = Some(hint.to_owned());
         self.found.push(Finding { severity, problem: Problem { at, message, hint } });
     }
@@ -86,43 +87,49 @@ impl Linter<'_> {
             return;
         };
         if callback.within > task {
-            let message = format!("longer than the task's `complete_within` of {}", text(task));
-            let hint = "give the task more time, or the answer less";
-            self.say(Severity::Error, format!("steps.{name}.callback.within"), message, hint);
+            let message =
+                format!("longer than the task's `complete_within` of {}", duration_text(task));
+            let hint = "give the task more time, or the callback less";
+            self.report(Severity::Error, format!("steps.{name}.callback.within"), message, hint);
         }
     }
 
     fn check_wait(&mut self, name: &StepName, step: &StepDefinition) {
         let task = self.workflow.complete_within;
         if literal_wait(step).is_some_and(|wait| wait > task) {
-            let message = format!("longer than the task's `complete_within` of {}", text(task));
+            let message =
+                format!("longer than the task's `complete_within` of {}", duration_text(task));
             let hint = "give the task more time";
-            self.say(Severity::Error, format!("steps.{name}.wait"), message, hint);
+            self.report(Severity::Error, format!("steps.{name}.wait"), message, hint);
         }
     }
 
-    /// A call that broke off is not repeated and may have taken effect. If the task is undone then,
-    /// something must undo the step, or the task must not be.
+    /// Checks a step that is not idempotent. An interrupted call is not repeated and may have taken effect. If the
+    /// task is then undone, the step needs an undo.
     fn check_repetition(&mut self, name: &StepName, step: &StepDefinition) {
         if step.idempotent || step.undo.is_some() || step.point_of_no_return {
             return;
         }
-        let what =
-            "a call with an unknown outcome is not repeated, and the undo passes over the step";
+        let message = "a call with an unknown outcome is not repeated, and the undo skips the step";
         if step.recovery.then == Then::Undo {
             let hint =
-                "give it an `undo` that does no harm if the step has not run, or say `then: alert`";
-            return self.say(
+                "give it an `undo` that does no harm if the step has not run, or set `then: alert`";
+            return self.report(
                 Severity::Error,
                 format!("steps.{name}.idempotent"),
-                what.into(),
+                message.into(),
                 hint,
             );
         }
         let others = self.workflow.steps.values().any(|other| other.recovery.then == Then::Undo);
         if others || self.workflow.overdue == Then::Undo {
-            let hint = "give it an `undo`, unless nothing has to be undone";
-            self.say(Severity::Warning, format!("steps.{name}.idempotent"), what.into(), hint);
+            let hint = "give it an `undo`, unless it has no effect to undo";
+            self.report(
+                Severity::Warning,
+                format!("steps.{name}.idempotent"),
+                message.into(),
+                hint,
+            );
         }
     }
 
@@ -136,49 +143,53 @@ impl Linter<'_> {
             let message = format!(
                 "attempts, pauses and extended waits take up to {}; the task has {}, so the last of them \
                  are never made",
-                text(longest),
-                text(task)
+                duration_text(longest),
+                duration_text(task)
             );
             let hint = "give the task more time, or the step less";
-            self.say(Severity::Warning, format!("steps.{name}.{at}"), message, hint);
+            self.report(Severity::Warning, format!("steps.{name}.{at}"), message, hint);
         }
     }
 
     fn check_paths(&mut self) {
         let task = self.workflow.complete_within;
-        let certain = |step: &StepDefinition| {
+        let certain_wait = |step: &StepDefinition| {
             let wait = literal_wait(step).filter(|_| step.when.is_none());
             wait.filter(|wait| *wait <= task).unwrap_or_default()
         };
-        let waits = self.longest_path(certain);
+        let waits = self.longest_path(certain_wait);
         if waits.length > task {
-            let message = format!("too short for the waits of {}: {}", waits, text(waits.length));
+            let message = format!(
+                "too short for the consecutive waits of {}: {}",
+                waits,
+                duration_text(waits.length)
+            );
             let hint = "give the task more time";
-            return self.say(Severity::Error, "complete_within".to_owned(), message, hint);
+            return self.report(Severity::Error, "complete_within".to_owned(), message, hint);
         }
-        // A step that does not fit by itself has a finding of its own.
-        let possible = |step: &StepDefinition| {
+        // A single step that takes too long has its own finding.
+        let possible_length = |step: &StepDefinition| {
             Some(longest(step, Action::Do)).filter(|longest| *longest <= task).unwrap_or_default()
         };
-        let path = self.longest_path(possible);
+        let path = self.longest_path(possible_length);
         if path.length > task {
             let message = format!(
-                "if every attempt is used up, {} take up to {}: `overdue` may come first",
+                "if every attempt is used, {} take up to {}: the task may be overdue before that",
                 path,
-                text(path.length)
+                duration_text(path.length)
             );
             let hint = "give the task more time, or the steps less";
-            self.say(Severity::Warning, "complete_within".to_owned(), message, hint);
+            self.report(Severity::Warning, "complete_within".to_owned(), message, hint);
         }
     }
 
-    /// The path of steps, each `after` the one before, that takes longest by `length`.
-    fn longest_path(&self, length: impl Fn(&StepDefinition) -> Duration) -> Path<'_> {
+    /// Returns the path of consecutive steps with the greatest total `length`.
+    fn longest_path(&self, length: impl Fn(&StepDefinition) -> Duration) -> StepPath<'_> {
         let ancestors = self.workflow.ancestors();
-        // Fewest ancestors first: each step comes after those that it waits for.
+        // Sorted by the number of ancestors, so that each step comes after its predecessors.
         let mut order: Vec<_> = self.workflow.steps.iter().collect();
         order.sort_by_key(|(name, _)| ancestors.get(name).map_or(0, |before| before.len()));
-        let mut ends: BTreeMap<&StepName, Path<'_>> = BTreeMap::new();
+        let mut ends: BTreeMap<&StepName, StepPath<'_>> = BTreeMap::new();
         for (name, step) in order {
             let before = step.after.iter().filter_map(|other| ends.get(other));
             let mut path = before.max_by_key(|path| path.length).cloned().unwrap_or_default();
@@ -193,14 +204,14 @@ impl Linter<'_> {
     }
 }
 
-/// Steps in a row, and how long they take together.
+/// Consecutive steps and their total length.
 #[derive(Debug, Clone, Default)]
-struct Path<'a> {
+struct StepPath<'a> {
     steps: Vec<&'a StepName>,
     length: Duration,
 }
 
-impl fmt::Display for Path<'_> {
+impl fmt::Display for StepPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, step) in self.steps.iter().enumerate() {
             write!(f, "{}`{step}`", if n == 0 { "" } else { " → " })?;
@@ -213,8 +224,8 @@ fn literal_wait(step: &StepDefinition) -> Option<Duration> {
     duration::parse(step.wait.as_ref()?.as_literal()?.as_str()?).ok()
 }
 
-/// How long a step, or its undo, may take: all attempts as long as they may, all pauses and extended waits.
-/// What only an expression or another definition says counts as nothing.
+/// Returns how long a step or its undo may take: all attempts at their maximum length, with all pauses and extended
+/// waits. A length that only an expression or another definition determines counts as zero.
 fn longest(step: &StepDefinition, action: Action) -> Duration {
     let Some(definition) = step.action(action) else { return Duration::ZERO };
     let callback = match definition.work {
@@ -228,10 +239,10 @@ fn longest(step: &StepDefinition, action: Action) -> Duration {
     if action == Action::Do && !step.idempotent {
         return attempt;
     }
-    definition.recovery.longest(attempt)
+    definition.recovery.longest_duration(attempt)
 }
 
-fn text(time: Duration) -> String {
+fn duration_text(time: Duration) -> String {
     humantime::format_duration(time).to_string()
 }
 
@@ -259,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_fine() {
+    fn a_definition_that_fits_its_deadlines_has_no_findings() {
         let steps = json!({
             "a": with(json!({ "complete_within": "1h" })),
             "b": { "wait": "12h", "after": ["a"] },
@@ -270,23 +281,23 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_or_a_wait_that_may_take_longer_than_the_task_is_an_error() {
-        let mut ask =
+    fn a_callback_or_wait_longer_than_the_task_is_an_error() {
+        let mut approve =
             with(json!({ "callback": { "within": "5d" }, "recovery": { "attempts": 1 } }));
-        ask["request"]["body"] = json!("${ callback.token }");
-        let found = findings(json!({ "steps": { "ask": ask, "rest": { "wait": "20d" } } }));
+        approve["request"]["body"] = json!("${ callback.token }");
+        let found = findings(json!({ "steps": { "ask": approve, "rest": { "wait": "20d" } } }));
         assert_eq!(
             found[..2],
             [
                 "steps.ask.callback.within: longer than the task's `complete_within` of 1day; give the \
-                 task more time, or the answer less",
+                 task more time, or the callback less",
                 "steps.rest.wait: longer than the task's `complete_within` of 1day; give the task more time",
             ]
         );
     }
 
     #[test]
-    fn waits_in_a_row_that_are_longer_than_the_task_are_an_error_unless_one_may_be_skipped() {
+    fn consecutive_waits_longer_than_the_task_are_an_error_unless_one_may_be_skipped() {
         let steps = |when: Value| {
             let mut last = json!({ "wait": "12h", "after": ["b"] });
             if !when.is_null() {
@@ -297,16 +308,14 @@ mod tests {
         assert_eq!(
             findings(steps(Value::Null)),
             [
-                "complete_within: too short for the waits of `a` → `b` → `c`: 1day 2h; give the task more time"
+                "complete_within: too short for the consecutive waits of `a` → `b` → `c`: 1day 2h; give the task more time"
             ]
         );
         let skipped = findings(steps(json!("${ input.long }")));
         assert_eq!(skipped.len(), 1, "{skipped:?}");
-        assert!(
-            skipped[0].starts_with("warning: complete_within: if every attempt is used up, `a`")
-        );
-        let side_by_side = json!({ "a": { "wait": "20h" }, "b": { "wait": "20h" } });
-        assert_eq!(findings(json!({ "steps": side_by_side })), Vec::<String>::new());
+        assert!(skipped[0].starts_with("warning: complete_within: if every attempt is used, `a`"));
+        let parallel = json!({ "a": { "wait": "20h" }, "b": { "wait": "20h" } });
+        assert_eq!(findings(json!({ "steps": parallel })), Vec::<String>::new());
     }
 
     #[test]
@@ -333,14 +342,14 @@ mod tests {
         assert_eq!(
             findings(json!({ "steps": { "a": with(slow), "b": last, "c": third } })),
             [
-                "warning: complete_within: if every attempt is used up, `a` → `b` → `c` take up to 1day 6h: \
-              `overdue` may come first; give the task more time, or the steps less"
+                "warning: complete_within: if every attempt is used, `a` → `b` → `c` take up to 1day 6h: \
+              the task may be overdue before that; give the task more time, or the steps less"
             ]
         );
     }
 
     #[test]
-    fn a_call_of_unknown_outcome_must_be_undone_or_alerted() {
+    fn a_call_with_unknown_outcome_must_be_undone_or_alerted() {
         let once = |more: Value| {
             let mut step = with(json!({ "idempotent": false }));
             for (key, value) in more.as_object().unwrap() {

@@ -1,13 +1,12 @@
-//! What of a task's documents people are not shown: the values at places that the workflow's definition
-//! names, as JSON pointers (RFC 6901) with `*` for every element. And how an operator edits an input of
-//! which they do not see everything.
+//! The mask of a workflow hides values of its tasks' documents from people. The definition lists the values as JSON
+//! pointers (RFC 6901), with `*` for every element. An operator can edit an input without seeing its hidden values.
 //!
 //! ```text
 //! mask: [/card/number, /items/*/secret]
 //!
-//! { "card": { "number": "4111…", "name": "Ann" } }   what is stored
-//! { "card": { "number": "••••",  "name": "Ann" } }   what is shown, and edited
-//!                  { "name": "Bob" }                 what the edit comes to: a merge patch (RFC 7396)
+//! { "card": { "number": "4111…", "name": "Ann" } }   stored
+//! { "card": { "number": "••••",  "name": "Ann" } }   shown, and edited
+//!                  { "name": "Bob" }                 the resulting merge patch (RFC 7396)
 //! ```
 
 use schemars::JsonSchema;
@@ -19,10 +18,10 @@ use crate::{
     model::document::{Document, DocumentKey},
 };
 
-/// What stands where a value is masked.
+/// The text that replaces a masked value.
 pub const MASKED: &str = "••••";
 
-/// The places that are masked, in the input, in what each step returns, and in what the task returns.
+/// JSON pointers to the masked values, in the input, in the output of each step, and in the output of the task.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Mask(Vec<String>);
@@ -34,17 +33,18 @@ impl Mask {
         self.0.is_empty()
     }
 
-    /// The places.
+    /// The JSON pointers.
     pub fn places(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
 
-    /// What is wrong with each place, with its number; nothing if all are well.
+    /// The problems of the pointers, each with the index of the pointer.
     pub(crate) fn problems(&self) -> impl Iterator<Item = (usize, String)> {
         self.0.iter().enumerate().filter_map(|(n, place)| Some((n, problem(place)?)))
     }
 
-    /// A document's body, as people may see it. Why an attempt failed holds no payload.
+    /// Returns the body of a document with its values masked. The reason of a failed attempt contains no payload, so
+    /// it is not masked.
     #[must_use]
     pub fn shown(&self, document: &Document) -> Value {
         let body = &document.body;
@@ -65,36 +65,38 @@ impl Mask {
         }
     }
 
-    /// `value` with what is masked in it covered.
+    /// Returns `value` with its masked values replaced by [`MASKED`].
     #[must_use]
     pub fn over(&self, value: &Value) -> Value {
-        let mut covered = value.clone();
+        let mut masked = value.clone();
         for place in &self.0 {
             let tokens: Vec<_> = place.split('/').skip(1).map(unescaped).collect();
-            cover(&mut covered, &tokens);
+            mask_at(&mut masked, &tokens);
         }
-        covered
+        masked
     }
 
-    /// The merge patch that changes `input` as `edited` changed what was shown of it; nothing if it
-    /// changed nothing.
+    /// Returns the merge patch for `input` that corresponds to the changes that `edited` makes to the masked input.
+    /// Returns `None` if there are no changes.
     ///
     /// # Errors
-    /// No merge patch does what was meant; why, without values.
+    /// A merge patch cannot express the edit. The message contains no values.
     pub fn patch(&self, input: &Value, edited: &Value) -> Result<Option<Value>, String> {
-        let meant = uncovered(input, &self.over(input), edited);
-        let Some(patch) = difference(input, &meant) else { return Ok(None) };
+        let edited = unmasked(input, &self.over(input), edited);
+        let Some(patch) = difference(input, &edited) else { return Ok(None) };
         if let Some(at) = find_mask(&patch, "") {
             return Err(format!(
-                "{}: the edit would put `{MASKED}` in the place of a hidden value. In an object, \
-                 leave hidden fields as they are; a list that holds one can only be replaced whole",
+                "{}: the edit would replace a hidden value with `{MASKED}`. In an object, leave \
+                 hidden fields unchanged; a list with a hidden value can only be replaced as a whole",
                 if at.is_empty() { "the input" } else { &at }
             ));
         }
         let mut result = input.clone();
         json_patch::merge(&mut result, &patch);
-        if patch.is_null() || result != meant {
-            return Err("a value cannot be set to null: leave the field out, or keep it".to_owned());
+        if patch.is_null() || result != edited {
+            return Err(
+                "a value cannot be set to null: remove the field, or keep its value".to_owned()
+            );
         }
         Ok(Some(patch))
     }
@@ -106,7 +108,9 @@ fn problem(place: &str) -> Option<String> {
         return Some(format!("must have at most {max} characters"));
     }
     if place.len() < 2 || !place.starts_with('/') {
-        return Some("must be a JSON pointer, as `/card/number` or `/items/*/secret`".to_owned());
+        return Some(
+            "must be a JSON pointer, such as `/card/number` or `/items/*/secret`".to_owned(),
+        );
     }
     let mut escapes = place.split('~').skip(1);
     escapes
@@ -118,29 +122,32 @@ fn unescaped(token: &str) -> String {
     token.replace("~1", "/").replace("~0", "~")
 }
 
-fn cover(value: &mut Value, tokens: &[String]) {
+fn mask_at(value: &mut Value, tokens: &[String]) {
     let Some((token, rest)) = tokens.split_first() else {
         *value = MASKED.into();
         return;
     };
     match value {
-        Value::Array(items) if token == "*" => items.iter_mut().for_each(|item| cover(item, rest)),
+        Value::Array(items) if token == "*" => {
+            items.iter_mut().for_each(|item| mask_at(item, rest))
+        }
         Value::Array(items) => {
             let item = token.parse::<usize>().ok().and_then(|place| items.get_mut(place));
-            item.into_iter().for_each(|item| cover(item, rest));
+            item.into_iter().for_each(|item| mask_at(item, rest));
         }
         Value::Object(fields) if token == "*" => {
-            fields.values_mut().for_each(|field| cover(field, rest));
+            fields.values_mut().for_each(|field| mask_at(field, rest));
         }
         Value::Object(fields) => {
-            fields.get_mut(token).into_iter().for_each(|field| cover(field, rest));
+            fields.get_mut(token).into_iter().for_each(|field| mask_at(field, rest));
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
-/// What an edit means: what is as it was shown is as it was.
-fn uncovered(input: &Value, shown: &Value, edited: &Value) -> Value {
+/// Returns the edited input with its masks replaced by the original values. A value that equals its masked form is
+/// unchanged.
+fn unmasked(input: &Value, shown: &Value, edited: &Value) -> Value {
     if shown == edited {
         return input.clone();
     }
@@ -151,14 +158,14 @@ fn uncovered(input: &Value, shown: &Value, edited: &Value) -> Value {
     };
     let fields = edited.iter().map(|(key, value)| {
         let before = input.get(key).zip(shown.get(key));
-        let meant =
-            before.map_or_else(|| value.clone(), |(input, shown)| uncovered(input, shown, value));
-        (key.clone(), meant)
+        let unmasked_value =
+            before.map_or_else(|| value.clone(), |(input, shown)| unmasked(input, shown, value));
+        (key.clone(), unmasked_value)
     });
     Value::Object(fields.collect())
 }
 
-/// The merge patch from one value to another, as far as there is one.
+/// Returns the merge patch from one value to another, as far as a merge patch can express it.
 fn difference(from: &Value, to: &Value) -> Option<Value> {
     if from == to {
         return None;
@@ -173,7 +180,7 @@ fn difference(from: &Value, to: &Value) -> Option<Value> {
     Some(patch.into())
 }
 
-/// Where a text in `value` holds the mask.
+/// Returns the location of a text in `value` that contains the mask.
 fn find_mask(value: &Value, at: &str) -> Option<String> {
     match value {
         Value::String(text) => text.contains(MASKED).then(|| at.to_owned()),
@@ -198,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_at_its_places_is_covered_and_nothing_else() {
+    fn only_the_values_at_the_pointers_are_masked() {
         let value = json!({
             "card": { "number": "4111", "name": "Ann" }, "a/b~": 1,
             "items": [{ "secret": { "x": 1 }, "sku": 7 }, { "sku": 8 }, "text", { "secret": null }],
@@ -216,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn an_input_is_covered_in_what_was_submitted_and_an_output_where_it_begins() {
+    fn inputs_are_masked_within_their_document_and_outputs_from_the_root() {
         let (mask, at) = (mask(&["/pin"]), jiff::Timestamp::UNIX_EPOCH);
         let shown = |key: &str, body| mask.shown(&Document::new(key.parse().unwrap(), at, body));
         let inside = json!({ "task_id": "t", "input": { "pin": 1 } });
@@ -229,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_comes_to_a_patch_that_leaves_what_is_hidden_alone() {
+    fn the_patch_of_an_edit_leaves_hidden_values_unchanged() {
         let mask = mask(&["/card/number", "/keys/*"]);
         let input = json!({ "card": { "number": "4111", "name": "Ann" }, "n": 1, "keys": ["k"] });
         let of = |edited: Value| mask.patch(&input, &edited);
@@ -245,21 +252,21 @@ mod tests {
             result,
             json!({ "card": { "number": "4111", "name": "Bob" }, "keys": ["k"], "new": [1] })
         );
-        // What is hidden may be replaced, and taken out.
+        // A hidden value may be replaced or removed.
         let edited = json!({ "card": { "number": "4222", "name": "Ann" }, "n": 1 });
         let patch = json!({ "keys": null, "card": { "number": "4222" } });
         assert_eq!(of(edited), Ok(Some(patch)));
     }
 
     #[test]
-    fn nothing_stays_of_a_hidden_object_that_is_replaced() {
+    fn a_replaced_hidden_object_is_replaced_as_a_whole() {
         let input = json!({ "card": { "number": "4111", "pin": 1 } });
         let patch = mask(&["/card"]).patch(&input, &json!({ "card": { "number": "4222" } }));
         assert_eq!(patch, Ok(Some(json!({ "card": { "pin": null, "number": "4222" } }))));
     }
 
     #[test]
-    fn an_edit_that_would_send_the_mask_is_refused() {
+    fn an_edit_that_would_store_the_mask_is_refused() {
         let mask = mask(&["/card/number", "/items/*/secret"]);
         let input = json!({ "card": { "number": "4" }, "items": [{ "secret": "s", "n": 1 }] });
         for (edited, at) in [
@@ -272,13 +279,13 @@ mod tests {
             (json!([MASKED]), "/0: "),
             (json!(MASKED), "the input: "),
         ] {
-            let said = mask.patch(&input, &edited).unwrap_err();
-            assert!(said.starts_with(at), "{said}");
+            let message = mask.patch(&input, &edited).unwrap_err();
+            assert!(message.starts_with(at), "{message}");
         }
     }
 
     #[test]
-    fn an_edit_that_no_merge_patch_makes_is_refused() {
+    fn an_edit_that_no_merge_patch_can_express_is_refused() {
         let input = json!({ "a": 1, "b": null });
         for edited in [
             json!({ "a": null, "b": null }),
@@ -293,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_place_is_said() {
+    fn invalid_pointers_are_reported() {
         let wrong = mask(&["/a", "", "/", "a", "/a~2", "/a~", "/a~0~1"]);
         let numbers: Vec<_> = wrong.problems().map(|(n, _)| n).collect();
         assert_eq!(numbers, [1, 2, 3, 4, 5]);

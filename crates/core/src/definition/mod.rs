@@ -1,4 +1,4 @@
-//! Workflow definitions: the format, what is wrong with one, and what it can amount to.
+//! Workflow definitions: the file format, validation, and the compiled plan.
 
 pub mod check;
 pub mod duration;

@@ -1,8 +1,8 @@
-//! A definition that can run, compiled once when it is loaded.
+//! A compiled definition. It is compiled once, when it is loaded.
 //!
-//! [`Plan::new`] checks what the engine relies on: each step does exactly one thing, and `after` names steps that
-//! exist, without a cycle. So the engine never meets a step without work, and never guesses what an unknown step
-//! would do. What else can be wrong with a definition is found by [`Workflow::problems`] before it is published.
+//! [`Plan::new`] checks the properties on which the engine relies: each step is of exactly one kind, and `after`
+//! names existing steps, without a cycle. So the engine never has to handle a step without work or an unknown step.
+//! [`Workflow::problems`] finds all other problems of a definition before it is published.
 
 use std::{collections::BTreeSet, ops::Deref, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// A definition that can run. It reads as its [`Workflow`].
+/// A compiled definition. It dereferences to its [`Workflow`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     definition: Workflow,
@@ -35,7 +35,8 @@ impl Plan {
     /// Compiles a definition.
     ///
     /// # Errors
-    /// The first step that does not do exactly one thing, or comes after one that does not exist or after itself.
+    /// The first step that is not of exactly one kind, that has an unknown predecessor, or that is its own
+    /// predecessor.
     pub fn new(definition: Workflow) -> Result<Self, Problem> {
         let ancestors = definition.ancestors();
         let mut steps = IndexMap::new();
@@ -48,17 +49,17 @@ impl Plan {
         Ok(Self { definition, steps, shortest_within })
     }
 
-    /// The step of this name.
+    /// Returns the step with this name.
     ///
     /// # Panics
-    /// There is none: the engine refuses a task that has a record of such a step, so this is a bug.
+    /// If there is no such step. This is a bug, because the engine refuses a task with a record of an unknown step.
     #[must_use]
     #[expect(clippy::expect_used, reason = "an invariant that `transition` checks at its entry")]
     pub fn step(&self, name: &StepName) -> &Step {
         self.steps.get(name).expect("a task has records of its definition's steps only")
     }
 
-    /// The step of this name, if there is one: for names that come from outside.
+    /// Returns the step with this name, if there is one. For names that come from messages.
     #[must_use]
     pub fn find(&self, name: &StepName) -> Option<&Step> {
         self.steps.get(name)
@@ -69,13 +70,14 @@ impl Plan {
         self.steps.iter()
     }
 
-    /// The step of which `task` has a record although the definition does not have it; none unless the task is corrupt.
+    /// Returns a step that `task` has a record of and that the definition does not have. There is one only if the
+    /// task is corrupt.
     #[must_use]
     pub fn unknown_step<'t>(&self, task: &'t Task) -> Option<&'t StepName> {
         task.steps.keys().find(|name| !self.steps.contains_key(*name))
     }
 
-    /// The shortest time that any attempt may take: until then a new task cannot be past due.
+    /// The shortest time that any attempt may take. A new task cannot be past due before that time.
     #[must_use]
     pub fn shortest_within(&self) -> Duration {
         self.shortest_within
@@ -90,7 +92,7 @@ impl Serialize for Plan {
 }
 
 impl<'de> Deserialize<'de> for Plan {
-    /// Reads a definition, and compiles it.
+    /// Reads a definition and compiles it.
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         Self::new(Workflow::deserialize(from)?).map_err(serde::de::Error::custom)
     }
@@ -107,16 +109,16 @@ impl Deref for Plan {
 /// A step of a [`Plan`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
-    /// What the definition says of it.
+    /// The definition of the step.
     pub definition: StepDefinition,
-    /// Every step that comes before it, directly or not.
+    /// All its direct and indirect predecessors.
     pub ancestors: BTreeSet<StepName>,
-    work: StepWork,
+    work: CompiledWork,
 }
 
-/// What is done at a step, and to undo it.
+/// The work of a step and of its undo, with owned data.
 #[derive(Debug, Clone, PartialEq)]
-enum StepWork {
+enum CompiledWork {
     Call { agent: AgentName, request: RequestTemplate, undo: Option<RequestTemplate> },
     Child(ChildWorkflow),
     Wait(Template),
@@ -143,31 +145,31 @@ impl Step {
             return Err(problem(".after", "the step comes after itself".to_owned()));
         }
         let work = match definition.work() {
-            Some(Work::Call { agent, request, .. }) => StepWork::Call {
+            Some(Work::Call { agent, request, .. }) => CompiledWork::Call {
                 agent: agent.clone(),
                 request: request.clone(),
                 undo: definition.undo.as_ref().and_then(|undo| undo.request.clone()),
             },
-            Some(Work::Child(child)) => StepWork::Child(child.clone()),
-            Some(Work::Wait(wait)) => StepWork::Wait(wait.clone()),
+            Some(Work::Child(child)) => CompiledWork::Child(child.clone()),
+            Some(Work::Wait(wait)) => CompiledWork::Wait(wait.clone()),
             None => {
                 let message =
-                    "a step has exactly one of `agent` with `request`, `wait` and `workflow`";
+                    "a step needs exactly one of `agent` with `request`, `wait` and `workflow`";
                 return Err(problem("", message.to_owned()));
             }
         };
         Ok(Self { definition: definition.clone(), ancestors, work })
     }
 
-    /// What is done.
+    /// The work of the step.
     #[must_use]
     pub fn work(&self) -> Work<'_> {
         match &self.work {
-            StepWork::Call { agent, request, .. } => {
+            CompiledWork::Call { agent, request, .. } => {
                 Work::Call { agent, request, callback: self.definition.callback.as_ref() }
             }
-            StepWork::Child(child) => Work::Child(child),
-            StepWork::Wait(wait) => Work::Wait(wait),
+            CompiledWork::Child(child) => Work::Child(child),
+            CompiledWork::Wait(wait) => Work::Wait(wait),
         }
     }
 
@@ -177,20 +179,20 @@ impl Step {
         self.definition.run_by(self.work())
     }
 
-    /// How the step is undone; nothing if it has no undo.
+    /// How the step is undone, or `None` if it has no undo.
     #[must_use]
     pub fn undo(&self) -> Option<ActionDefinition<'_>> {
         let work = match &self.work {
-            StepWork::Call { agent, undo, .. } => {
+            CompiledWork::Call { agent, undo, .. } => {
                 Work::Call { agent, request: undo.as_ref()?, callback: None }
             }
-            StepWork::Child(child) => Work::Child(child),
-            StepWork::Wait(_) => return None,
+            CompiledWork::Child(child) => Work::Child(child),
+            CompiledWork::Wait(_) => return None,
         };
         Some(self.definition.undo_by(work))
     }
 
-    /// How the step is done or undone; nothing if it is to be undone and has no undo.
+    /// How the step is done or undone, or `None` for the undo of a step without one.
     #[must_use]
     pub fn action(&self, action: Action) -> Option<ActionDefinition<'_>> {
         match action {
@@ -199,25 +201,25 @@ impl Step {
         }
     }
 
-    /// Whether the step only waits.
+    /// Whether the step is of kind `wait`.
     #[must_use]
     pub fn waits(&self) -> bool {
-        matches!(self.work, StepWork::Wait(_))
+        matches!(self.work, CompiledWork::Wait(_))
     }
 
-    /// Whether the step runs a task of its own.
+    /// Whether the step runs a child task.
     #[must_use]
     pub fn runs_child(&self) -> bool {
-        matches!(self.work, StepWork::Child(_))
+        matches!(self.work, CompiledWork::Child(_))
     }
 
-    /// How the step is completed if its call only begins it.
+    /// The callback that completes the step, if it has one.
     #[must_use]
     pub fn callback(&self) -> Option<&Callback> {
         self.definition.callback.as_ref()
     }
 
-    /// Whether a call in this direction may be repeated. An undo always may.
+    /// Whether a call of this action may be repeated. An undo may always be repeated.
     #[must_use]
     pub fn is_repeatable(&self, action: Action) -> bool {
         action == Action::Undo || self.definition.idempotent
@@ -235,11 +237,11 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_that_cannot_run_is_refused() {
+    fn a_definition_that_cannot_run_does_not_compile() {
         let call =
             |after: &str| json!({ "agent": "a", "after": [after], "request": { "path": "/" } });
         for (steps, problem) in [
-            (json!({ "a": {} }), "steps.a: a step has exactly one of"),
+            (json!({ "a": {} }), "steps.a: a step needs exactly one of"),
             (json!({ "a": call("b") }), "steps.a.after: there is no step `b`"),
             (
                 json!({ "a": call("b"), "b": call("a") }),
@@ -252,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_knows_everything_that_comes_before_it() {
+    fn a_compiled_step_has_all_its_predecessors() {
         let call =
             |after: &[&str]| json!({ "agent": "a", "after": after, "request": { "path": "/" } });
         let plan =

@@ -1,15 +1,15 @@
-//! What can be wrong with a definition, and where.
+//! A problem of a definition: its location and a message.
 
 use std::fmt;
 
-/// Something wrong with a definition: where, and what.
+/// A problem of a definition.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
-    /// The key it is about, as `steps.charge.after`.
+    /// The key that has the problem, such as `steps.charge.after`. Empty for the definition as a whole.
     pub at: String,
-    /// What is wrong.
+    /// The message.
     pub message: String,
-    /// What would be right, where that can be said.
+    /// A suggestion how to fix it, if there is one.
     pub hint: Option<String>,
 }
 

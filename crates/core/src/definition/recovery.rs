@@ -1,5 +1,5 @@
-//! The recovery policy of a step or of its undo: how often it is tried, how long it waits in between,
-//! and what then. Pure: the spread of the pauses is a hash, not a die.
+//! The recovery policy of a step or of its undo: the number of attempts, the pauses between them, and the final
+//! action. It is pure: the jitter of the pauses comes from a hash, not from a random number.
 //!
 //! ```text
 //! attempts: 3, extended_wait: { wait: 15m, times: 1 }, then: undo
@@ -7,7 +7,7 @@
 //!   #1 ─ pause ─ #2 ─ pause ─ #3 ── 15m ── #4 ─ pause ─ #5 ─ pause ─ #6 ── undo
 //! ```
 //!
-//! A failure that an agent calls permanent goes straight to `then`.
+//! After a permanent failure, the policy goes directly to `then`.
 
 use std::{fmt, time::Duration};
 
@@ -23,23 +23,24 @@ use crate::{
     },
 };
 
-/// What is done when attempts at a step, or at its undo, get no answer.
+/// The recovery policy of a step or of its undo, for attempts without a final outcome.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(transform = nullable)]
 pub struct Recovery {
-    /// How many attempts are made in a row.
+    /// The number of attempts in a row.
     pub attempts: Attempts,
-    /// The pauses between them.
+    /// The pauses between the attempts.
     pub backoff: Backoff,
-    /// Once they are used up: waiting for long, and then as many attempts again.
-    // Written even if absent: read again, it must not get the default that a `null` took away.
+    /// A long pause after all attempts have failed, followed by as many attempts again.
+    // Written even if absent. Otherwise a definition that removed the default with `null` would get it back when it
+    // is read again.
     pub extended_wait: Option<ExtendedWait>,
-    /// What is done in the end.
+    /// The final action, after all attempts and extended waits.
     pub then: Then,
 }
 
-/// A number of attempts; three unless said.
+/// A number of attempts, three by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Attempts(#[schemars(range(min = 1, max = limits::ATTEMPTS_MAX))] pub u32);
@@ -50,28 +51,28 @@ impl Default for Attempts {
     }
 }
 
-/// Pauses between attempts: each is `rate` times the one before, up to `max`.
+/// The pauses between attempts. Each is `rate` times as long as the one before, up to `max`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(transform = nullable)]
 pub struct Backoff {
-    /// The first pause, as `500ms`, `2s`.
+    /// The first pause, such as `500ms` or `2s`.
     #[serde(with = "duration")]
     #[schemars(with = "duration::Text")]
     pub first: Duration,
-    /// How much longer each is than the one before.
+    /// The factor by which each pause is longer than the one before.
     #[schemars(range(min = limits::BACKOFF_RATE_MIN, max = limits::BACKOFF_RATE_MAX))]
     pub rate: f64,
     /// The longest pause.
     #[serde(with = "duration")]
     #[schemars(with = "duration::Text")]
     pub max: Duration,
-    /// Whether a pause is shortened, by up to half of it and differently for each task, so that the
-    /// tasks that failed together do not come back together.
+    /// Whether to shorten each pause by up to half, differently for each task. Then tasks that failed together do not
+    /// retry together.
     pub jitter: bool,
 }
 
-/// `null` takes away what the defaults say.
+/// Allows `null` for each key, which removes the default.
 fn nullable(schema: &mut schemars::Schema) {
     let keys = schema.get_mut("properties").and_then(serde_json::Value::as_object_mut);
     for key in keys.into_iter().flat_map(|keys| keys.values_mut()) {
@@ -79,9 +80,9 @@ fn nullable(schema: &mut schemars::Schema) {
             continue;
         };
         let mut plain = std::mem::take(key);
-        for said in ["description", "default"] {
-            if let Some(value) = plain.shift_remove(said) {
-                key.insert(said.to_owned(), value);
+        for annotation in ["description", "default"] {
+            if let Some(value) = plain.shift_remove(annotation) {
+                key.insert(annotation.to_owned(), value);
             }
         }
         key.insert("anyOf".to_owned(), serde_json::json!([plain, { "type": "null" }]));
@@ -95,59 +96,58 @@ impl Default for Backoff {
     }
 }
 
-/// Waiting for long, for a service that is down.
+/// A long pause, for a service that is down.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExtendedWait {
-    /// How long, as `15m`, `2h`.
+    /// The length of the pause, such as `15m` or `2h`.
     #[serde(with = "duration")]
     #[schemars(with = "duration::Text")]
     pub wait: Duration,
-    /// How many times.
-    #[serde(default = "once")]
+    /// The number of extended waits.
+    #[serde(default = "default_times")]
     #[schemars(range(min = 1, max = limits::EXTENDED_WAITS_MAX))]
     pub times: u32,
 }
 
-fn once() -> u32 {
+fn default_times() -> u32 {
     1
 }
 
-/// What is done when nothing else is left to try.
+/// The final action when all attempts and extended waits are used up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Then {
-    /// The task stops in Error and the operator is alerted.
+    /// The task stops in Error, with an alert.
     #[default]
     Alert,
     /// The whole task is undone.
     Undo,
 }
 
-/// What the policy says to a failed attempt.
+/// The decision of a recovery policy on a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Verdict {
-    /// Try again after a pause.
+    /// Retry after a pause.
     Again {
-        /// How long.
+        /// The length of the pause.
         pause: Duration,
-        /// Which attempt of how many.
+        /// The number of the next attempt, and the number of attempts in a row.
         next: (u32, u32),
     },
-    /// Wait for long, then try again.
+    /// Retry after an extended wait.
     ExtendedWait {
-        /// How long.
+        /// The length of the pause.
         wait: Duration,
-        /// Which wait of how many.
+        /// The number of this extended wait, and the number of all.
         round: (u32, u32),
     },
-    /// Stop trying.
+    /// Stop retrying, and apply the final action.
     Finally(Then),
 }
 
 impl Recovery {
-    /// What to do after `failures` attempts without an answer, the newest included, since the policy
-    /// began to count. `seed` spreads the pauses.
+    /// Decides what follows the newest of `failures` failed attempts. `seed` determines the jitter of the pause.
     #[must_use]
     pub fn verdict(&self, failures: u32, seed: u32) -> Verdict {
         let attempts = self.attempts.0.max(1);
@@ -164,8 +164,8 @@ impl Recovery {
         }
     }
 
-    /// How long all attempts take with all pauses and extended waits, if each attempt takes `attempt`.
-    pub(crate) fn longest(&self, attempt: Duration) -> Duration {
+    /// The time that all attempts take, with all pauses and extended waits, if each attempt takes `attempt`.
+    pub(crate) fn longest_duration(&self, attempt: Duration) -> Duration {
         let attempts = self.attempts.0.max(1);
         let pauses = (1..attempts)
             .fold(Duration::ZERO, |sum, tried| sum.saturating_add(self.backoff.full_pause(tried)));
@@ -178,46 +178,50 @@ impl Recovery {
         }
     }
 
-    /// Everything that is wrong with this policy, as the key and what is wrong with it.
+    /// Returns the problems of this policy, each as a key and a message.
     pub(crate) fn problems(&self, action: Action) -> Vec<(&'static str, String)> {
         let mut found = Vec::new();
-        let mut say = |wrong: bool, key, message: String| {
+        let mut report = |wrong: bool, key, message: String| {
             if wrong {
                 found.push((key, message));
             }
         };
         let (attempts, days) = (self.attempts.0, limits::WAIT_MAX.as_secs() / (24 * 3600));
         let max = limits::ATTEMPTS_MAX;
-        say(!(1..=max).contains(&attempts), "attempts", format!("must be from 1 to {max}"));
+        report(!(1..=max).contains(&attempts), "attempts", format!("must be from 1 to {max}"));
         let Backoff { first, rate, max, .. } = &self.backoff;
         let rates = limits::BACKOFF_RATE_MIN..=limits::BACKOFF_RATE_MAX;
         let from_to = format!("must be from {} to {}", rates.start(), rates.end());
-        say(!rates.contains(rate), "backoff.rate", from_to);
-        say(*max > limits::WAIT_MAX, "backoff.max", format!("must be at most {days}d"));
-        say(first > max, "backoff.first", "must not be longer than `max`".to_owned());
+        report(!rates.contains(rate), "backoff.rate", from_to);
+        report(*max > limits::WAIT_MAX, "backoff.max", format!("must be at most {days}d"));
+        report(first > max, "backoff.first", "must not be longer than `max`".to_owned());
         if let Some(ExtendedWait { wait, times }) = &self.extended_wait {
             let max = limits::EXTENDED_WAITS_MAX;
             let at = "extended_wait.times";
-            say(!(1..=max).contains(times), at, format!("must be from 1 to {max}"));
+            report(!(1..=max).contains(times), at, format!("must be from 1 to {max}"));
             let wrong = wait.is_zero() || *wait > limits::WAIT_MAX;
-            say(wrong, "extended_wait.wait", format!("must be from 1ms to {days}d"));
+            report(wrong, "extended_wait.wait", format!("must be from 1ms to {days}d"));
         }
         let undoing = action == Action::Undo && self.then == Then::Undo;
-        say(undoing, "then", "an undo that fails cannot be undone; it ends in an alert".to_owned());
+        report(
+            undoing,
+            "then",
+            "an undo that fails cannot be undone; it ends in an alert".to_owned(),
+        );
         found
     }
 }
 
 impl Backoff {
-    /// The pause after the `tried`th attempt in a row, counted from 1.
+    /// The pause after attempt `tried` in a row, counted from 1.
     fn pause(&self, tried: u32, seed: u32) -> Duration {
         let part =
             if self.jitter { 0.5 + f64::from(seed) / f64::from(u32::MAX) / 2.0 } else { 1.0 };
-        // Whole milliseconds, as the state store keeps them.
+        // Whole milliseconds, because the state store stores no smaller units.
         Duration::from_millis((self.seconds(tried) * part * 1_000.0).round() as u64)
     }
 
-    /// The same, not shortened.
+    /// The pause without jitter.
     fn full_pause(&self, tried: u32) -> Duration {
         Duration::from_millis((self.seconds(tried) * 1_000.0).round() as u64)
     }
@@ -228,16 +232,16 @@ impl Backoff {
     }
 }
 
-/// A number that differs between tasks and attempts, and is the same whenever it is asked for.
+/// Returns the jitter seed of an attempt. It differs between tasks and attempts, and is deterministic.
 #[must_use]
 pub fn seed(task_id: &TaskId, step: &Part, action: Action, attempt: u32) -> u32 {
     spread(&format!("{task_id}/{step}/{}/{attempt}", action.name()))
 }
 
-/// A number that differs between texts, evenly also for those that differ only at the end.
+/// Hashes a text. The hashes are evenly distributed, even of texts that differ only at the end.
 pub fn spread(text: &str) -> u32 {
-    // FNV-1a leaves texts that end alike close to each other; the last lines (of MurmurHash3's
-    // finaliser) spread them.
+    // FNV-1a gives texts that differ only at the end similar hashes. The last lines, from MurmurHash3's finaliser,
+    // distribute them evenly.
     let mut hash = crate::model::hash::fnv1a(text);
     hash = (hash ^ (hash >> 16)).wrapping_mul(0x85eb_ca6b);
     hash = (hash ^ (hash >> 13)).wrapping_mul(0xc2b2_ae35);
@@ -270,19 +274,19 @@ mod tests {
     }
 
     fn walk(policy: &Recovery) -> Vec<String> {
-        let mut said = Vec::new();
+        let mut decisions = Vec::new();
         for failures in 1.. {
             let verdict = policy.verdict(failures, 0);
-            said.push(verdict.to_string());
+            decisions.push(verdict.to_string());
             if matches!(verdict, Verdict::Finally(_)) {
                 break;
             }
         }
-        said
+        decisions
     }
 
     #[test]
-    fn attempts_then_extended_waits_then_the_end() {
+    fn attempts_are_followed_by_extended_waits_and_the_final_action() {
         let policy = policy(
             r#"{ "attempts": 2, "backoff": { "first": "2s", "jitter": false },
                  "extended_wait": { "wait": "15m", "times": 2 }, "then": "undo" }"#,
@@ -301,10 +305,10 @@ mod tests {
     }
 
     #[test]
-    fn unless_said_there_are_three_attempts_and_an_alert() {
-        let said = walk(&Recovery::default());
-        assert_eq!(said.len(), 3);
-        assert_eq!(said[2], "alert");
+    fn the_default_is_three_attempts_and_an_alert() {
+        let decisions = walk(&Recovery::default());
+        assert_eq!(decisions.len(), 3);
+        assert_eq!(decisions[2], "alert");
     }
 
     #[test]
@@ -319,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn seeds_are_spread_evenly_over_tasks() {
+    fn seeds_are_evenly_distributed_over_tasks() {
         let step: Part = "charge".parse().unwrap();
         let mut tenths = [0_u32; 10];
         for n in 0..10_000 {
@@ -331,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_policy_is_said() {
+    fn the_problems_of_a_policy_are_reported() {
         let wrong = policy(
             r#"{ "attempts": 0, "backoff": { "first": "2m", "rate": 0.5 },
                  "extended_wait": { "wait": "0s", "times": 0 }, "then": "undo" }"#,

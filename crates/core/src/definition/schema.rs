@@ -1,5 +1,5 @@
-//! The schema of a task's input: JSON Schema (<https://json-schema.org>, draft 2020-12 unless it names
-//! another), compiled when it is first asked for: most of those who read a definition never do.
+//! The schema of a task's input: JSON Schema (<https://json-schema.org>, draft 2020-12 unless it names another). It
+//! is compiled at its first use, because most readers of a definition do not validate inputs.
 
 use std::{
     borrow::Cow,
@@ -10,10 +10,10 @@ use jsonschema::{PatternOptions, Validator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-/// How many of an input's mistakes are named.
-const NAMED_MAX: usize = 5;
+/// The maximum number of errors of an input in a message.
+const REPORTED_ERRORS_MAX: usize = 5;
 
-/// What an input must be.
+/// The JSON Schema of a task's input.
 #[derive(Debug, Clone)]
 pub struct InputSchema {
     source: Value,
@@ -21,7 +21,7 @@ pub struct InputSchema {
 }
 
 impl InputSchema {
-    /// The schema that `source` says.
+    /// Creates the schema from its JSON source. Does not compile it yet.
     #[must_use]
     pub fn new(source: Value) -> Self {
         Self { source, validator: Arc::default() }
@@ -31,48 +31,48 @@ impl InputSchema {
         self.validator.get_or_init(|| compile(&self.source)).as_ref()
     }
 
-    /// The schema as it was written.
+    /// The JSON source of the schema.
     #[must_use]
     pub fn source(&self) -> &Value {
         &self.source
     }
 
-    /// Why it is not a JSON Schema, if it is not.
+    /// Why the source is not a valid JSON Schema, or `None` if it is valid.
     #[must_use]
     pub fn problem(&self) -> Option<&str> {
         self.validator().err().map(String::as_str)
     }
 
-    /// Whether `input` is as it must be.
+    /// Validates `input`.
     ///
     /// # Errors
-    /// What is wrong with it: places, types and limits, and no values.
+    /// The errors of the input, with locations, types and limits, but without values.
     pub fn validate(&self, input: &Value) -> Result<(), String> {
         let validator = self.validator().map_err(Clone::clone)?;
         let mut errors = validator.iter_errors(input);
-        let named: Vec<_> = errors
+        let reported: Vec<_> = errors
             .by_ref()
-            .take(NAMED_MAX)
+            .take(REPORTED_ERRORS_MAX)
             .map(|error| {
                 let at = error.instance_path().to_string();
                 format!("input{}: {}", at.replace('/', "."), error.masked_with("it"))
             })
             .collect();
-        if named.is_empty() {
+        if reported.is_empty() {
             return Ok(());
         }
         let more = errors.count();
         let more = if more == 0 { String::new() } else { format!("; and {more} more") };
-        Err(format!("{}{more}", named.join("; ")))
+        Err(format!("{}{more}", reported.join("; ")))
     }
 }
 
-/// Schemas elsewhere are not fetched, and patterns take time in proportion to the text they look at.
+/// Compiles a schema. External schemas are not fetched, and a pattern takes time linear in the length of the text.
 fn compile(source: &Value) -> Result<Validator, String> {
     let options = jsonschema::options().with_pattern_options(PatternOptions::regex());
     options.build(source).map_err(|error| {
         if let jsonschema::error::ValidationErrorKind::Referencing(_) = error.kind() {
-            return "it refers to a schema that is not in it".to_owned();
+            return "it refers to an external schema".to_owned();
         }
         let at = error.instance_path().to_string();
         if at.is_empty() { error.to_string() } else { format!("{at}: {error}") }
@@ -116,7 +116,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_wrong_with_an_input_is_said_without_its_values() {
+    fn errors_of_an_input_do_not_contain_its_values() {
         let schema = InputSchema::new(json!({
             "type": "object",
             "required": ["amount"],
@@ -138,22 +138,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_schema_is_said() {
+    fn an_invalid_schema_is_reported() {
         for (schema, problem) in [
             (json!({ "type": "objekt" }), "/type: \"objekt\" is not valid under any"),
-            (
-                json!({ "$ref": "https://example.com/x.json" }),
-                "it refers to a schema that is not in it",
-            ),
+            (json!({ "$ref": "https://example.com/x.json" }), "it refers to an external schema"),
             (json!({ "pattern": "(" }), "/pattern"),
         ] {
-            let said = InputSchema::new(schema).problem().unwrap().to_owned();
-            assert!(said.starts_with(problem), "{said}");
+            let reported_problem = InputSchema::new(schema).problem().unwrap().to_owned();
+            assert!(reported_problem.starts_with(problem), "{reported_problem}");
         }
     }
 
     #[test]
-    fn a_pattern_takes_time_in_proportion() {
+    fn a_pattern_takes_linear_time() {
         let schema = InputSchema::new(json!({ "pattern": "^(a+)+$" }));
         assert!(schema.validate(&json!(format!("{}b", "a".repeat(50_000)))).is_err());
     }

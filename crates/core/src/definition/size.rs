@@ -1,11 +1,10 @@
-//! How large a task's item can become. DynamoDB takes no item over 400 KB, and a task whose item is
-//! larger can be saved no more. So the largest item that a definition can produce is computed when the
-//! definition is checked, and a definition above [`TASK_ITEM_BYTES_MAX`](limits::TASK_ITEM_BYTES_MAX) is
-//! refused. The space between that and DynamoDB's limit is a reserve: a task that grows too large
-//! nonetheless, since its definition was published before there was this check, can still be saved in
-//! Error.
+//! The size of a task's item. DynamoDB refuses an item over 400 KB, so a task with a larger item could no longer be
+//! saved. Validation therefore computes the largest item that a definition can produce, and refuses a definition
+//! above [`TASK_ITEM_BYTES_MAX`](limits::TASK_ITEM_BYTES_MAX). The difference to DynamoDB's limit is a reserve: a
+//! task whose definition is older than this check, and that grows too large, can still be saved in Error.
 //!
-//! Every field of the item is written out here, without `..`: who adds a field decides how large it is.
+//! Every field of the item is listed here, without `..`, so that a new field does not compile until its size is
+//! defined here.
 
 use crate::definition::step::StepDefinition;
 use crate::definition::workflow::Workflow;
@@ -28,52 +27,54 @@ use crate::{
     },
 };
 
-/// Bytes of what the state store adds to a task: its shard, its time of expiry, its part of the index of
-/// tasks that have ended, each with its name.
+/// The bytes that the state store adds to a task: the shard, the expiry and the keys of the index of ended tasks,
+/// with their names.
 const STORE_BYTES: usize = 200;
 
-/// Characters of an instance's name, as `scheduler-0badcafe`.
+/// The maximum characters of an instance's name, such as `scheduler-0badcafe`.
 const INSTANCE_CHARS: usize = 64;
 
-/// Characters of the URL of a client's queue.
+/// The maximum characters of the URL of a client's queue.
 const URL_CHARS: usize = 1_024;
 
-/// More than any item has: of what cannot be measured.
+/// More than any item has, for a value that cannot be measured.
 const UNKNOWN: usize = usize::MAX / 4;
 
-/// More than the record of any part, and of the rest of a task: what is certainly small enough is not
-/// written out to be measured.
-const PART_BYTES_ROUGHLY: usize = 700;
-const REST_BYTES_ROUGHLY: usize = 80_000;
+/// Upper bounds for the record of a part and for the rest of a task. A task that is small enough by these bounds is
+/// not measured.
+const PART_BYTES_BOUND: usize = 700;
+const REST_BYTES_BOUND: usize = 80_000;
 
-/// The largest item that tasks of a workflow can have.
+/// The size of the largest item that a task of a workflow can have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LargestTask {
-    /// Bytes of it, as DynamoDB counts them.
+    /// The bytes of the item, as DynamoDB counts them.
     pub bytes: usize,
-    /// Bytes that each step contributes, the largest first, with how many parts it has.
+    /// Each step with the bytes that it contributes and its number of parts, the largest first.
     pub steps: Vec<(StepName, usize, u32)>,
 }
 
-/// Bytes of what tasks are made of, each at its largest.
-struct Largest {
+/// The largest sizes of the components of a task, in bytes.
+struct LargestSizes {
     with_undo: usize,
     without_undo: usize,
     command: usize,
     rest: usize,
 }
 
-static LARGEST: LazyLock<Largest> = LazyLock::new(|| Largest {
+static LARGEST_SIZES: LazyLock<LargestSizes> = LazyLock::new(|| LargestSizes {
     with_undo: bytes_of(&largest_record(true)),
     without_undo: bytes_of(&largest_record(false)),
-    // What cannot be computed is refused; the tests show that it can. One more for the entry in the list.
+    // If a size could not be computed, every definition would be refused. The tests show that it can be. The 1 is the
+    // byte of the list entry.
     command: largest_command().map_or(UNKNOWN, |command| 1 + bytes_of(&command)),
     rest: largest_without_steps().map_or(UNKNOWN, |task| task_bytes(&task)),
 });
 
 impl Workflow {
-    /// The largest item that a task of this workflow can have: every part has been done and undone, in the
-    /// states that take most room, twenty commands are on record, and every text is as long as may be.
+    /// Computes the size of the largest item that a task of this workflow can have: every part has been done and
+    /// undone, in the states that need most space, the maximum number of commands is recorded, and every text has its
+    /// maximum length.
     #[must_use]
     pub fn largest_task(&self) -> LargestTask {
         let step = |(name, step): (&StepName, &StepDefinition)| {
@@ -83,62 +84,62 @@ impl Workflow {
         let mut steps: Vec<_> = self.steps.iter().map(step).collect();
         steps.sort_by_key(|(_, bytes, _)| std::cmp::Reverse(*bytes));
         let all: usize = steps.iter().map(|(_, bytes, _)| bytes).sum();
-        LargestTask { bytes: LARGEST.rest.saturating_add(all), steps }
+        LargestTask { bytes: LARGEST_SIZES.rest.saturating_add(all), steps }
     }
 
-    /// The same with only as many items and commands as `task` has. Tests compare real tasks with it: a
-    /// mistake in the computation shows long before a task is large.
+    /// Computes the same size for as many items and commands as `task` has. Tests compare it with real tasks, so that
+    /// a mistake in the computation shows long before a task is large.
     #[must_use]
     pub fn largest_task_with_parts_of(&self, task: &Task) -> usize {
-        let begun = |name| {
+        let started_items = |name| {
             let items = task.steps.get(name).and_then(|record| record.items.as_ref());
             items.map_or(0, |items| u32::try_from(items.begun.len()).unwrap_or(u32::MAX))
         };
         let steps: usize =
-            self.steps.iter().map(|(name, step)| step_bytes(name, step, begun(name))).sum();
+            self.steps.iter().map(|(name, step)| step_bytes(name, step, started_items(name))).sum();
         let unused = limits::COMMANDS_KEPT_MAX.saturating_sub(task.commands.len());
-        LARGEST.rest.saturating_sub(unused * LARGEST.command).saturating_add(steps)
+        LARGEST_SIZES.rest.saturating_sub(unused * LARGEST_SIZES.command).saturating_add(steps)
     }
 }
 
-/// The bytes that the record of one part of a step needs at its largest.
+/// The largest size of the record of one part of a step, in bytes.
 #[must_use]
 pub fn largest_part(step: &StepDefinition) -> usize {
     let has_undo = step.action(Action::Undo).is_some();
-    if has_undo { LARGEST.with_undo } else { LARGEST.without_undo }
+    if has_undo { LARGEST_SIZES.with_undo } else { LARGEST_SIZES.without_undo }
 }
 
-/// The bytes of the record of one part, without those of its items.
+/// The size of the record of one part without its items, in bytes.
 #[must_use]
 pub fn part_bytes(record: &StepRecord) -> usize {
     bytes_of(&StepRecord { run: record.run.clone(), undo: record.undo.clone(), items: None })
 }
 
-/// The bytes that a step contributes at its largest, with so many items if it has items.
+/// The largest size that a step contributes, in bytes. `count` is the number of items if it has `for_each`.
 fn step_bytes(name: &StepName, step: &StepDefinition, count: u32) -> usize {
     let record = largest_part(step);
     let items = if step.for_each.is_some() { items_bytes(count, record) } else { 0 };
-    // One more for the entry in the map of steps.
+    // The 1 is the byte of the entry in the map of steps.
     name.as_str().len() + record + items + 1
 }
 
 impl LargestTask {
-    /// What is wrong with it, if it is too large.
+    /// The message of the problem if the item is too large.
     pub(super) fn problem(&self) -> Option<String> {
         let max = limits::TASK_ITEM_BYTES_MAX;
         if self.bytes <= max {
             return None;
         }
-        let most = self.steps.iter().take(3).map(|(name, bytes, parts)| {
+        let largest = self.steps.iter().take(3).map(|(name, bytes, parts)| {
             let of = if *parts > 1 { format!(", {parts} items") } else { String::new() };
             format!("`{name}` {} KB{of}", bytes.div_ceil(1_000))
         });
-        let most: Vec<_> = most.collect();
+        let largest: Vec<_> = largest.collect();
         Some(format!(
-            "a task could need {} KB in the state store; the limit is {} KB. Most is needed by {}",
+            "a task could need {} KB in the state store; the limit is {} KB. The largest steps are {}",
             self.bytes.div_ceil(1_000),
             max / 1_000,
-            most.join("; ")
+            largest.join("; ")
         ))
     }
 }
@@ -148,20 +149,21 @@ impl LargestTask {
 pub fn is_over_limit(task: &Task) -> bool {
     let items = task.steps.values().filter_map(|record| record.items.as_ref());
     let parts = task.steps.len() + items.map(|items| items.begun.len()).sum::<usize>();
-    // What is certainly small enough is not measured: this is asked at every decision.
-    REST_BYTES_ROUGHLY + parts * PART_BYTES_ROUGHLY > limits::TASK_ITEM_BYTES_MAX
+    // Every decision calls this function, so a task that is small enough by the upper bounds is not measured.
+    REST_BYTES_BOUND + parts * PART_BYTES_BOUND > limits::TASK_ITEM_BYTES_MAX
         && task_bytes(task) > limits::TASK_ITEM_BYTES_MAX
 }
 
-/// The bytes of a task's item, as DynamoDB counts them; with what the store adds to it, and some to spare.
+/// The size of a task's item in bytes, as DynamoDB counts them. Includes what the state store adds, and a small
+/// margin.
 #[must_use]
 pub fn task_bytes(task: &Task) -> usize {
-    // An item is a map; of the outermost, DynamoDB counts names and values only.
+    // DynamoDB counts only names and values of the outermost map, not the map itself. The difference is the margin.
     bytes_of(task) + STORE_BYTES
 }
 
-/// The bytes of a value in an item by DynamoDB's rule: names and texts as UTF-8, two digits of a number a
-/// byte and one more, 3 bytes for a map or a list and 1 for each of its values.
+/// The size of a value in an item by DynamoDB's rule: the UTF-8 bytes of names and texts, a byte for two digits of a
+/// number and one more, 3 bytes for a map or a list, and 1 for each of its values.
 /// <https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html>
 fn bytes_of(value: &impl Serialize) -> usize {
     fn bytes(value: &Value) -> usize {
@@ -175,11 +177,11 @@ fn bytes_of(value: &impl Serialize) -> usize {
             }
         }
     }
-    // Our own types always are JSON: their keys are texts.
+    // Serialisation of these types to JSON never fails, because all keys are texts.
     serde_json::to_value(value).map_or(UNKNOWN, |value| bytes(&value))
 }
 
-/// What so many items add to the record of their step: `p`, a map of `n` and the list `l`.
+/// The bytes that `count` items add to the record of their step: the field `p`, a map with `n` and the list `l`.
 fn items_bytes(count: u32, record: usize) -> usize {
     let none = bytes_of(&Items { count, begun: Vec::new() });
     let entry = 1 + "p".len();
@@ -187,7 +189,7 @@ fn items_bytes(count: u32, record: usize) -> usize {
     entry + none + list + count as usize * (1 + record)
 }
 
-/// The record of a part that takes most room.
+/// The record of a part in the state that needs most space.
 fn largest_record(has_undo: bool) -> StepRecord {
     let progress = largest_progress();
     StepRecord { undo: has_undo.then(|| progress.clone()), run: progress, items: None }
@@ -209,7 +211,7 @@ fn largest_progress() -> Progress {
     all.into_iter().max_by_key(bytes_of).unwrap_or_else(|| of(StepState::Each))
 }
 
-/// Each state, with the values that take most room.
+/// Each state, with the values that need most space.
 fn every_state() -> [StepState; 7] {
     let (attempt, time) = (u32::MAX, Timestamp::MAX);
     let all = [
@@ -221,7 +223,7 @@ fn every_state() -> [StepState; 7] {
         StepState::Failed { attempt },
         StepState::Skipped { attempt },
     ];
-    // A new state is to be added above.
+    // This match does not compile for a new state. Add the state to the list above.
     for state in &all {
         match state {
             StepState::Running { .. }
@@ -236,12 +238,12 @@ fn every_state() -> [StepState; 7] {
     all
 }
 
-/// A text of letters, as long as may be, as the name or id that it is wanted for.
+/// A name or id of the maximum length.
 fn longest<T: FromStr>(chars: usize) -> Option<T> {
     "x".repeat(chars).parse().ok()
 }
 
-/// A text of characters that take the most bytes.
+/// A text of characters with the most bytes in UTF-8.
 fn widest(chars: usize) -> String {
     "\u{1f4b3}".repeat(chars)
 }
@@ -312,7 +314,7 @@ mod tests {
         model::time::Timing,
     };
 
-    /// So many steps beside each other, with items, of names as long as may be.
+    /// A workflow with this many parallel steps with items, and names of the maximum length.
     fn wide(steps: usize, undo: bool) -> Workflow {
         let step = |n: usize| {
             let mut step = json!({
@@ -328,15 +330,15 @@ mod tests {
         serde_json::from_value(json!({ "name": "wide", "version": 1, "steps": steps })).unwrap()
     }
 
-    /// The largest task itself.
-    fn written_out(workflow: &Workflow) -> Task {
+    /// The largest task as a value.
+    fn largest_task_value(workflow: &Workflow) -> Task {
         let steps = workflow.steps.iter().map(|(name, step)| {
             let has_undo = step.action(Action::Undo).is_some();
             let mut record = largest_record(has_undo);
             if step.for_each.is_some() {
                 let count = limits::ITEMS_MAX;
-                let begun = vec![record.clone(); count as usize];
-                record.items = Some(Items { count, begun });
+                let started = vec![record.clone(); count as usize];
+                record.items = Some(Items { count, begun: started });
             }
             (name.clone(), record)
         });
@@ -344,23 +346,23 @@ mod tests {
     }
 
     #[test]
-    fn the_computed_size_is_that_of_the_largest_task_written_out() {
+    fn the_computed_size_is_that_of_the_largest_task() {
         for workflow in [wide(1, true), wide(3, false), wide(13, true)] {
-            let largest = written_out(&workflow);
+            let largest = largest_task_value(&workflow);
             let (computed, written) = (workflow.largest_task().bytes, task_bytes(&largest));
-            // The map of steps takes a byte less than it is taken for where it is empty.
+            // The estimate counts one byte more for the map of steps.
             assert!(computed.abs_diff(written) <= 1);
             assert_eq!(workflow.largest_task_with_parts_of(&largest), computed);
         }
     }
 
     #[test]
-    fn what_is_not_measured_is_small_enough() {
-        assert!(bytes_of(&largest_record(true)) + 50 < PART_BYTES_ROUGHLY);
+    fn the_upper_bounds_are_large_enough() {
+        assert!(bytes_of(&largest_record(true)) + 50 < PART_BYTES_BOUND);
         let rest = task_bytes(&largest_without_steps().unwrap());
-        assert!(rest < REST_BYTES_ROUGHLY, "{rest}");
-        assert!(!is_over_limit(&written_out(&wide(3, true))));
-        assert!(is_over_limit(&written_out(&wide(20, true))));
+        assert!(rest < REST_BYTES_BOUND, "{rest}");
+        assert!(!is_over_limit(&largest_task_value(&wide(3, true))));
+        assert!(is_over_limit(&largest_task_value(&wide(20, true))));
     }
 
     #[test]
@@ -372,9 +374,9 @@ mod tests {
         assert_eq!(problems(&wide(10, true)), [""; 0]);
         let refused = problems(&wide(20, true));
         assert_eq!(refused.len(), 1, "{refused:?}");
-        for said in ["steps: a task could need ", "the limit is 350 KB", "100 items", "`workflow`"]
+        for text in ["steps: a task could need ", "the limit is 350 KB", "100 items", "`workflow`"]
         {
-            assert!(refused[0].contains(said), "{refused:?}");
+            assert!(refused[0].contains(text), "{refused:?}");
         }
     }
 
@@ -384,7 +386,7 @@ mod tests {
         assert!(limits::TASK_ITEM_BYTES_MAX + error + 40_000 < 400 * 1_024);
     }
 
-    /// A task whose parts all run, so that its item is near the limit, of a definition over the limit.
+    /// A task whose parts all run, so that its item is near the limit. Its definition is over the limit.
     fn near_the_limit() -> (Plan, Task) {
         let workflow = wide(64, false);
         let running = StepState::Running { attempt: 1, complete_by: Timestamp::UNIX_EPOCH };
@@ -423,10 +425,10 @@ mod tests {
         };
         let now = Timestamp::from_second(1_800_000_000).unwrap();
         let context = Context { now, actor: "supervisor", redelivered: false, timing };
-        let nothing = Documents::new();
+        let no_documents = Documents::new();
 
-        // Every part is given up, and that takes more room than there is.
-        let swept = transition(&workflow, &task, &nothing, &Event::Swept, context).unwrap();
+        // The sweep abandons every part, which needs more space than there is.
+        let swept = transition(&workflow, &task, &no_documents, &Event::Swept, context).unwrap();
 
         let Transition::Apply { task: stopped, documents, effects } = swept else {
             panic!("{swept:?}")
@@ -438,7 +440,7 @@ mod tests {
             |effect: &&Effect| matches!(effect, Effect::Publish(event) if event.is_task_alert());
         assert_eq!(effects.iter().filter(is_alert).count(), 1);
 
-        // Commands are taken in until there is no room, and then refused; the operator is told.
+        // Commands are recorded until there is no space left. Further commands are refused with an event.
         let mut task = *stopped;
         let command = |n: usize| {
             let order = json!({
@@ -463,7 +465,7 @@ mod tests {
             },
         );
         for event in &commands {
-            match transition(&workflow, &task, &nothing, event, context).unwrap() {
+            match transition(&workflow, &task, &no_documents, event, context).unwrap() {
                 Transition::Apply { task: next, .. } => task = *next,
                 Transition::Ignore { reason, effects } => {
                     assert_eq!((reason, effects.len()), (Ignored::NoRoom, 1));

@@ -1,4 +1,4 @@
-//! One step of a definition, and what is done at it.
+//! The definition of a step, and of its work and its undo.
 
 use std::time::Duration;
 
@@ -20,183 +20,185 @@ use crate::{
     },
 };
 
-/// One step of a workflow: exactly one of `agent`, `wait` and `workflow`, and what goes with it.
+/// One step of a workflow. It has exactly one of `agent`, `wait` and `workflow`, and the keys for that kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StepDefinition {
-    /// For people.
+    /// A description for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// The steps that must have completed, or were skipped, before this one starts.
+    /// The steps that must have completed or been skipped before this one starts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<StepName>,
-    /// An expression; if it is false, the step is skipped, and its output is null.
+    /// An expression. If it is false, the step is skipped, and its output is null.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub when: Option<Template>,
-    /// The step is done once for each item of a list, and its output is the list of what they
-    /// returned, in the order of the items.
+    /// Runs the step once for each item of a list. The output of the step is the list of the items' outputs, in the
+    /// same order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub for_each: Option<ForEach>,
-    /// The logical agent that carries it out.
+    /// The name of the agent that executes the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentName>,
-    /// What the agent asks of its remote service.
+    /// The request of the agent to its remote service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestTemplate>,
-    /// The call only begins the step: someone answers later, with the token in the request.
+    /// The call only starts the step. A callback with the token from the request completes it later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub callback: Option<Callback>,
-    /// Waits: a duration as `15m`, or a time as `2026-12-24T18:00:00Z`, or an expression for either.
+    /// A duration such as `15m`, a time such as `2026-12-24T18:00:00Z`, or an expression for either. The step waits
+    /// for the duration or until the time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub wait: Option<Template>,
-    /// Runs a task of its own: if that fails, so does the step, and undoing it is the step's undo.
+    /// Runs a child task. If the child fails, the step fails. The undo of the step is the undo of the child.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<ChildWorkflow>,
-    /// How long one attempt may take, its time in the agent's queue included: `60s` for an agent, `1d`
-    /// for a workflow, unless said.
-    // Written even if absent: read again, it must not get the defaults that a `null` took away.
+    /// How long one attempt may take, including its time in the agent's queue. The default is `60s` for an agent and
+    /// `1d` for a workflow.
+    // Written even if absent. Otherwise a definition that removed the default with `null` would get it back when it
+    // is read again.
     #[serde(default, with = "duration::optional")]
     #[schemars(with = "Option<duration::Text>")]
     pub complete_within: Option<Duration>,
-    /// How long one call may take at the service, also after the agent gave it up: a call that takes
-    /// longer is cut, and its outcome is unknown. `complete_within` unless said, at most 100 seconds;
-    /// what takes longer answers by `callback`.
+    /// How long one call may take at the service, also after the agent has stopped waiting for it. The agent cuts a
+    /// longer call, and its outcome is unknown. The default is `complete_within`, at most 100 seconds. For longer
+    /// work, use a `callback`.
     #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<duration::Text>")]
     pub call_within: Option<Duration>,
-    /// What the statuses of the service's responses mean, where they mean something else than the
-    /// default.
+    /// The meaning of the statuses of the service's responses, where it differs from the default.
     #[serde(default, skip_serializing_if = "Responses::is_empty")]
     #[schemars(with = "Option<Responses>")]
     pub responses: Responses,
-    /// What is done when an attempt fails.
+    /// What happens when an attempt fails.
     #[serde(default)]
     #[schemars(with = "Option<Recovery>")]
     pub recovery: Recovery,
-    /// Whether the remote service recognises a repeated call by its idempotency key. If not, the
-    /// attempt is recorded before the call and never repeated by itself: a step with an unknown
-    /// outcome goes straight to `recovery.then`.
-    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    /// Whether the remote service recognises a repeated call by its idempotency key. If not, the agent records the
+    /// attempt before the call, and the call is never repeated automatically: a step with an unknown outcome goes
+    /// directly to `recovery.then`.
+    #[serde(default = "default_idempotent", skip_serializing_if = "is_true")]
     pub idempotent: bool,
-    /// Whether the task can no longer be undone once this step has completed: from then on it is
-    /// only driven forward.
+    /// Whether the task can no longer be undone after this step has completed. From then on, it can only continue
+    /// forward.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub point_of_no_return: bool,
-    /// How it is undone; passed over if absent. A step with a workflow always has one.
+    /// The undo of the step. If absent, the undo of a task skips the step. A step with a workflow always has an undo.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undo: Option<UndoDefinition>,
 }
 
-/// The list that a step is done for each item of.
+/// The list of items of a step with `for_each`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ForEach {
-    /// An expression for the list; the step's request, input and undo call an item of it `item`.
+    /// An expression for the list. The request, the input and the undo of the step refer to the item as `item`.
     #[schemars(with = "String")]
     pub items: Template,
-    /// How many run at once.
-    #[serde(default = "ten")]
+    /// How many items run at once.
+    #[serde(default = "default_at_once")]
     #[schemars(range(min = 1, max = limits::ITEMS_MAX))]
     pub at_once: u32,
 }
 
-/// How a step is answered that its call only begins.
+/// The callback of a step whose call only starts it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Callback {
-    /// By when after the call the answer must come.
+    /// The time after the call by which the callback must arrive.
     #[serde(with = "duration")]
     #[schemars(with = "duration::Text")]
     pub within: Duration,
-    /// If said: a heartbeat must come this often, or the attempt counts as silent.
+    /// The longest time between two heartbeats. Without one in time, the attempt ends with an unknown outcome. If
+    /// absent, no heartbeats are expected.
     #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<duration::Text>")]
     pub heartbeat: Option<Duration>,
 }
 
-/// The task that a step runs.
+/// The child task that a step runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChildWorkflow {
-    /// The workflow.
+    /// The name of the workflow.
     pub name: WorkflowName,
-    /// Which version of it; the newest if absent.
+    /// The version of the workflow. If absent, the newest version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = u32::MAX))]
     pub version: Option<u32>,
-    /// The task's input; null if absent.
+    /// The input of the child task. If absent, null.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Template>,
 }
 
-/// The compensating action of a step. It must do no harm if the step has not run: a step that may
-/// have run is undone too.
+/// The compensating action of a step. It must be harmless if the step has not run, because a step that may have run
+/// is undone too.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UndoDefinition {
-    /// How long one attempt may take, its time in the agent's queue included.
-    // Written even if absent: read again, it must not get the defaults that a `null` took away.
+    /// How long one attempt may take, including its time in the agent's queue.
+    // Written even if absent. Otherwise a definition that removed the default with `null` would get it back when it
+    // is read again.
     #[serde(default, with = "duration::optional")]
     #[schemars(with = "Option<duration::Text>")]
     pub complete_within: Option<Duration>,
-    /// How long one call may take at the service, also after the agent gave it up: a call that takes
-    /// longer is cut, and its outcome is unknown. `complete_within` unless said, at most 100 seconds;
-    /// what takes longer answers by `callback`.
+    /// How long one call may take at the service, also after the agent has stopped waiting for it. The agent cuts a
+    /// longer call, and its outcome is unknown. The default is `complete_within`, at most 100 seconds. For longer
+    /// work, use a `callback`.
     #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<duration::Text>")]
     pub call_within: Option<Duration>,
-    /// What the statuses of the service's responses mean, where they mean something else than the
-    /// default.
+    /// The meaning of the statuses of the service's responses, where it differs from the default.
     #[serde(default, skip_serializing_if = "Responses::is_empty")]
     #[schemars(with = "Option<Responses>")]
     pub responses: Responses,
-    /// What is done when an attempt fails; in the end there is only an alert.
+    /// What happens when an attempt fails. The only final action is an alert.
     #[serde(default)]
     #[schemars(with = "Option<Recovery>")]
     pub recovery: Recovery,
-    /// What the agent asks of its remote service; only of a step with an agent.
+    /// The request of the agent to its remote service. Only for a step with an agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestTemplate>,
 }
 
-/// What doing a step and undoing it have in common.
+/// The common settings of doing a step and of undoing it.
 #[derive(Debug, Clone, Copy)]
 pub struct ActionDefinition<'a> {
     /// How long one attempt may take.
     pub complete_within: Duration,
-    /// How long one call may take at the service, also after its agent gave it up. Of a step with an
-    /// agent; nothing else makes calls.
+    /// How long one call may take at the service, also after its agent has stopped waiting for it. Only steps with an
+    /// agent make calls.
     pub call_within: Duration,
-    /// What the statuses of responses mean, where they mean something else than the default.
+    /// The meaning of the statuses of responses, where it differs from the default.
     pub responses: &'a Responses,
-    /// What is done when an attempt fails.
+    /// What happens when an attempt fails.
     pub recovery: &'a Recovery,
-    /// What is done.
+    /// The work.
     pub work: Work<'a>,
 }
 
-/// What is done at a step, or to undo it.
+/// The work of a step or of its undo.
 #[derive(Debug, Clone, Copy)]
 pub enum Work<'a> {
     /// An agent calls its remote service.
     Call {
         /// The agent.
         agent: &'a AgentName,
-        /// What it asks.
+        /// The request.
         request: &'a RequestTemplate,
-        /// How it is answered, if the call only begins it.
+        /// The callback that completes the step, if the call only starts it.
         callback: Option<&'a Callback>,
     },
-    /// A task of its own runs, or is undone.
+    /// A child task runs, or is undone.
     Child(&'a ChildWorkflow),
-    /// Time passes.
+    /// The step waits.
     Wait(&'a Template),
 }
 
 impl Work<'_> {
-    /// The templates that it is made from.
+    /// The templates of the work.
     pub fn templates(&self) -> impl Iterator<Item = &Template> {
         let (request, single) = match self {
             Self::Call { request, .. } => (Some(request), None),
@@ -212,7 +214,7 @@ static NO_RECOVERY: std::sync::LazyLock<Recovery> = std::sync::LazyLock::new(Rec
 static NO_RESPONSES: Responses = Responses::NONE;
 
 impl StepDefinition {
-    /// How the step is done, or undone; nothing if it has no undo, or in a definition that has
+    /// How the step is done or undone. Returns `None` if it has no undo, or if the definition has
     /// [problems](crate::definition::workflow::Workflow::problems).
     #[must_use]
     pub fn action(&self, action: Action) -> Option<ActionDefinition<'_>> {
@@ -227,7 +229,7 @@ impl StepDefinition {
         }
     }
 
-    /// How the step is done, if this is its work.
+    /// How the step is done, given its work.
     pub(super) fn run_by<'a>(&'a self, work: Work<'a>) -> ActionDefinition<'a> {
         let complete_within = self.within(self.complete_within);
         ActionDefinition {
@@ -239,7 +241,7 @@ impl StepDefinition {
         }
     }
 
-    /// How the step is undone, if this is the work of its undo.
+    /// How the step is undone, given the work of its undo.
     pub(super) fn undo_by<'a>(&'a self, work: Work<'a>) -> ActionDefinition<'a> {
         let undo = self.undo.as_ref();
         let complete_within = self.within(undo.and_then(|undo| undo.complete_within));
@@ -252,7 +254,7 @@ impl StepDefinition {
         }
     }
 
-    /// What is done; nothing in a definition that has [problems](Workflow::problems).
+    /// The work of the step. Returns `None` in a definition that has [problems](Workflow::problems).
     #[must_use]
     pub fn work(&self) -> Option<Work<'_>> {
         match (&self.agent, &self.request, &self.wait, &self.workflow) {
@@ -265,16 +267,16 @@ impl StepDefinition {
         }
     }
 
-    fn within(&self, said: Option<Duration>) -> Duration {
+    fn within(&self, configured: Option<Duration>) -> Duration {
         let default =
             if self.workflow.is_some() { default_task_within() } else { default_step_within() };
-        said.unwrap_or(default)
+        configured.unwrap_or(default)
     }
 }
 
-/// How long one call may take: as `said`, or as long as its attempt, up to what an agent can hold.
-fn call_within(said: Option<Duration>, complete_within: Duration) -> Duration {
-    said.unwrap_or(complete_within).min(limits::CALL_WITHIN_MAX)
+/// How long one call may take: `configured`, or as long as its attempt, limited by the longest call of an agent.
+fn call_within(configured: Option<Duration>, complete_within: Duration) -> Duration {
+    configured.unwrap_or(complete_within).min(limits::CALL_WITHIN_MAX)
 }
 
 /// The request that an agent makes, with expressions over the task's values.
@@ -284,33 +286,35 @@ pub struct RequestTemplate {
     /// The HTTP method.
     #[serde(default)]
     pub method: Method,
-    /// The path under the agent's base URL; must render to a text that starts with `/`.
+    /// The path under the agent's base URL. It must render to a string that starts with `/`.
     #[schemars(with = "String")]
     pub path: Template,
-    /// The JSON body; none if absent.
+    /// The JSON body. If absent, the request has no body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<Template>,
 }
 
 impl RequestTemplate {
-    /// The parts that hold expressions.
+    /// The templates of the request.
     pub fn templates(&self) -> impl Iterator<Item = &Template> {
         std::iter::once(&self.path).chain(&self.body)
     }
 }
 
-/// The end of a wait that begins at `now`: after a duration, or at a time.
+/// Returns the end of a wait that starts at `now`. `wait` is a duration or a time, as a string.
 ///
 /// # Errors
-/// That it is neither, or too far away.
+/// `wait` is neither, or is longer than the longest wait.
 pub fn wait_until(wait: &Value, now: Timestamp) -> Result<Timestamp, String> {
-    let text = wait.as_str().ok_or("must be a text: a duration as `15m`, or a time")?;
+    let text = wait.as_str().ok_or("must be a string: a duration such as `15m`, or a time")?;
     let until = match (duration::parse(text), text.parse::<Timestamp>()) {
         (Ok(duration), _) if duration > limits::WAIT_MAX => None,
         (Ok(duration), _) => Some(later(now, duration)),
         (Err(_), Ok(time)) => Some(time).filter(|time| *time <= later(now, limits::WAIT_MAX)),
         (Err(_), Err(_)) => {
-            return Err("must be a duration as `15m`, or a time as `2026-12-24T18:00:00Z`".into());
+            return Err(
+                "must be a duration such as `15m`, or a time such as `2026-12-24T18:00:00Z`".into(),
+            );
         }
     };
     let days = limits::WAIT_MAX.as_secs() / (24 * 3600);
@@ -321,11 +325,11 @@ fn default_step_within() -> Duration {
     Duration::from_secs(60)
 }
 
-fn ten() -> u32 {
+fn default_at_once() -> u32 {
     10
 }
 
-fn yes() -> bool {
+fn default_idempotent() -> bool {
     true
 }
 

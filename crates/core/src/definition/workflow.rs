@@ -1,15 +1,15 @@
-//! Workflows: versioned definitions, and the questions the engine asks of them.
+//! Workflows: versioned definitions and their file format.
 //!
-//! Steps form a graph: each names the steps it comes `after`, so sequence, parallel branches and
-//! joins are one thing. A step without `after` starts with the task. What a step does is one of three:
+//! The steps form a graph: each step lists its predecessors in `after`. This one key expresses sequences, parallel
+//! branches and joins. A step without `after` starts with the task. There are three kinds of steps:
 //!
-//! | a step with | |
+//! | a step with | action |
 //! | --- | --- |
-//! | `agent` | asks an agent to call its remote service |
-//! | `wait` | waits, for a time or until one |
-//! | `workflow` | runs a task of its own |
+//! | `agent` | an agent calls its remote service |
+//! | `wait` | waits for a duration or until a time |
+//! | `workflow` | runs a child task |
 //!
-//! What is wrong with a definition beyond its syntax is found by [`Workflow::problems`].
+//! [`Workflow::problems`] validates a definition beyond its syntax.
 
 use crate::definition::problem::Problem;
 use crate::definition::step::StepDefinition;
@@ -45,95 +45,94 @@ use crate::{
     },
 };
 
-/// The JSON Schema of definitions (draft 2020-12): what editors complete and check by.
+/// Returns the JSON Schema of definitions (draft 2020-12). Editors use it for completion and validation.
 #[must_use]
 pub fn json_schema() -> Value {
     schemars::schema_for!(Workflow).to_value()
 }
 
-/// A versioned definition. Immutable once published: a changed one gets a new version.
+/// A versioned definition of a workflow. A published version never changes: a changed definition gets a new version.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct Workflow {
-    /// Its name.
+    /// The name of the workflow.
     pub name: WorkflowName,
-    /// Its version, counted from 1. A submission that names none gets the newest.
+    /// The version, counted from 1. A submission without a version uses the newest.
     #[schemars(range(min = 1, max = u32::MAX))]
     pub version: u32,
-    /// For people.
+    /// A description for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// The JSON Schema of the input, checked when a task is submitted; anything will do if absent.
+    /// The JSON Schema of the input, checked when a task is submitted. If absent, any input is accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<InputSchema>,
-    /// What people are not shown of the input, and of what the steps and the task return: JSON pointers,
-    /// as `/card/number`, with `*` for every element, as `/items/*/secret`.
+    /// The values that are hidden from people, in the input and in the outputs of the steps and the task: JSON
+    /// pointers such as `/card/number`, with `*` for every element, such as `/items/*/secret`.
     #[serde(default, skip_serializing_if = "Mask::is_empty")]
     pub mask: Mask,
     /// The events that submit tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger: Option<Trigger>,
-    /// How long a task may take as a whole, as `90s`, `15m`, `2h`, `1d`.
+    /// How long a task may take as a whole, such as `90s`, `15m`, `2h` or `1d`.
     #[serde(default = "default_task_within", with = "duration")]
     #[schemars(with = "duration::Text")]
     pub complete_within: Duration,
-    /// What is done with a task that is not done by then. While it is undone, it has as much time
-    /// again.
+    /// What happens to a task that has not completed by then. Its undo has the same time again.
     #[serde(default)]
     pub overdue: Then,
-    /// How long a task and its documents are kept after its end; the deployment's retention if absent.
+    /// How long a task and its documents are kept after its end. If absent, the deployment's retention applies.
     #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<duration::Text>")]
     pub retention: Option<Duration>,
-    /// Whether the end of each task is also an event on the bus. Off unless wanted: each event costs
-    /// as much as two writes.
+    /// Whether the end of each task is also published on the event bus. Off by default, because each event costs as
+    /// much as two writes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lifecycle_events: bool,
-    /// What holds for every step that does not say otherwise.
+    /// Default values for the steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub defaults: Option<Defaults>,
-    /// The steps by name, in the order in which people read them.
+    /// The steps by name. Their order is the order of display.
     pub steps: IndexMap<StepName, StepDefinition>,
-    /// What the task returns once all steps are done; nothing if absent.
+    /// The output of the task after all steps have completed. If absent, the task has no output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Template>,
 }
 
-/// Which events submit a task, and how.
+/// The events that submit a task, and how they do it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Trigger {
-    /// The event's exact `source`.
+    /// The exact `source` of the event.
     #[schemars(length(min = 1, max = limits::EVENT_TEXT_CHARS_MAX))]
     pub source: String,
-    /// Its exact `detail-type`.
+    /// The exact `detail-type` of the event.
     #[schemars(length(min = 1, max = limits::EVENT_TEXT_CHARS_MAX))]
     pub detail_type: String,
-    /// The task's id, from the `event`. Unless said, the event's own: then an event that is published
-    /// twice makes two tasks.
-    #[serde(default = "event_id")]
+    /// The task's id, computed from the `event`. By default it is the id of the event. In that case an event that is
+    /// published twice creates two tasks.
+    #[serde(default = "default_trigger_task_id")]
     #[schemars(with = "String")]
     pub task_id: Template,
-    /// The task's input, from the `event`. Unless said, the event's detail.
-    #[serde(default = "event_detail")]
+    /// The task's input, computed from the `event`. By default it is the detail of the event.
+    #[serde(default = "default_trigger_input")]
     pub input: Template,
 }
 
 impl Trigger {
-    /// Whether an event of this source and detail-type submits a task.
+    /// Whether an event with this source and detail-type submits a task.
     #[must_use]
     pub fn matches(&self, source: &str, detail_type: &str) -> bool {
         self.source == source && self.detail_type == detail_type
     }
 
-    /// Whether an event would submit two tasks with one id: only one of them could be recorded.
+    /// Whether one event would submit two tasks with the same id. Only one of them could be recorded.
     #[must_use]
     pub fn collides_with(&self, other: &Self) -> bool {
         self.matches(&other.source, &other.detail_type) && self.task_id == other.task_id
     }
 }
 
-/// What holds for every step with an agent or a workflow that does not say otherwise.
+/// Default values for the steps with an `agent` or a `workflow`. A step may override each of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Defaults {
@@ -145,19 +144,19 @@ pub struct Defaults {
     #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<duration::Text>")]
     pub call_within: Option<Duration>,
-    /// What the statuses of a service's responses mean; a step may replace single ones.
+    /// The meaning of the statuses of the service's responses. A step may override single statuses.
     #[serde(default, skip_serializing_if = "Responses::is_empty")]
     #[schemars(with = "Option<Responses>")]
     pub responses: Responses,
-    /// What is done when an attempt fails; a step may replace single keys of it.
+    /// What happens when an attempt fails. A step may override single keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<Recovery>,
-    /// The same for the undo of a step that has one.
+    /// Default values for the undos.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undo: Option<UndoDefaults>,
 }
 
-/// What holds for every undo that does not say otherwise.
+/// Default values for the undos. An undo may override each of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UndoDefaults {
@@ -169,60 +168,63 @@ pub struct UndoDefaults {
     #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<duration::Text>")]
     pub call_within: Option<Duration>,
-    /// What the statuses of a service's responses mean; an undo may replace single ones.
+    /// The meaning of the statuses of the service's responses. An undo may override single statuses.
     #[serde(default, skip_serializing_if = "Responses::is_empty")]
     #[schemars(with = "Option<Responses>")]
     pub responses: Responses,
-    /// What is done when an attempt fails; in the end there is only an alert.
+    /// What happens when an attempt fails. The only final action is an alert.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovery: Option<Recovery>,
 }
 
-fn event_id() -> Template {
+fn default_trigger_task_id() -> Template {
     Template::parse("${ event.id }".into())
 }
 
-fn event_detail() -> Template {
+fn default_trigger_input() -> Template {
     Template::parse("${ event.detail }".into())
 }
 
 impl Serialize for Workflow {
-    /// Writes a definition so that reading it again gives the same: of the defaults for calls, each that
-    /// a step has taken away with `null` is written as `null`. Without such defaults nothing is added,
-    /// and releases that do not know them can read it.
+    /// Writes a definition so that reading it again results in the same definition. If a step has removed a default
+    /// for calls with `null`, that `null` is written. If the definition has no defaults for calls, nothing is added,
+    /// and older releases that do not know them can read it.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Some(defaults) = self.defaults.as_ref().filter(|defaults| defaults.say_of_calls())
+        let Some(defaults) =
+            self.defaults.as_ref().filter(|defaults| defaults.have_defaults_for_calls())
         else {
             return Self::serialize(self, serializer);
         };
         let mut definition = Self::serialize(self, serde_json::value::Serializer)
             .map_err(serde::ser::Error::custom)?;
         let undo = defaults.undo.as_ref();
-        let of_undo = undo.map(|undo| (undo.call_within.is_some(), &undo.responses));
+        let undo_defaults = undo.map(|undo| (undo.call_within.is_some(), &undo.responses));
         let steps = definition.get_mut("steps").and_then(Value::as_object_mut);
         for step in steps.into_iter().flat_map(|steps| steps.values_mut()) {
             if step.get("agent").is_none() {
                 continue;
             }
-            if let (Some(undo), Some((has_within, responses))) = (step.get_mut("undo"), of_undo) {
-                write_taken_away(undo, has_within, responses);
+            if let (Some(undo), Some((has_within, responses))) =
+                (step.get_mut("undo"), undo_defaults)
+            {
+                write_explicit_nulls(undo, has_within, responses);
             }
-            write_taken_away(step, defaults.call_within.is_some(), &defaults.responses);
+            write_explicit_nulls(step, defaults.call_within.is_some(), &defaults.responses);
         }
         definition.serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Workflow {
-    /// Reads a definition, its defaults spread over its steps.
+    /// Reads a definition, and applies its defaults to its steps.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut definition = Value::deserialize(deserializer)?;
-        spread_defaults(&mut definition);
+        apply_defaults(&mut definition);
         Self::deserialize(definition).map_err(serde::de::Error::custom)
     }
 }
 
-fn place_of(segment: &serde_path_to_error::Segment) -> String {
+fn path_segment(segment: &serde_path_to_error::Segment) -> String {
     use serde_path_to_error::Segment;
     match segment {
         Segment::Seq { index } => index.to_string(),
@@ -234,7 +236,7 @@ fn place_of(segment: &serde_path_to_error::Segment) -> String {
 
 impl Defaults {
     /// Whether there is a default for calls: `call_within` or `responses`.
-    fn say_of_calls(&self) -> bool {
+    fn have_defaults_for_calls(&self) -> bool {
         let undo = self.undo.as_ref();
         self.call_within.is_some()
             || !self.responses.is_empty()
@@ -243,7 +245,7 @@ impl Defaults {
 }
 
 /// Writes `null` for each default that `over`, a step or an undo, does not have.
-fn write_taken_away(over: &mut Value, has_call_within: bool, responses: &Responses) {
+fn write_explicit_nulls(over: &mut Value, has_call_within: bool, responses: &Responses) {
     let Some(over) = over.as_object_mut() else { return };
     if has_call_within {
         over.entry("call_within").or_insert(Value::Null);
@@ -258,37 +260,37 @@ fn write_taken_away(over: &mut Value, has_call_within: bool, responses: &Respons
     }
 }
 
-/// Lets each step begin with what holds for all, as a JSON merge patch (RFC 7396) of it.
-fn spread_defaults(definition: &mut Value) {
-    let defaults = definition.get_mut("defaults").map(|said| {
+/// Merges the defaults into each step. The step is a JSON merge patch (RFC 7396) of the defaults.
+fn apply_defaults(definition: &mut Value) {
+    let defaults = definition.get_mut("defaults").map(|written| {
         let mut defaults = Value::Null;
-        json_patch::merge(&mut defaults, said);
-        said.clone_from(&defaults);
+        json_patch::merge(&mut defaults, written);
+        written.clone_from(&defaults);
         defaults
     });
     let steps = definition.get_mut("steps").and_then(Value::as_object_mut);
     for step in steps.into_iter().flat_map(|steps| steps.values_mut()) {
-        let says = |key: &str| step.get(key).is_some_and(|said| !said.is_null());
-        let (waits, runs_task) = (says("wait"), says("workflow"));
-        // What one call may take is no measure for a task.
-        let of_calls = &["complete_within", "call_within", "responses", "recovery"];
-        let keys = if runs_task { &["recovery"][..] } else { of_calls };
-        spread(defaults.as_ref().filter(|_| !waits), step, keys);
+        let has = |key: &str| step.get(key).is_some_and(|value| !value.is_null());
+        let (waits, runs_task) = (has("wait"), has("workflow"));
+        // The time limit of a call does not apply to a child task.
+        let all_keys = &["complete_within", "call_within", "responses", "recovery"];
+        let keys = if runs_task { &["recovery"][..] } else { all_keys };
+        merge_defaults(defaults.as_ref().filter(|_| !waits), step, keys);
         if let Some(undo) = step.get_mut("undo") {
-            spread(defaults.as_ref().and_then(|defaults| defaults.get("undo")), undo, keys);
+            merge_defaults(defaults.as_ref().and_then(|defaults| defaults.get("undo")), undo, keys);
         }
     }
 }
 
-fn spread(defaults: Option<&Value>, over: &mut Value, keys: &[&str]) {
+fn merge_defaults(defaults: Option<&Value>, over: &mut Value, keys: &[&str]) {
     let Some(over) = over.as_object_mut() else { return };
     for key in keys.iter().copied() {
-        let (default, said) = (defaults.and_then(|defaults| defaults.get(key)), over.get(key));
-        if default.is_none() && said.is_none() {
+        let (default, own) = (defaults.and_then(|defaults| defaults.get(key)), over.get(key));
+        if default.is_none() && own.is_none() {
             continue;
         }
         let mut merged = Value::Null;
-        for patch in default.into_iter().chain(said) {
+        for patch in default.into_iter().chain(own) {
             json_patch::merge(&mut merged, patch);
         }
         if merged.is_null() {
@@ -300,39 +302,23 @@ fn spread(defaults: Option<&Value>, over: &mut Value, keys: &[&str]) {
 }
 
 impl Workflow {
-    /// Reads a definition, as [`Deserialize`] does, and says at which key it cannot be read.
+    /// Reads a definition, as [`Deserialize`] does, and reports the key that cannot be read.
     ///
     /// # Errors
     /// The first problem.
     pub fn read(mut definition: Value) -> Result<Self, Problem> {
-        spread_defaults(&mut definition);
+        apply_defaults(&mut definition);
         let mut track = serde_path_to_error::Track::new();
         let tracked = serde_path_to_error::Deserializer::new(definition, &mut track);
         Self::deserialize(tracked).map_err(|error| {
-            let path: Vec<_> = track.path().iter().map(place_of).collect();
+            let path: Vec<_> = track.path().iter().map(path_segment).collect();
             Problem { at: path.join("."), message: error.to_string(), hint: None }
         })
     }
 
-    /// The steps that can start now: not started, and everything before them completed or skipped.
-    pub fn ready<'a>(&'a self, task: &'a Task) -> impl Iterator<Item = &'a StepName> {
-        self.steps
-            .iter()
-            .filter(|(name, step)| {
-                !task.steps.contains_key(*name)
-                    && step.after.iter().all(|before| task.has_passed(before))
-            })
-            .map(|(name, _)| name)
-    }
-
-    /// Whether every step has completed or was skipped.
-    #[must_use]
-    pub fn is_complete(&self, task: &Task) -> bool {
-        self.steps.keys().all(|name| task.has_passed(name))
-    }
-
-    /// When a running part was sent, if that can be told: its complete-by was as far away as its
-    /// definition says, unless the task's own came first.
+    /// Returns when the request of a running part was sent: its complete-by minus `complete_within`. Returns `None`
+    /// if the part is not running, or if its complete-by was limited by that of the task, so that the time is
+    /// unknown.
     #[must_use]
     pub fn sent_at(&self, task: &Task, part: &Part, action: Action) -> Option<Timestamp> {
         let StepState::Running { complete_by, .. } = task.progress(part, action)?.state else {
@@ -343,7 +329,7 @@ impl Workflow {
         (complete_by < task.complete_by).then_some(sent)
     }
 
-    /// The shortest time that any attempt may take: until then a new task cannot be past due.
+    /// The shortest time that any attempt may take. A new task cannot be past due before that time.
     #[must_use]
     pub fn shortest_within(&self) -> Duration {
         let actions = self.steps.values().filter_map(|step| step.action(Action::Do));
@@ -352,7 +338,7 @@ impl Workflow {
             .fold(self.complete_within, |least, action| least.min(action.complete_within))
     }
 
-    /// Every step that comes before each step, directly or not.
+    /// The direct and indirect predecessors of each step.
     #[must_use]
     pub fn ancestors(&self) -> BTreeMap<&StepName, BTreeSet<&StepName>> {
         let mut ancestors: BTreeMap<_, _> =
@@ -380,143 +366,4 @@ impl Workflow {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::{Value, json};
-
-    fn workflow(steps: Value) -> Result<Workflow, String> {
-        serde_json::from_value(json!({ "name": "w", "version": 1, "steps": steps }))
-            .map_err(|error| error.to_string())
-    }
-
-    fn problems(steps: Value) -> Vec<String> {
-        workflow(steps).unwrap().problems().iter().map(ToString::to_string).collect()
-    }
-
-    fn step(after: &[&str]) -> Value {
-        json!({ "agent": "a", "after": after, "request": { "path": "/" } })
-    }
-
-    #[test]
-    fn a_diamond_is_fine() {
-        let steps = json!({
-            "a": step(&[]), "b": step(&["a"]), "c": step(&["a"]), "d": step(&["b", "c"]),
-        });
-        assert_eq!(problems(steps), Vec::<String>::new());
-    }
-
-    #[test]
-    fn a_cycle_is_shown() {
-        let steps = json!({
-            "z": step(&[]), "a": step(&["c", "z"]), "b": step(&["a"]), "c": step(&["b"]),
-        });
-        assert_eq!(problems(steps), ["steps: these steps wait for each other: a → b → c → a"]);
-        let alone = json!({ "a": step(&["a"]) });
-        assert_eq!(problems(alone), ["steps: these steps wait for each other: a → a"]);
-    }
-
-    #[test]
-    fn unknown_and_repeated_after_are_named() {
-        let steps = json!({ "a": step(&[]), "b": step(&["x"]), "c": step(&["a", "a"]) });
-        assert_eq!(
-            problems(steps),
-            [
-                "steps.b.after.0: there is no step `x`; there are `a`, `b` and `c`",
-                "steps.c.after.1: `a` is named twice",
-            ]
-        );
-    }
-
-    #[test]
-    fn a_step_reads_only_what_comes_before_it() {
-        let mut later = step(&[]);
-        later["request"]["body"] = json!("${ steps.b.output }");
-        let steps = json!({ "a": later, "b": step(&["a"]) });
-        assert_eq!(
-            problems(steps),
-            [
-                "steps.a.request.body: `steps.b.output`: step `b` does not come before this one; add `b` to `after`"
-            ]
-        );
-    }
-
-    #[test]
-    fn sizes_and_times_have_limits() {
-        let mut slow = step(&[]);
-        slow["complete_within"] = json!("31d");
-        slow["recovery"] = json!({ "attempts": 0 });
-        assert_eq!(
-            problems(json!({ "a": slow })),
-            [
-                "steps.a.complete_within: must be from 100ms to 30d",
-                "steps.a.recovery.attempts: must be from 1 to 100",
-            ]
-        );
-        assert_eq!(problems(json!({})), ["steps: a workflow needs at least one step"]);
-    }
-
-    #[test]
-    fn a_trigger_never_goes_in_a_circle() {
-        for (detail_type, lifecycle_events, problem) in [
-            (
-                "Submission Refused",
-                false,
-                Some("an event that is refused would trigger itself, for ever"),
-            ),
-            (
-                "Task Ended",
-                true,
-                Some("each task's end would submit another: turn `lifecycle_events` off"),
-            ),
-            ("Task Ended", false, None),
-            ("Task In Error", true, None),
-        ] {
-            let workflow: Workflow = serde_json::from_value(json!({
-                "name": "w", "version": 1, "lifecycle_events": lifecycle_events,
-                "trigger": { "source": "steward", "detail_type": detail_type },
-                "steps": { "a": step(&[]) },
-            }))
-            .unwrap();
-            let said: Vec<_> = workflow.problems().iter().map(ToString::to_string).collect();
-            let expected: Vec<_> = problem.iter().map(|said| format!("trigger: {said}")).collect();
-            assert_eq!(said, expected);
-        }
-    }
-
-    #[test]
-    fn an_unknown_key_is_refused() {
-        let mut wrong = step(&[]);
-        wrong["atempts"] = json!(3);
-        let error = workflow(json!({ "a": wrong })).unwrap_err();
-        assert!(error.starts_with("unknown field `atempts`, expected one of"), "{error}");
-    }
-
-    #[test]
-    fn what_a_call_may_take_by_default_is_no_measure_for_a_task() {
-        let workflow: Workflow = serde_json::from_value(json!({
-            "name": "w", "version": 1, "defaults": {
-                "complete_within": "5s", "recovery": { "attempts": 7 }, "undo": { "complete_within": "6s" },
-            },
-            "steps": {
-                "call": step(&[]), "task": { "workflow": { "name": "x" } }, "pause": { "wait": "1m" },
-            },
-        }))
-        .unwrap();
-        assert_eq!(workflow.problems(), []);
-        let within =
-            |name: &str, action| workflow.steps[name].action(action).unwrap().complete_within;
-        assert_eq!(within("call", Action::Do), Duration::from_secs(5));
-        assert_eq!(within("task", Action::Do), Duration::from_secs(86_400));
-        assert_eq!(within("task", Action::Undo), Duration::from_secs(86_400));
-        assert_eq!(workflow.steps["task"].recovery.attempts.0, 7);
-    }
-
-    #[test]
-    fn durations_are_written_as_people_write_them() {
-        let mut quick = step(&[]);
-        quick["complete_within"] = json!("1m 30s");
-        let workflow = workflow(json!({ "a": quick })).unwrap();
-        assert_eq!(workflow.shortest_within(), Duration::from_secs(90));
-        assert_eq!(workflow.complete_within, Duration::from_secs(86_400));
-    }
-}
+mod tests;

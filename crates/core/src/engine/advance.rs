@@ -1,16 +1,16 @@
-//! Lets a task go on in the direction in which it goes.
+//! Continues a task in its current direction, forward or backward.
 
 use crate::{
-    engine::{change::Change, compensate, forward, values::DocumentCache},
-    engine::{change::Inputs, documents::Documents},
+    engine::{compensate, forward, task_change::TaskChange, values::DocumentCache},
+    engine::{documents::Documents, task_change::Inputs},
     model::{
         messages::WakeCause,
         task::{ProcessState, Task},
     },
 };
 
-/// Starts what can start, forward or backward, and ends the task if nothing is left. Nothing starts in a paused task.
-pub(crate) fn advance(change: &mut Change<'_>) {
+/// Starts the steps or undos that can start, and ends the task if nothing remains. Nothing starts in a paused task.
+pub(crate) fn advance(change: &mut TaskChange<'_>) {
     if change.task.paused_at.is_some() {
         return;
     }
@@ -21,21 +21,21 @@ pub(crate) fn advance(change: &mut Change<'_>) {
     }
 }
 
-/// Whether there is anything to start, or to find out by reading a document. Reads no document itself.
-pub(crate) fn would_go_on(inputs: Inputs<'_>, task: &Task) -> bool {
-    let nothing = Documents::new();
-    let cache = DocumentCache::new(&nothing);
-    let mut trial = Change::of(Inputs { documents: &cache, ..inputs }, task);
+/// Whether there is anything to start, or a document is needed to decide that. Reads no document itself.
+pub(crate) fn has_work_to_start(inputs: Inputs<'_>, task: &Task) -> bool {
+    let no_documents = Documents::new();
+    let cache = DocumentCache::new(&no_documents);
+    let mut trial = TaskChange::new(Inputs { documents: &cache, ..inputs }, task);
     advance(&mut trial);
-    let goes_on = trial.task != *task;
+    let has_changed = trial.task != *task;
     drop(trial);
-    goes_on || !cache.wanted().is_empty()
+    has_changed || !cache.needed().is_empty()
 }
 
-/// Has the supervisor wake the scheduler if there is anything to start. It starts nothing itself.
-pub(crate) fn request_recovery(change: &mut Change<'_>) {
+/// Schedules a wake of the scheduler if there is anything to start. The supervisor itself starts nothing.
+pub(crate) fn request_recovery(change: &mut TaskChange<'_>) {
     change.wakes.cause = WakeCause::Recovery;
-    if would_go_on(change.inputs, &change.task) {
+    if has_work_to_start(change.inputs, &change.task) {
         change.wakes.at_once();
     }
 }

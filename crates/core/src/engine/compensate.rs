@@ -1,10 +1,10 @@
-//! Backward: turns a task round, and undoes what was done.
+//! Backward execution (compensation): decides which undos start, and starts them.
 
 use crate::{
     definition::step::Work,
     engine::{
-        change::Change,
         order::{self, PointOfNoReturn},
+        task_change::TaskChange,
     },
     limits,
     model::{
@@ -16,22 +16,22 @@ use crate::{
     },
 };
 
-/// Starts the undos that can start, and ends the task once everything is undone. Nothing starts while the point of no return
-/// is running, since that may still cancel the undo, nor past the task's complete-by.
-pub(crate) fn advance(change: &mut Change<'_>) {
+/// Starts the undos that can start, and ends the task once everything is undone. Nothing starts while the point of no
+/// return is running, because its completion cancels the undo. Nothing starts after the task's complete-by either.
+pub(crate) fn advance(change: &mut TaskChange<'_>) {
     match order::point_of_no_return(change.plan(), &change.task) {
         PointOfNoReturn::Running => return,
         PointOfNoReturn::Passed(step) => {
             let reason = change.task.undo_reason.clone().unwrap_or_default();
-            return fail_past_return(change, &reason, &step);
+            return fail_past_point_of_no_return(change, &reason, &step);
         }
         PointOfNoReturn::Ahead => end_waits(change),
     }
-    change.extend_time_to_undo();
+    change.extend_undo_deadline();
     let now = change.now();
     if now < change.task.complete_by {
         let ready = order::ready_undos(change.plan(), &change.task, now);
-        for part in ready.into_iter().chain(change.waited(Action::Undo)) {
+        for part in ready.into_iter().chain(change.parts_ready_to_start(Action::Undo)) {
             change.start(part, Action::Undo);
         }
     }
@@ -40,23 +40,23 @@ pub(crate) fn advance(change: &mut Change<'_>) {
     }
 }
 
-/// Turns the task round, with as much time to undo it as it had to be done; or stops it in Error if it is past its point of
-/// no return.
-pub(crate) fn begin(change: &mut Change<'_>, reason: &str) {
+/// Starts to undo the task, with `complete_within` of its workflow as the time for it. Stops the task in Error if it
+/// is past its point of no return.
+pub(crate) fn begin(change: &mut TaskChange<'_>, reason: &str) {
     if let PointOfNoReturn::Passed(step) = order::point_of_no_return(change.plan(), &change.task) {
-        return fail_past_return(change, reason, &step);
+        return fail_past_point_of_no_return(change, reason, &step);
     }
     change.task.process_state = ProcessState::Undoing;
     change.task.undo_reason = Some(limits::shorten(reason, limits::ERROR_CHARS_MAX));
     change.task.complete_by = later(change.now(), change.plan().complete_within);
-    give_up_forward(change);
-    change.extend_time_to_undo();
+    abandon_forward_steps(change);
+    change.extend_undo_deadline();
 }
 
-/// Stops everything that goes forward. An attempt that an agent works on is waited for, and so is a deferred one that an
-/// agent may still act on. The task of a step is undone in whatever state it is. Callbacks are no longer awaited, except that
-/// of the point of no return: while that step runs it can still cancel the undo, so waits continue.
-fn give_up_forward(change: &mut Change<'_>) {
+/// Abandons all forward steps. The undo waits for an attempt that an agent is processing, and for a deferred one that
+/// an agent may still process. A child task is undone in any state. Callbacks are no longer awaited, except that of
+/// the point of no return: while that step runs, its completion can still cancel the undo, so waits continue.
+fn abandon_forward_steps(change: &mut TaskChange<'_>) {
     let (plan, now) = (change.plan(), change.now());
     let past_deferrals: Vec<_> = change
         .task
@@ -67,7 +67,7 @@ fn give_up_forward(change: &mut Change<'_>) {
         })
         .collect();
     for (part, complete_by) in past_deferrals {
-        change.may_act_until(complete_by, &part, Action::Do);
+        change.block_undo_on_deferred_attempt(complete_by, &part, Action::Do);
     }
     for (name, record) in &mut change.task.steps {
         let step = plan.step(name);
@@ -103,8 +103,8 @@ fn give_up_forward(change: &mut Change<'_>) {
     }
 }
 
-/// Skips the steps that only wait: nothing cancels the undo any more.
-fn end_waits(change: &mut Change<'_>) {
+/// Skips the steps with `wait`, because nothing can cancel the undo any more.
+fn end_waits(change: &mut TaskChange<'_>) {
     let plan = change.plan();
     for (name, record) in &mut change.task.steps {
         if plan.step(name).waits()
@@ -115,8 +115,8 @@ fn end_waits(change: &mut Change<'_>) {
     }
 }
 
-/// Stops the task in Error: it can only be driven forward, by an operator.
-fn fail_past_return(change: &mut Change<'_>, reason: &str, step: &StepName) {
+/// Stops the task in Error, because it can no longer be undone. An operator has to complete it.
+fn fail_past_point_of_no_return(change: &mut TaskChange<'_>, reason: &str, step: &StepName) {
     change.task.undo_reason = None;
     change.fail_task(&format!("not undone, past the point of no return {step}: {reason}"));
 }

@@ -1,4 +1,4 @@
-//! What a decision needs beside the task, and what comes of it.
+//! The inputs of a decision beside the task, and its result.
 
 use jiff::Timestamp;
 
@@ -11,70 +11,71 @@ use crate::{
     },
 };
 
-/// What a decision needs to know beside the task.
+/// The inputs of a decision beside the task, its workflow, its documents and the event.
 #[derive(Debug, Clone, Copy)]
 pub struct Context<'a> {
-    /// The time.
+    /// The current time.
     pub now: Timestamp,
-    /// Who decides, for `locked_by`.
+    /// The name of the deciding instance, for `locked_by`.
     pub actor: &'a str,
-    /// Whether this message may have been acted on before: the queue delivered it before, or a save
-    /// was lost to one that may have been our own.
+    /// Whether the message may have been processed before: the queue delivered it before, or the save lost a race,
+    /// possibly to an earlier save of the same instance.
     pub redelivered: bool,
-    /// The deployment's times.
+    /// The time limits of the deployment.
     pub timing: Timing,
 }
 
 impl Context<'_> {
-    /// Whether `time` has passed by every clock.
+    /// Whether `time` has passed on every clock, with the clock skew taken into account.
     pub(crate) fn is_past(&self, time: Timestamp) -> bool {
         later(time, self.timing.clock_skew) <= self.now
     }
 }
 
-/// Why an event changed nothing.
+/// Why an event does not change the task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ignored {
     /// The reply has been recorded before.
     DuplicateReply,
-    /// The reply is of an attempt that has been superseded or given up.
+    /// The reply belongs to an attempt that was superseded or abandoned.
     StaleReply,
     /// There is nothing to start.
     NothingReady,
-    /// The step is only waited for, until its complete-by: a deferral does not end the attempt, for
-    /// its request may have been delivered twice.
+    /// The task is being undone and waits for the step until its complete-by. A deferral does not end the attempt,
+    /// because its request may have been delivered twice.
     StillAwaited,
     /// Nothing is past due.
     NotDue,
     /// The task has ended.
     Ended,
-    /// The command is on the task's record.
+    /// The command is already recorded on the task.
     DuplicateCommand,
-    /// The message is about an earlier task with the same id, or about a later one.
+    /// The message belongs to an earlier or a later task with the same id.
     AnotherIncarnation,
-    /// The task has stopped, and its item has no room for what would be put on record.
+    /// The task has stopped, and its item has no space left for another record.
     NoRoom,
 }
 
 /// A decision.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Transition {
-    /// Write the documents, save the task, then carry out the effects; in this order.
+    /// Write the documents, save the task, then send the effects, in this order.
     Apply {
-        /// The task as it becomes; its revision is the caller's to set.
+        /// The changed task. The caller sets its revision.
         task: Box<Task>,
-        /// What the new state refers to.
+        /// The documents that the new state refers to.
         documents: Vec<Document>,
-        /// What to tell whom.
+        /// The messages and events to send.
         effects: Vec<Effect>,
     },
-    /// Save nothing; carry out the effects, which an earlier delivery may have lost.
+    /// Save nothing. Send the effects, because an earlier delivery may have lost them.
     Ignore {
         /// Why.
         reason: Ignored,
-        /// What may have been lost.
+        /// The effects that may have been lost.
         effects: Vec<Effect>,
     },
-    /// The event cannot have happened to this task: corruption, or a foreign message.
+    /// The event cannot have happened to this task: the message is corrupt, or belongs to another task. With the
+    /// reason.
     Illegal(String),
 }

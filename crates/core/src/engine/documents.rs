@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::model::document::DocumentKey;
 
-/// The documents at hand, by key, and those that are known to be missing.
+/// The loaded documents by key, and the keys of documents that do not exist.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Documents {
     found: BTreeMap<DocumentKey, Value>,
@@ -14,20 +14,20 @@ pub struct Documents {
 }
 
 impl Documents {
-    /// None at hand.
+    /// Creates an empty set.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Notes that there is no such document, although the task refers to it. What needs it fails, with
-    /// its key in the reason: it never reads as null.
+    /// Records that a document does not exist, although the task refers to it. A step that needs it fails with the
+    /// key in its reason. A missing document never reads as null.
     pub fn note_missing(&mut self, key: DocumentKey) {
         self.missing.insert(key);
     }
 
-    /// Whether it is known that there is no such document.
-    pub(crate) fn lacks(&self, key: &DocumentKey) -> bool {
+    /// Whether the document is known not to exist.
+    pub(crate) fn is_absent(&self, key: &DocumentKey) -> bool {
         self.missing.contains(key)
     }
 }
@@ -58,6 +58,6 @@ impl<const N: usize> From<[(DocumentKey, Value); N]> for Documents {
     }
 }
 
-/// The documents that a decision wants and that are not at hand.
+/// The keys of the documents that a decision needs and that are not loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted(pub BTreeSet<DocumentKey>);

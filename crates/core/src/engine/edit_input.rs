@@ -1,13 +1,13 @@
-//! Edits of the input of a task, with which an operator resubmits a step.
+//! Edits of the task's input. An operator resubmits a step with an edited input.
 
 use serde_json::{Value, json};
 
 use crate::{
     definition::step::ForEach,
     engine::{
-        operator::{Operator, Refused},
-        request::too_large,
-        values::NoValue,
+        command_executor::{CommandExecutor, RefusalReason},
+        request::size_error,
+        values::ValueError,
     },
     model::{
         command::{Command, CommandId},
@@ -17,21 +17,21 @@ use crate::{
     },
 };
 
-impl Operator<'_, '_> {
-    /// Changes the input, for what was resubmitted and for what starts from now on.
-    pub(super) fn edit(&mut self, command: &Command, patch: &Value) -> Result<(), Refused> {
-        if let Some(reason) = too_large("edit of the input", patch) {
+impl CommandExecutor<'_, '_> {
+    /// Changes the input of the resubmitted parts, and of all parts that start from now on.
+    pub(super) fn edit(&mut self, command: &Command, patch: &Value) -> Result<(), RefusalReason> {
+        if let Some(reason) = size_error("edit of the input", patch) {
             return Err(reason);
         }
-        // What is not at hand is asked for, and this is asked again.
+        // A missing document is loaded next, and the decision is repeated.
         let input = match self.change.sources().input(self.change.task.input.as_ref()) {
             Ok(input) => input,
-            Err(NoValue::Wanted) => return Ok(()),
-            Err(NoValue::Because(reason)) => return Err(reason),
+            Err(ValueError::NotLoaded) => return Ok(()),
+            Err(ValueError::Invalid(reason)) => return Err(reason),
         };
         let mut input = input.clone();
         json_patch::merge(&mut input, patch);
-        if let Some(reason) = too_large("edited input", &input) {
+        if let Some(reason) = size_error("edited input", &input) {
             return Err(reason);
         }
         if let Some(schema) = &self.change.plan().input {
@@ -42,7 +42,7 @@ impl Operator<'_, '_> {
         self.change.documents.push(Document::new(key, at, body));
         for (name, step) in self.change.plan().steps() {
             if let Some(each) = &step.definition.for_each {
-                self.keeps_items(name, each, &id)?;
+                self.check_items_unchanged(name, each, &id)?;
             }
         }
         let task = &mut self.change.task;
@@ -51,47 +51,47 @@ impl Operator<'_, '_> {
         for step in &self.steps {
             if let Some(progress) = task.progress_mut(step, direction) {
                 progress.input = Some(id.clone());
-                // Another task runs for the step from now on.
+                // From now on another child task runs for the step.
                 progress.child_revision = None;
             }
         }
         Ok(())
     }
 
-    /// Refuses an edit that would change the list of a step that goes item by item, but for items that
-    /// have not completed and cannot have run: the others are done, or under way, in their places.
-    fn keeps_items(
+    /// Refuses an edit that changes the items of a started step with `for_each`. It may change only items that have
+    /// not completed and cannot have run. The other items are completed or in progress, and keep their index.
+    fn check_items_unchanged(
         &self,
         name: &StepName,
         each: &ForEach,
         edit: &CommandId,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), RefusalReason> {
         let (task, sources) = (&self.change.task, self.change.sources());
         let Some(record) = task.steps.get(name) else { return Ok(()) };
         let Some(items) = &record.items else { return Ok(()) };
         let list = |edit: Option<&CommandId>| match sources.items(name, each, edit) {
             Ok(list) => Ok(Some(list)),
-            // What is not at hand is asked for, and this is asked again.
-            Err(NoValue::Wanted) => Ok(None),
-            Err(NoValue::Because(reason)) => Err(format!("step {name}: {reason}")),
+            // A missing document is loaded next, and the decision is repeated.
+            Err(ValueError::NotLoaded) => Ok(None),
+            Err(ValueError::Invalid(reason)) => Err(format!("step {name}: {reason}")),
         };
         let Some(new) = list(Some(edit))? else { return Ok(()) };
         if new.len() != items.count as usize {
             return Err(format!(
-                "step {name} has begun with {} items, and the edited input gives it {}: an edit may \
-                 only replace items that have not run, place by place",
+                "step {name} started with {} items, but the edited input has {}: an edit can only \
+                 replace items that have not run, at the same index",
                 items.count,
                 new.len()
             ));
         }
-        for ((place, item), record) in (0_u32..).zip(new.iter()).zip(&items.begun) {
+        for ((index, item), record) in (0_u32..).zip(new.iter()).zip(&items.begun) {
             let Some(old) = list(record.run.input.as_ref())? else { return Ok(()) };
-            if old.get(place as usize) == Some(item) || self.can_be_replaced(&record.run) {
+            if old.get(index as usize) == Some(item) || self.can_be_replaced(&record.run) {
                 continue;
             }
             return Err(format!(
-                "step {name}: item {name}[{place}] is {}{}, and the edited input has another in its \
-                 place: an edit may only replace items that have not run, place by place",
+                "step {name}: item {name}[{index}] is {}{}, but the edited input changes it: an edit can \
+                 only replace items that have not run, at the same index",
                 record.run.state.name(),
                 if record.run.may_have_run { " and may have run" } else { "" },
             ));
@@ -99,7 +99,7 @@ impl Operator<'_, '_> {
         Ok(())
     }
 
-    /// Whether an item has not completed, and cannot have run.
+    /// Whether an item has not completed and cannot have run.
     fn can_be_replaced(&self, run: &Progress) -> bool {
         let may_act = run.may_have_run || run.in_progress(self.change.now()).is_some();
         match run.state {

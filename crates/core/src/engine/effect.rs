@@ -1,7 +1,7 @@
-//! Effects: what is told to whom once a decision is saved, and how it goes out in batches.
+//! Effects: the messages and events that a decision sends after it is saved.
 //!
-//! Store first, send second. Any effect may be lost or repeated: a lost request or wake is made good
-//! by the supervisor after the due time, a repeated one is fenced by its attempt.
+//! Store first, send second. Any effect may be lost or repeated. The supervisor recovers a lost request or wake after
+//! the due time. The attempt number makes a repeated one harmless.
 
 use std::time::Duration;
 
@@ -13,56 +13,55 @@ use crate::{
     },
 };
 
-/// What must be told to whom.
+/// A message or event to send.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Send a step to its agent.
+    /// Send a request to an agent.
     Request(StepRequest),
-    /// Submit the task of a step, or ask for it.
+    /// Submit the child task of a step, or request its outcome or its undo by submitting it again.
     Submit(Submission),
-    /// Ask the scheduler for the task of a step.
+    /// Request that the scheduler does or undoes a child task that exists.
     Ask(Ask),
-    /// Tell a task how the task of its step ended.
+    /// Report the end of a child task to its parent.
     ChildEnded(ChildEnded),
-    /// Send an agent's answer to the scheduler.
+    /// Send an agent's reply to the scheduler.
     Reply(StepReply),
-    /// Ask the scheduler to look at a task.
+    /// Wake the scheduler for a task.
     Wake {
-        /// The task, and why.
+        /// The task, and the cause of the wake.
         wake: Wake,
-        /// When, from now.
+        /// The delay from now.
         after: Duration,
     },
-    /// Tell a client, on the queue named.
+    /// Notify a client.
     Notice {
-        /// The queue's URL.
+        /// The URL of the client's reply queue.
         queue: String,
-        /// What to tell.
+        /// The notification.
         notice: StatusNotice,
     },
-    /// Keep a refused submission.
+    /// Store a refused submission in the rejected queue.
     Reject {
-        /// What was submitted, as it came.
+        /// The text of the submission, unchanged.
         submission: String,
         /// Why it was refused.
         reason: String,
     },
-    /// Publish on the bus.
+    /// Publish an event on the event bus.
     Publish(BusEvent),
 }
 
 impl Effect {
-    /// The same as something that may have been sent before: a call that an earlier request made may be in
-    /// progress.
-    pub(crate) fn sent_again(mut self) -> Self {
+    /// Marks a request as one that may have been sent before: a call of the earlier request may be in progress.
+    pub(crate) fn as_resent(mut self) -> Self {
         if let Self::Request(request) = &mut self {
             request.may_have_run = true;
         }
         self
     }
 
-    /// About how much memory it takes until it is sent.
-    pub(crate) fn bytes(&self) -> usize {
+    /// The approximate memory that the effect uses until it is sent, in bytes.
+    pub(crate) fn estimated_bytes(&self) -> usize {
         match self {
             Self::Request(request) => {
                 request.path.len() + request.body.as_ref().map_or(0, |body| body.as_str().len())

@@ -1,4 +1,4 @@
-//! What can happen to a task.
+//! The events that can happen to a task.
 
 use jiff::Timestamp;
 
@@ -9,50 +9,50 @@ use crate::model::{
     names::{CallbackFence, Part, TaskId},
 };
 
-/// Something that happened to a task.
+/// An event that happened to a task.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// Someone asks to see what the task needs.
+    /// A wake: the scheduler continues the task as far as possible.
     Wake,
-    /// An agent answered.
+    /// An agent replied to a request.
     Replied(StepReply),
     /// The supervisor found the task in the due index.
     Swept,
-    /// An operator asks for something.
+    /// An operator sent a command.
     Commanded(Command),
-    /// Someone who was handed a token answered.
+    /// A callback arrived: its sender had the token of a step.
     Answered {
         /// The step.
         step: Part,
-        /// What the token says it must fit.
+        /// The attempt or request for which the token is valid.
         fence: CallbackFence,
-        /// What was said.
+        /// The outcome.
         answer: Answer,
     },
-    /// The task that this one runs for asks for it, to be done or undone.
+    /// The parent task requests that this child task is done or undone.
     Asked(Action),
-    /// The task that ran for a step has ended.
+    /// The child task of a step has ended, or its submission was refused.
     ChildEnded {
         /// The step.
         step: Part,
-        /// How.
+        /// How it ended.
         outcome: ChildOutcome,
-        /// Of a refusal: the attempt whose submission was refused, if its sender says so.
+        /// For a refusal: the attempt whose submission was refused, if the message contains it.
         attempt: Option<u32>,
-        /// Which task ended, if its sender says so.
+        /// The id of the child task, if the message contains it.
         child: Option<TaskId>,
-        /// That task's revision, if its sender says so.
+        /// The revision of the child task, if the message contains it.
         revision: Option<u64>,
     },
     /// The alert of a task in Error has been published.
     AlertSent {
-        /// The end that it told of: the task may have gone on since, and ended once more.
+        /// The end that the alert reports. The task may have continued since then and ended again.
         ended_at: Timestamp,
     },
 }
 
 impl Event {
-    /// The event's name, as logs say it.
+    /// The name of the event in logs and traces.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -66,23 +66,23 @@ impl Event {
             Self::Swept => "swept",
             Self::Commanded(_) => "commanded",
             Self::Answered { answer, .. } => match answer {
-                Answer::Completed { .. } => "answered: completed",
-                Answer::Failed { .. } => "answered: failed",
+                Answer::Completed { .. } => "callback completed",
+                Answer::Failed { .. } => "callback failed",
                 Answer::Heartbeat => "heartbeat",
             },
-            Self::Asked(Action::Do) => "asked to be done",
-            Self::Asked(Action::Undo) => "asked to be undone",
+            Self::Asked(Action::Do) => "requested by parent",
+            Self::Asked(Action::Undo) => "undo requested by parent",
             Self::ChildEnded { outcome, .. } => match outcome {
-                ChildOutcome::Processed { .. } => "its task processed",
-                ChildOutcome::Undone { .. } => "its task undone",
-                ChildOutcome::Error { .. } => "its task in error",
-                ChildOutcome::Refused { .. } => "its task refused",
+                ChildOutcome::Processed { .. } => "child processed",
+                ChildOutcome::Undone { .. } => "child undone",
+                ChildOutcome::Error { .. } => "child in error",
+                ChildOutcome::Refused { .. } => "child refused",
             },
             Self::AlertSent { .. } => "alert_sent",
         }
     }
 
-    /// The step and attempt it is about, if it is about one; an attempt of 0 is the newest.
+    /// The part and the attempt that the event belongs to, if any. Attempt 0 means the newest attempt.
     #[must_use]
     pub fn step(&self) -> Option<(&Part, u32)> {
         match self {

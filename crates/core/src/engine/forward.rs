@@ -1,7 +1,8 @@
-//! Forward: which steps begin, and how.
+//! Forward execution: decides which steps start, and starts them.
 //!
-//! A step whose `when` is false is skipped. One with `for_each` runs item by item. One with `wait` begins to wait. For
-//! every other step a request is sent. A step that passes at once lets others begin, so [`advance`] repeats until none does.
+//! A step whose `when` is false is skipped. A step with `for_each` starts its items. A step with `wait` starts to
+//! wait. Every other step sends a request. A step that completes or is skipped immediately may unblock others, so
+//! [`advance`] repeats until no step does.
 
 use serde_json::Value;
 
@@ -11,11 +12,11 @@ use crate::{
         step::{ForEach, Work, wait_until},
     },
     engine::{
-        change::{Change, pause_until},
         notify::result_key,
         order,
-        request::too_large,
-        values::{NoValue, kind},
+        request::size_error,
+        task_change::{TaskChange, pause_until},
+        values::{ValueError, json_type_name},
     },
     expression::template::Template,
     limits,
@@ -28,11 +29,12 @@ use crate::{
     },
 };
 
-/// Starts what can start, and ends the task once every step has passed. Nothing starts past the task's complete-by.
-pub(crate) fn advance(change: &mut Change<'_>) {
+/// Starts the steps that can start, and ends the task once every step has completed or was skipped. Nothing starts
+/// after the task's complete-by.
+pub(crate) fn advance(change: &mut TaskChange<'_>) {
     if change.now() < change.task.complete_by {
-        while begin_ready(change) | end_waits(change) | advance_items(change) {}
-        for part in change.waited(Action::Do) {
+        while start_ready_steps(change) | end_waits(change) | advance_items(change) {}
+        for part in change.parts_ready_to_start(Action::Do) {
             change.start(part, Action::Do);
         }
     } else {
@@ -46,59 +48,67 @@ pub(crate) fn advance(change: &mut Change<'_>) {
     }
 }
 
-/// Begins the steps that are ready. Returns whether one passed at once.
-fn begin_ready(change: &mut Change<'_>) -> bool {
+/// Starts the steps that are ready. Returns whether one of them completed or was skipped immediately.
+fn start_ready_steps(change: &mut TaskChange<'_>) -> bool {
     let plan = change.plan();
     let ready: Vec<_> = order::ready_steps(plan, &change.task).cloned().collect();
     let mut passed = false;
     for name in ready {
-        match begin(change, &name, plan.step(&name)) {
+        match start_step(change, &name, plan.step(&name)) {
             Ok(has_passed) => passed |= has_passed,
-            Err(NoValue::Wanted) => {}
-            Err(NoValue::Because(reason)) => {
-                // It has not begun: an operator who resubmits it has it begin from here.
-                let not_begun = StepRecord::new(StepState::Failed { attempt: 0 });
-                change.task.steps.insert(name.clone(), not_begun);
-                change.impossible.push((name.into(), Action::Do, reason));
+            Err(ValueError::NotLoaded) => {}
+            Err(ValueError::Invalid(reason)) => {
+                // The step has not started. If an operator resubmits it, it starts from here.
+                let not_started = StepRecord::new(StepState::Failed { attempt: 0 });
+                change.task.steps.insert(name.clone(), not_started);
+                change.unrenderable.push((name.into(), Action::Do, reason));
             }
         }
     }
     passed
 }
 
-/// Begins a step. Returns whether it passed at once.
-fn begin(change: &mut Change<'_>, name: &StepName, step: &Step) -> Result<bool, NoValue> {
+/// Starts a step. Returns whether it completed or was skipped immediately.
+fn start_step(
+    change: &mut TaskChange<'_>,
+    name: &StepName,
+    step: &Step,
+) -> Result<bool, ValueError> {
     if let Some(when) = &step.definition.when
-        && !holds(change, when)?
+        && !evaluate_when(change, when)?
     {
         let skipped = StepRecord::new(StepState::Skipped { attempt: 0 });
         change.task.steps.insert(name.clone(), skipped);
         return Ok(true);
     }
     if let Some(each) = &step.definition.for_each {
-        return begin_items(change, name, each);
+        return start_items(change, name, each);
     }
     if let Work::Wait(wait) = step.work() {
-        return begin_wait(change, name, wait);
+        return start_wait(change, name, wait);
     }
     change.start(name.clone().into(), Action::Do);
     Ok(false)
 }
 
-fn holds(change: &Change<'_>, when: &Template) -> Result<bool, NoValue> {
+fn evaluate_when(change: &TaskChange<'_>, when: &Template) -> Result<bool, ValueError> {
     match change.sources().render(when)? {
-        Value::Bool(holds) => Ok(holds),
+        Value::Bool(value) => Ok(value),
         other @ (Value::Null
         | Value::Number(_)
         | Value::String(_)
         | Value::Array(_)
         | Value::Object(_)) => {
-            Err(format!("`when` gives {}, not true or false", kind(&other)).into())
+            Err(format!("`when` evaluates to {}, not to a boolean", json_type_name(&other)).into())
         }
     }
 }
 
-fn begin_items(change: &mut Change<'_>, name: &StepName, each: &ForEach) -> Result<bool, NoValue> {
+fn start_items(
+    change: &mut TaskChange<'_>,
+    name: &StepName,
+    each: &ForEach,
+) -> Result<bool, ValueError> {
     let input = change.task.input.clone();
     let items = change.sources().items(name, each, input.as_ref())?;
     let max = limits::ITEMS_MAX;
@@ -110,11 +120,15 @@ fn begin_items(change: &mut Change<'_>, name: &StepName, each: &ForEach) -> Resu
     record.run.input = input;
     record.items = Some(Items { count, begun: Vec::new() });
     change.task.steps.insert(name.clone(), record);
-    // The items begin in the next round; or there are none, and the step passes then.
+    // The items start in the next round. If there are none, the step completes in that round.
     Ok(true)
 }
 
-fn begin_wait(change: &mut Change<'_>, name: &StepName, wait: &Template) -> Result<bool, NoValue> {
+fn start_wait(
+    change: &mut TaskChange<'_>,
+    name: &StepName,
+    wait: &Template,
+) -> Result<bool, ValueError> {
     let now = change.now();
     let until = wait_until(&change.sources().render(wait)?, now)?;
     let state = if until <= now {
@@ -128,10 +142,13 @@ fn begin_wait(change: &mut Change<'_>, name: &StepName, wait: &Template) -> Resu
     Ok(has_passed)
 }
 
-/// Completes the steps with `wait` whose time is over. Returns whether there were any.
-fn end_waits(change: &mut Change<'_>) -> bool {
+/// Completes the steps with `wait` whose wait has ended. Returns whether there were any.
+fn end_waits(change: &mut TaskChange<'_>) -> bool {
     let plan = change.plan();
-    let over = change.waited(Action::Do).into_iter().filter(|part| plan.step(&part.step).waits());
+    let over = change
+        .parts_ready_to_start(Action::Do)
+        .into_iter()
+        .filter(|part| plan.step(&part.step).waits());
     let mut any = false;
     for part in over.collect::<Vec<_>>() {
         if let Some(progress) = change.task.progress_mut(&part, Action::Do) {
@@ -142,16 +159,16 @@ fn end_waits(change: &mut Change<'_>) -> bool {
     any
 }
 
-/// Begins as many items as may run at once, and completes the steps whose items have all passed.
-/// Returns whether there were any such steps.
-fn advance_items(change: &mut Change<'_>) -> bool {
-    let may_begin = change.now() < change.task.complete_by;
+/// Starts as many items as may run at once, and completes the steps whose items have all completed. Returns whether
+/// there were any such steps.
+fn advance_items(change: &mut TaskChange<'_>) -> bool {
+    let may_start = change.now() < change.task.complete_by;
     let mut any = false;
     for (name, step) in change.plan().steps() {
         let Some(each) = &step.definition.for_each else { continue };
-        if may_begin {
-            for place in next_items(change, name, each.at_once) {
-                begin_item(change, name, place);
+        if may_start {
+            for index in next_items(change, name, each.at_once) {
+                start_item(change, name, index);
             }
         }
         let Some(record) = change.task.steps.get_mut(name) else { continue };
@@ -164,39 +181,39 @@ fn advance_items(change: &mut Change<'_>) -> bool {
     any
 }
 
-/// The places of the items that can begin now.
-fn next_items(change: &Change<'_>, name: &StepName, at_once: u32) -> std::ops::Range<u32> {
+/// The indices of the items that can start now.
+fn next_items(change: &TaskChange<'_>, name: &StepName, at_once: u32) -> std::ops::Range<u32> {
     let record = change.task.steps.get(name);
     let Some(items) =
         record.filter(|r| r.run.state == StepState::Each).and_then(|r| r.items.as_ref())
     else {
         return 0..0;
     };
-    let begun = u32::try_from(items.begun.len()).unwrap_or(u32::MAX);
+    let started = u32::try_from(items.begun.len()).unwrap_or(u32::MAX);
     let is_open =
         |record: &&StepRecord| !record.run.state.has_passed() && !record.run.state.is_failed();
     let open = u32::try_from(items.begun.iter().filter(is_open).count()).unwrap_or(u32::MAX);
-    begun..items.count.min(begun.saturating_add(at_once.saturating_sub(open)))
+    started..items.count.min(started.saturating_add(at_once.saturating_sub(open)))
 }
 
-fn begin_item(change: &mut Change<'_>, name: &StepName, place: u32) {
+fn start_item(change: &mut TaskChange<'_>, name: &StepName, index: u32) {
     let now = change.now();
     let record = change.task.steps.get_mut(name).and_then(|record| record.items.as_mut());
     let Some(items) = record else { return };
     items.begun.push(StepRecord::new(StepState::waiting(0, now)));
-    change.start(Part { step: name.clone(), item: Some(place) }, Action::Do);
+    change.start(Part { step: name.clone(), item: Some(index) }, Action::Do);
 }
 
-/// Ends the task: every step has passed, and the task returns what its workflow says.
-fn finish(change: &mut Change<'_>) {
+/// Ends the task after all steps have completed or were skipped, and stores the output that its workflow defines.
+fn finish(change: &mut TaskChange<'_>) {
     let Some(output) = &change.plan().output else {
         change.task.process_state = ProcessState::Processed;
         return;
     };
     let rendered = match change.sources().render(output) {
-        Ok(value) => too_large("output of the task", &value).map_or(Ok(value), Err),
-        Err(NoValue::Wanted) => return,
-        Err(NoValue::Because(reason)) => Err(reason),
+        Ok(value) => size_error("output of the task", &value).map_or(Ok(value), Err),
+        Err(ValueError::NotLoaded) => return,
+        Err(ValueError::Invalid(reason)) => Err(reason),
     };
     match rendered {
         Ok(body) => {

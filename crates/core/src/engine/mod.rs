@@ -1,29 +1,29 @@
-//! The decision engine: what becomes of a task when something happens to it.
+//! The decision engine: decides how a task reacts to an event.
 //!
 //! ```text
-//! event ──► transition ──► replies, operate … ──► advance ──► forward or compensate      the task changes
+//! event ──► transition ──► replies, operate … ──► advance ──► forward or compensate      change the task
 //!                     │
-//!                     ├──► render                                                        requests of what starts
+//!                     ├──► render                                                        requests of the started parts
 //!                     └──► settle                                                        end, due time, notifications, wakes
 //! ```
 //!
-//! | module | |
+//! | module | contents |
 //! | --- | --- |
-//! | [`event`], [`decision`], [`documents`], [`effect`] | what goes in, and what comes out |
-//! | [`transition`] | the table of all transitions, and the decision |
-//! | `case`, `replies` | what is decided on; replies, callbacks, ends of child tasks |
-//! | `operate`, `operator`, `settle_steps`, `edit_input` | operators' commands |
-//! | `change`, `outcome` | a change in the making; the outcome of an attempt in it |
-//! | `advance`, `forward`, `compensate` | which steps begin, and which undos |
+//! | [`event`], [`decision`], [`documents`], [`effect`] | the input and the output of a decision |
+//! | [`transition`] | the table of all transitions, and the entry point |
+//! | `decision_input`, `replies` | the task and the event of a decision; replies, callbacks, ends of child tasks |
+//! | `operate`, `command_executor`, `step_commands`, `edit_input` | operators' commands |
+//! | `task_change`, `outcome` | the changed task before it is saved; the outcome of an attempt |
+//! | `advance`, `forward`, `compensate` | which steps start, and which undos |
 //! | [`order`] | the order of steps and of their undos |
-//! | `render`, [`request`], `values` | the requests of what starts, and what their expressions read |
-//! | `settle`, [`notify`], `redelivery` | the end of a change, notifications, what is sent again |
+//! | `render`, [`request`], `values` | the requests of the started parts, and the values that their expressions read |
+//! | `settle`, [`notify`], `redelivery` | the end of a change, notifications, effects that are sent again |
 
 mod advance;
-mod case;
-mod change;
+mod command_executor;
 mod compensate;
 pub mod decision;
+mod decision_input;
 pub mod documents;
 mod edit_input;
 pub mod effect;
@@ -31,7 +31,6 @@ pub mod event;
 mod forward;
 pub mod notify;
 mod operate;
-mod operator;
 pub mod order;
 mod outcome;
 mod redelivery;
@@ -39,6 +38,7 @@ mod render;
 mod replies;
 pub mod request;
 mod settle;
-mod settle_steps;
+mod step_commands;
+mod task_change;
 pub mod transition;
 mod values;

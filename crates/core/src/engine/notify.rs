@@ -1,5 +1,5 @@
-//! What is told at the end of a task: the client, the operator, the task that it ran for, and whoever
-//! listens.
+//! Notifications of the end of a task: to the client, to operators (an alert), to the parent task, and to subscribers
+//! of the event bus.
 
 use crate::definition::plan::Plan;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use crate::{
     engine::{
         effect::Effect,
         order::{self, PointOfNoReturn},
-        values::{NoValue, Sources},
+        values::{ValueError, ValueSources},
     },
     limits,
     model::{
@@ -22,9 +22,10 @@ use crate::{
     },
 };
 
-/// What is told at the end of a task; nothing while it goes on, or once the alert is known to be out.
-pub(crate) fn ending(sources: Sources<'_>) -> Vec<Effect> {
-    let Sources { task, plan, .. } = sources;
+/// Returns the notifications of the task's end. Returns none while the task is not finished, or after its alert was
+/// published.
+pub(crate) fn end_of_task_effects(sources: ValueSources<'_>) -> Vec<Effect> {
+    let ValueSources { task, plan, .. } = sources;
     let at = task.ended_at.unwrap_or(task.submitted_at);
     let (status, reason) = match task.process_state {
         ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => {
@@ -43,7 +44,7 @@ pub(crate) fn ending(sources: Sources<'_>) -> Vec<Effect> {
             status,
             at,
             reason: reason.clone(),
-            output: result(sources).unwrap_or_default(),
+            output: task_output(sources).unwrap_or_default(),
         },
     });
     let publish = |data| Effect::Publish(BusEvent::new(task.task_id.as_str(), at, data));
@@ -56,76 +57,78 @@ pub(crate) fn ending(sources: Sources<'_>) -> Vec<Effect> {
             process_state: task.process_state,
         })
     });
-    notice.chain(alert).chain(lifecycle).chain(to_parent(sources)).collect()
+    notice.chain(alert).chain(lifecycle).chain(parent_notification(sources)).collect()
 }
 
-/// What the task returned, if its workflow says what; or why that is missing.
-fn result(sources: Sources<'_>) -> Result<Option<Value>, String> {
-    let Sources { task, plan, .. } = sources;
+/// Returns the output of the task, or `None` if its workflow defines none. The error is the reason why the output is
+/// missing.
+fn task_output(sources: ValueSources<'_>) -> Result<Option<Value>, String> {
+    let ValueSources { task, plan, .. } = sources;
     if task.process_state != ProcessState::Processed || plan.output.is_none() {
         return Ok(None);
     }
     match sources.document(&result_key(task)) {
         Ok(output) => Ok(Some(output.clone())),
-        // It is read, and this is asked again.
-        Err(NoValue::Wanted) => Ok(None),
-        Err(NoValue::Because(reason)) => Err(reason),
+        // The document is loaded next, and the decision is repeated.
+        Err(ValueError::NotLoaded) => Ok(None),
+        Err(ValueError::Invalid(reason)) => Err(reason),
     }
 }
 
-/// Where the output of a task lies whose steps have all passed: it follows from its input and from
-/// which attempts completed, and those change no more.
+/// Returns the key of the output of a task whose steps have all completed or were skipped. The key is derived from
+/// the input and from the completed attempts, which no longer change.
 pub fn result_key(task: &Task) -> DocumentKey {
-    let mut made_from = task.input.as_ref().map(ToString::to_string).unwrap_or_default();
+    let mut fingerprint = task.input.as_ref().map(ToString::to_string).unwrap_or_default();
     for (part, record) in task.parts() {
         let state = &record.run.state;
-        made_from.push_str(&format!("/{part} {} {}", state.name(), state.attempt()));
-        // Not what an agent returned whose attempt has the same number.
+        fingerprint.push_str(&format!("/{part} {} {}", state.name(), state.attempt()));
+        // An operator's output differs from the output of an agent's attempt with the same number.
         if let Some(command) = &record.run.completed_by {
-            made_from.push_str(&format!(" by {command}"));
+            fingerprint.push_str(&format!(" by {command}"));
         }
     }
-    DocumentKey::Result(fnv1a(&made_from))
+    DocumentKey::Result(fnv1a(&fingerprint))
 }
 
-/// Tells the task that this one ran for how it ended; nothing while it goes on.
-pub(crate) fn to_parent(sources: Sources<'_>) -> Option<Effect> {
+/// Returns the report of the task's end to its parent, if it has a parent. Returns `None` while the task is not
+/// finished.
+pub(crate) fn parent_notification(sources: ValueSources<'_>) -> Option<Effect> {
     let task = sources.task;
     let parent = task.parent.as_ref()?;
-    let said = |text: &Option<String>| text.clone().unwrap_or_default();
+    let text_or_empty = |text: &Option<String>| text.clone().unwrap_or_default();
     let outcome = match task.process_state {
         ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => return None,
-        ProcessState::Processed => match result(sources) {
+        ProcessState::Processed => match task_output(sources) {
             Ok(output) => ChildOutcome::Processed { output: output.unwrap_or_default() },
             Err(reason) => ChildOutcome::Error { reason, not_undone: false },
         },
-        ProcessState::Undone => ChildOutcome::Undone { reason: said(&task.undo_reason) },
+        ProcessState::Undone => ChildOutcome::Undone { reason: text_or_empty(&task.undo_reason) },
         ProcessState::Error => {
-            let stands = order::point_of_no_return(sources.plan, task);
-            let passed = matches!(stands, PointOfNoReturn::Passed(_));
+            let point_of_no_return = order::point_of_no_return(sources.plan, task);
+            let passed = matches!(point_of_no_return, PointOfNoReturn::Passed(_));
             let not_undone = passed || task.direction() == Action::Undo;
-            ChildOutcome::Error { reason: said(&task.error), not_undone }
+            ChildOutcome::Error { reason: text_or_empty(&task.error), not_undone }
         }
     };
-    Some(Effect::ChildEnded(to(task, parent, outcome)))
+    Some(Effect::ChildEnded(child_ended_message(task, parent, outcome)))
 }
 
-/// Tells the task that this one ran for that it is past its point of no return.
-pub(crate) fn not_undone(task: &Task, step: &StepName) -> Option<Effect> {
+/// Returns the report to the parent that this task cannot be undone, because it is past its point of no return.
+pub(crate) fn parent_notification_not_undone(task: &Task, step: &StepName) -> Option<Effect> {
     let reason = format!("not undone, past the point of no return {step}");
     let outcome = ChildOutcome::Error { reason, not_undone: true };
-    Some(Effect::ChildEnded(to(task, task.parent.as_ref()?, outcome)))
+    Some(Effect::ChildEnded(child_ended_message(task, task.parent.as_ref()?, outcome)))
 }
 
-/// The message to the task that another ran for.
-fn to(task: &Task, parent: &Parent, outcome: ChildOutcome) -> ChildEnded {
+/// Creates the message that reports the end of a child task to its parent.
+fn child_ended_message(task: &Task, parent: &Parent, outcome: ChildOutcome) -> ChildEnded {
     let Parent { task_id, step, incarnation, .. } = parent.clone();
     let (child, revision) = (Some(task.task_id.clone()), Some(task.revision));
     ChildEnded { task_id, step, outcome, attempt: None, child, revision, incarnation }
 }
 
 fn alert(task: &Task, plan: &Plan) -> Happened {
-    let trouble = |mut steps: Vec<Part>| TaskTrouble {
+    let details = |mut steps: Vec<Part>| TaskTrouble {
         task_id: task.task_id.clone(),
         workflow: task.workflow.clone(),
         more_steps: steps.len().saturating_sub(limits::ALERT_STEPS_MAX),
@@ -136,10 +139,10 @@ fn alert(task: &Task, plan: &Plan) -> Happened {
         reason: task.error.clone().unwrap_or_default(),
     };
     match task.direction() {
-        Action::Undo => Happened::UndoFailed(trouble(order::outstanding(plan, task))),
+        Action::Undo => Happened::UndoFailed(details(order::outstanding(plan, task))),
         Action::Do => {
             let failed = task.parts().filter(|(_, record)| record.run.state.is_failed());
-            Happened::TaskInError(trouble(failed.map(|(part, _)| part).collect()))
+            Happened::TaskInError(details(failed.map(|(part, _)| part).collect()))
         }
     }
 }

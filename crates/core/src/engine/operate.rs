@@ -1,8 +1,8 @@
-//! What an operator's command makes of a task, or why it is refused. Each is put on the task's
-//! record with who asked and why, and told as an event; so is a refused one.
+//! Executes or refuses an operator's command. Each command, also a refused one, is recorded on the task with its
+//! operator and reason, and published as an event.
 
-use crate::engine::operator::Operator;
-use crate::engine::operator::Refused;
+use crate::engine::command_executor::CommandExecutor;
+use crate::engine::command_executor::RefusalReason;
 use jiff::Timestamp;
 
 use crate::engine::{
@@ -10,7 +10,7 @@ use crate::engine::{
     order::{self, PointOfNoReturn},
 };
 use crate::{
-    engine::{change::Change, compensate, effect::Effect},
+    engine::{compensate, effect::Effect, task_change::TaskChange},
     limits::{self, shorten},
     model::{
         command::{Command, CommandRecord, Order},
@@ -21,28 +21,27 @@ use crate::{
     },
 };
 
-/// Carries out a command, or puts on record why it was refused. `change` makes one that changes
-/// nothing yet.
-pub(crate) fn operate<'a>(
+/// Executes a command, or records why it was refused. `change` creates a change that does not change anything yet.
+pub(crate) fn apply_command<'a>(
     command: &Command,
-    change: impl Fn() -> Box<Change<'a>>,
-) -> Box<Change<'a>> {
+    change: impl Fn() -> Box<TaskChange<'a>>,
+) -> Box<TaskChange<'a>> {
     let mut changed = change();
-    let mut operator = Operator { change: &mut changed, steps: Vec::new() };
-    let refused = operator.obey(command).err();
+    let mut operator = CommandExecutor { change: &mut changed, steps: Vec::new() };
+    let refused = operator.execute(command).err();
     let steps = operator.steps;
     match refused {
-        None => put_on_record(&mut changed, command, &steps, None),
+        None => record_command(&mut changed, command, &steps, None),
         Some(reason) => {
             changed = change();
-            put_on_record(&mut changed, command, &[], Some(&reason));
+            record_command(&mut changed, command, &[], Some(&reason));
         }
     }
     changed
 }
 
-fn put_on_record(
-    change: &mut Change<'_>,
+fn record_command(
+    change: &mut TaskChange<'_>,
     command: &Command,
     steps: &[Part],
     refused: Option<&str>,
@@ -56,15 +55,15 @@ fn put_on_record(
         at: change.now(),
         refused: refused.map(short),
     };
-    change.notifications.push(notification(&change.task, &record));
+    change.notifications.push(command_event(&change.task, &record));
     let commands = &mut change.task.commands;
     commands.push(record);
     let surplus = commands.len().saturating_sub(limits::COMMANDS_KEPT_MAX);
     commands.drain(..surplus);
 }
 
-/// What would be on record of a command that is refused.
-pub(crate) fn refused(command: &Command, reason: &str, at: Timestamp) -> CommandRecord {
+/// Returns the record of a refused command.
+pub(crate) fn refused_record(command: &Command, reason: &str, at: Timestamp) -> CommandRecord {
     let short = |text: &str| shorten(text, limits::COMMAND_TEXT_CHARS_MAX);
     CommandRecord {
         id: command.command_id.clone(),
@@ -76,8 +75,8 @@ pub(crate) fn refused(command: &Command, reason: &str, at: Timestamp) -> Command
     }
 }
 
-/// The event that tells of a command on record.
-pub(crate) fn notification(task: &Task, record: &CommandRecord) -> Effect {
+/// Returns the event that publishes a recorded command.
+pub(crate) fn command_event(task: &Task, record: &CommandRecord) -> Effect {
     let CommandRecord { id, command, by, why, at, refused } = record.clone();
     let data = Happened::OperatorCommand {
         task_id: task.task_id.clone(),
@@ -91,10 +90,10 @@ pub(crate) fn notification(task: &Task, record: &CommandRecord) -> Effect {
     Effect::Publish(BusEvent::new(&subject, at, data))
 }
 
-impl Operator<'_, '_> {
-    fn obey(&mut self, command: &Command) -> Result<(), Refused> {
-        self.is_known_to_be_new(command)?;
-        self.change.due_anew = true;
+impl CommandExecutor<'_, '_> {
+    fn execute(&mut self, command: &Command) -> Result<(), RefusalReason> {
+        self.check_is_new(command)?;
+        self.change.recompute_due = true;
         match &command.order {
             Order::Resubmit { step, input, did_not_run } => {
                 self.resubmit(step.as_ref(), *did_not_run, input.is_some())?;
@@ -115,39 +114,39 @@ impl Operator<'_, '_> {
         Ok(())
     }
 
-    /// Refuses a command that may have been carried out and whose id has been forgotten since: the record
-    /// is full, and all commands on it were decided after this one was issued.
-    fn is_known_to_be_new(&self, command: &Command) -> Result<(), Refused> {
+    /// Refuses a command that may have been executed before, and whose record may have been dropped since: the task
+    /// has the maximum number of records, and all of them are newer than this command.
+    fn check_is_new(&self, command: &Command) -> Result<(), RefusalReason> {
         let recorded_at =
             earlier(self.change.task.submitted_at, self.change.inputs.context.timing.clock_skew);
         if command.issued_at.is_some_and(|issued_at| issued_at < recorded_at) {
-            return Err("it was issued for an earlier task with the same id".to_owned());
+            return Err("the command was issued for an earlier task with the same id".to_owned());
         }
         let commands = &self.change.task.commands;
         let is_full = commands.len() >= limits::COMMANDS_KEPT_MAX;
         let oldest = commands.iter().map(|record| record.at).min().filter(|_| is_full);
         match (command.issued_at, oldest) {
             (Some(issued_at), Some(oldest)) if issued_at < oldest => Err(format!(
-                "it was issued before the {} commands on the task's record, and may have been carried \
-                 out before them: if it was not, send it again",
+                "the command was issued before the {} recorded commands of the task, and may have \
+                 been executed already: if it was not, send it again",
                 limits::COMMANDS_KEPT_MAX
             )),
             (Some(_) | None, Some(_) | None) => Ok(()),
         }
     }
 
-    fn undo(&mut self, command: &Command) -> Result<(), Refused> {
+    fn undo(&mut self, command: &Command) -> Result<(), RefusalReason> {
         let task = &self.change.task;
         match task.process_state {
             ProcessState::Undoing => return Err("the task is being undone".to_owned()),
             ProcessState::Undone => return Err("the task is Undone".to_owned()),
             ProcessState::Error if task.undo_reason.is_some() => {
-                return Err("the task failed while it was undone: resubmit goes on".to_owned());
+                return Err("the undo of the task failed: resubmit to continue it".to_owned());
             }
-            // Its parent goes by its having been done.
+            // The parent depends on the completed child.
             ProcessState::Processed if let Some(parent) = &task.parent => {
                 return Err(format!(
-                    "it ran for step {} of task {}, which counts on it: undo that task",
+                    "the task ran for step {} of task {}, which depends on it: undo that task instead",
                     parent.step, parent.task_id
                 ));
             }
@@ -157,21 +156,21 @@ impl Operator<'_, '_> {
             | ProcessState::Error => {}
         }
         if let PointOfNoReturn::Passed(step) = order::point_of_no_return(self.change.plan(), task) {
-            return Err(format!("past the point of no return, step {step}"));
+            return Err(format!("the task is past its point of no return, step {step}"));
         }
         self.change.reopen();
-        compensate::begin(self.change, &format!("asked for by {}: {}", command.by, command.why));
+        compensate::begin(self.change, &format!("requested by {}: {}", command.by, command.why));
         Ok(())
     }
 
-    fn cancel(&mut self, command: &Command) -> Result<(), Refused> {
-        self.goes_on()?;
+    fn cancel(&mut self, command: &Command) -> Result<(), RefusalReason> {
+        self.check_is_unfinished()?;
         self.change.fail_task(&format!("cancelled by {}: {}", command.by, command.why));
         Ok(())
     }
 
-    fn pause(&mut self) -> Result<(), Refused> {
-        self.goes_on()?;
+    fn pause(&mut self) -> Result<(), RefusalReason> {
+        self.check_is_unfinished()?;
         if self.change.task.paused_at.is_some() {
             return Err("the task is paused".to_owned());
         }
@@ -179,15 +178,15 @@ impl Operator<'_, '_> {
         Ok(())
     }
 
-    /// The pause does not count: the task has as much time left as it had.
-    fn resume(&mut self) -> Result<(), Refused> {
+    /// The pause does not count: the task has as much time left as before the pause.
+    fn resume(&mut self) -> Result<(), RefusalReason> {
         let Some(paused_at) = self.change.task.paused_at.take() else {
             return Err("the task is not paused".to_owned());
         };
         let paused = self.change.now().duration_since(paused_at);
         let task = &mut self.change.task;
         task.complete_by = later(task.complete_by, paused.try_into().unwrap_or_default());
-        self.change.wake_waiting();
+        self.change.schedule_wakes_for_waits();
         Ok(())
     }
 }

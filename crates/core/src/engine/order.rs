@@ -1,10 +1,10 @@
-//! The order of steps and of their undos: which can begin, and what is left.
+//! The order of steps and of their undos: which of them can start, and which undos remain.
 //!
-//! A step begins when everything before it has completed or was skipped. Undo covers every step that completed and every
-//! step that may have run, in reverse order: a step is undone after everything that came after it, so branches are
-//! undone side by side. The undo of a step waits for an attempt that an agent is still working on, and for a call of
-//! unknown outcome until it can no longer be in progress at its service: what the call does must not take effect after
-//! its own undo.
+//! A step starts when all its predecessors have completed or were skipped. The undo covers every step that completed
+//! or may have run, in reverse order: a step is undone after all its successors, so branches are undone in parallel.
+//! The undo of a step waits for an attempt that an agent is still processing. After an unknown outcome, it waits
+//! until the call can no longer be in progress at its service, because the call must not take effect after its own
+//! undo.
 //!
 //! ```text
 //! reserve ──► charge ──► ship            undo: ship, then charge and notify side by side,
@@ -24,18 +24,18 @@ use crate::{
     },
 };
 
-/// How far a task is with regard to its point of no return, if it has one.
+/// Whether a task has passed its point of no return.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PointOfNoReturn {
     /// Not reached, or the workflow has none.
     Ahead,
-    /// An attempt at it is in progress: whether it is passed is not known yet.
+    /// An attempt at the step is in progress, so it is not known yet.
     Running,
     /// This step completed, or may have run.
     Passed(StepName),
 }
 
-/// Finds out whether `task` has passed its point of no return.
+/// Determines whether `task` has passed its point of no return.
 #[must_use]
 pub fn point_of_no_return(plan: &Plan, task: &Task) -> PointOfNoReturn {
     let mut found = PointOfNoReturn::Ahead;
@@ -52,7 +52,7 @@ pub fn point_of_no_return(plan: &Plan, task: &Task) -> PointOfNoReturn {
     found
 }
 
-/// The steps that can begin: they have not, and everything before them has completed or was skipped.
+/// The steps that can start: they have not started, and all their predecessors have completed or were skipped.
 pub fn ready_steps<'a>(plan: &'a Plan, task: &'a Task) -> impl Iterator<Item = &'a StepName> {
     let ready = plan.steps().filter(|(name, step)| {
         !task.steps.contains_key(*name)
@@ -67,13 +67,13 @@ pub fn is_complete(plan: &Plan, task: &Task) -> bool {
     plan.steps().all(|(name, _)| task.has_passed(name))
 }
 
-/// What is left to undo, in the definition's order.
+/// The parts that remain to be undone, in the order of the definition.
 #[must_use]
 pub fn left(plan: &Plan, task: &Task) -> Vec<Part> {
     parts(plan, task, |step, record| is_left(plan, step, record))
 }
 
-/// What is left to undo, and what is still in progress and may have to be undone as well.
+/// The parts that remain to be undone, and the parts in progress that may have to be undone as well.
 #[must_use]
 pub fn outstanding(plan: &Plan, task: &Task) -> Vec<Part> {
     parts(plan, task, |step, record| {
@@ -81,8 +81,8 @@ pub fn outstanding(plan: &Plan, task: &Task) -> Vec<Part> {
     })
 }
 
-/// The undos that can begin: they have not, and everything that came after the step is undone. No more
-/// items of a step are undone at once than run at once.
+/// The undos that can start: they have not started, and all successors of their step are undone. At most `at_once`
+/// items of a step are undone at once.
 #[must_use]
 pub fn ready_undos(plan: &Plan, task: &Task, now: Timestamp) -> Vec<Part> {
     let may_act = |record: &StepRecord| is_awaited(record) || record.run.in_progress(now).is_some();
@@ -97,17 +97,17 @@ pub fn ready_undos(plan: &Plan, task: &Task, now: Timestamp) -> Vec<Part> {
         })
         .flat_map(|(_, step)| &step.ancestors)
         .collect();
-    let mut room = room_to_undo(plan, task);
+    let mut free_slots = free_undo_slots(plan, task);
     let mut ready = parts(plan, task, |step, record| {
         record.undo.is_none()
             && !may_act(record)
             && is_left(plan, step, record)
             && !held_back.contains(step)
     });
-    ready.retain(|part| match room.get_mut(&part.step) {
-        Some(room) => {
-            let fits = *room > 0;
-            *room = room.saturating_sub(1);
+    ready.retain(|part| match free_slots.get_mut(&part.step) {
+        Some(slots) => {
+            let fits = *slots > 0;
+            *slots = slots.saturating_sub(1);
             fits
         }
         None => true,
@@ -115,30 +115,30 @@ pub fn ready_undos(plan: &Plan, task: &Task, now: Timestamp) -> Vec<Part> {
     ready
 }
 
-/// How many more items of each step with `for_each` can be undone at once.
-fn room_to_undo<'t>(plan: &Plan, task: &'t Task) -> BTreeMap<&'t StepName, usize> {
-    let room = |(name, record): (&'t StepName, &StepRecord)| {
+/// The number of items of each step with `for_each` that can start their undo now.
+fn free_undo_slots<'t>(plan: &Plan, task: &'t Task) -> BTreeMap<&'t StepName, usize> {
+    let free_slots = |(name, record): (&'t StepName, &StepRecord)| {
         let at_once = plan.step(name).definition.for_each.as_ref()?.at_once as usize;
         let is_open = |undo: &StepState| !undo.has_passed() && !undo.is_failed();
         let undos = record.parts(name).filter_map(|(_, part)| part.undo.as_ref());
         let open = undos.filter(|undo| is_open(&undo.state)).count();
         Some((name, at_once.saturating_sub(open)))
     };
-    task.steps.iter().filter_map(room).collect()
+    task.steps.iter().filter_map(free_slots).collect()
 }
 
-/// Whether nothing is left to undo, and nothing is in progress that could add to it.
+/// Whether nothing remains to be undone, and nothing in progress could add to it.
 #[must_use]
 pub fn is_undone(plan: &Plan, task: &Task, now: Timestamp) -> bool {
     !task.parts().any(|(_, record)| is_awaited(record) || record.in_progress(now).is_some())
         && left(plan, task).is_empty()
 }
 
-fn parts(plan: &Plan, task: &Task, wanted: impl Fn(&StepName, &StepRecord) -> bool) -> Vec<Part> {
+fn parts(plan: &Plan, task: &Task, accepts: impl Fn(&StepName, &StepRecord) -> bool) -> Vec<Part> {
     let records = plan.steps().filter_map(|(name, _)| Some((name, task.steps.get(name)?)));
     records
         .flat_map(|(name, record)| record.parts(name))
-        .filter(|(part, record)| wanted(&part.step, record))
+        .filter(|(part, record)| accepts(&part.step, record))
         .map(|(part, _)| part)
         .collect()
 }
@@ -152,12 +152,12 @@ fn has_undo(plan: &Plan, name: &StepName) -> bool {
     plan.step(name).undo().is_some()
 }
 
-/// Whether an attempt at doing it is in progress.
+/// Whether an attempt at doing the part is in progress, or its callback is awaited.
 fn is_awaited(record: &StepRecord) -> bool {
     record.run.state.awaited_by().is_some()
 }
 
-/// Whether the step completed, or may have run.
+/// Whether the part completed, or may have run.
 fn has_effect(record: &StepRecord) -> bool {
     matches!(record.run.state, StepState::Completed { .. }) || record.run.may_have_run
 }

@@ -1,8 +1,8 @@
 //! Records the outcome of an attempt: completed, failed, deferred or unknown.
 //!
-//! An outcome may come from an agent's reply, a callback, the task of a step, or the supervisor, which gives an
-//! attempt up. The recovery policy of the step says what follows a failure: another attempt, an extended wait, the undo of the
-//! task, or Error.
+//! An outcome comes from an agent's reply, a callback, a child task, or the supervisor, which abandons an overdue
+//! attempt. The recovery policy of the step decides what follows a failure: another attempt, an extended wait, the
+//! undo of the task, or Error.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{
         recovery::{Then, Verdict, seed},
         step::Callback,
     },
-    engine::{change::Change, compensate, request::too_large},
+    engine::{compensate, request::size_error, task_change::TaskChange},
     limits,
     model::{
         attempt::{Action, Attempt, AttemptTimes},
@@ -28,17 +28,17 @@ use crate::{
     },
 };
 
-/// The reason of a failure that the supervisor records.
+/// The reason of a failure that the supervisor records for an overdue attempt.
 pub(crate) const NO_REPLY: &str = "no reply by complete-by";
 
 /// Records an agent's reply.
-pub(crate) fn record_reply(change: &mut Change<'_>, reply: &StepReply) {
+pub(crate) fn record_reply(change: &mut TaskChange<'_>, reply: &StepReply) {
     let attempt = Attempt { step: reply.step.clone(), action: reply.action, number: reply.attempt };
     let queued_at = reply.times.queued_at.or_else(|| sent_at(change, &attempt));
     match &reply.outcome {
         Outcome::Completed { output, may_continue } => {
             if *may_continue {
-                wait_for_call(change, &attempt);
+                block_undo_on_call(change, &attempt);
             }
             match callback(change, &attempt) {
                 Some(callback) => await_callback(change, attempt, callback),
@@ -47,29 +47,29 @@ pub(crate) fn record_reply(change: &mut Change<'_>, reply: &StepReply) {
         }
         Outcome::Failed { reason, may_have_run } => {
             if *may_have_run {
-                wait_for_call(change, &attempt);
+                block_undo_on_call(change, &attempt);
             }
             fail(change, attempt, reason, *may_have_run);
         }
         Outcome::Deferred { reason, retry_after_ms, may_have_run } => {
             let pause = Duration::from_millis(*retry_after_ms);
             if *may_have_run {
-                wait_for_call(change, &attempt);
+                block_undo_on_call(change, &attempt);
             }
             defer(change, attempt, reason, pause, *may_have_run);
         }
-        Outcome::Unknown { reason } => give_up(change, attempt, reason),
+        Outcome::Unknown { reason } => abandon_attempt(change, attempt, reason),
     }
     for document in &mut change.documents {
         document.times = AttemptTimes { queued_at, ..reply.times };
     }
 }
 
-/// Records the answer to a callback.
-pub(crate) fn record_callback(change: &mut Change<'_>, attempt: Attempt, answer: &Answer) {
-    // The call that passes the token on may not have returned yet.
+/// Records a callback.
+pub(crate) fn record_callback(change: &mut TaskChange<'_>, attempt: Attempt, answer: &Answer) {
+    // The call that contains the token may not have returned yet.
     if *answer != Answer::Heartbeat {
-        wait_for_call(change, &attempt);
+        block_undo_on_call(change, &attempt);
     }
     match answer {
         Answer::Completed { output } => complete_if_it_fits(change, attempt, output),
@@ -78,16 +78,16 @@ pub(crate) fn record_callback(change: &mut Change<'_>, attempt: Attempt, answer:
     }
 }
 
-/// Records how the task of a step ended, at this revision of that task.
+/// Records the end of a child task, which the child reported at the given revision.
 pub(crate) fn record_child(
-    change: &mut Change<'_>,
+    change: &mut TaskChange<'_>,
     attempt: Attempt,
     outcome: &ChildOutcome,
     revision: Option<u64>,
 ) {
     let undoing = attempt.action == Action::Undo;
     let completes = matches!(outcome, ChildOutcome::Processed { .. });
-    // An earlier report of that task may arrive later, and must not complete the step then.
+    // An earlier report of the child may arrive later, and must not complete the step then.
     if let Some(progress) = change.task.progress_mut(&attempt.step, Action::Do)
         && !completes
     {
@@ -98,29 +98,31 @@ pub(crate) fn record_child(
         ChildOutcome::Undone { .. } if undoing => complete(change, attempt, &Value::Null, None),
         ChildOutcome::Undone { reason } => {
             record_undone_child(change, &attempt.step, revision);
-            fail(change, attempt, &format!("its task was undone: {reason}"), false);
+            fail(change, attempt, &format!("its child task was undone: {reason}"), false);
         }
         ChildOutcome::Refused { reason, id_taken } => {
-            fail(change, attempt, &format!("its task was refused: {reason}"), !id_taken);
+            fail(change, attempt, &format!("its child task was refused: {reason}"), !id_taken);
         }
         ChildOutcome::Error { reason, .. } => {
-            fail(change, attempt, &format!("its task is in Error: {reason}"), true);
+            fail(change, attempt, &format!("its child task is in Error: {reason}"), true);
         }
     }
 }
 
-/// The task of a step left no side effects. All attempts since the last edit of the input submitted that one task.
-pub(crate) fn record_undone_child(change: &mut Change<'_>, part: &Part, revision: Option<u64>) {
+/// Records that a child task left no side effects. All attempts since the last edit of the input submitted this same
+/// child.
+pub(crate) fn record_undone_child(change: &mut TaskChange<'_>, part: &Part, revision: Option<u64>) {
     if let Some(progress) = change.task.progress_mut(part, Action::Do) {
         progress.may_have_run = false;
         progress.child_revision = revision.max(progress.child_revision);
     }
 }
 
-/// An attempt took effect, or may have, although it was recorded as one that did not: its request was delivered
-/// twice. If the task is Undone, that effect is left. Returns whether the task may go on now.
+/// Records that an attempt took effect, or may have, although it was recorded as one that did not: its request was
+/// delivered twice. If the task is Undone, the effect remains, and the task stops in Error. Returns whether the task
+/// may continue now.
 pub(crate) fn record_late_effect(
-    change: &mut Change<'_>,
+    change: &mut TaskChange<'_>,
     part: &Part,
     outcome: Option<&Outcome>,
 ) -> bool {
@@ -130,28 +132,33 @@ pub(crate) fn record_late_effect(
     let is_over = outcome
         .is_none_or(|outcome| matches!(outcome, Outcome::Completed { may_continue: false, .. }));
     if !is_over {
-        change.wait_for_call_begun_by(change.now(), part, Action::Do);
+        change.block_undo_on_call_started_by(change.now(), part, Action::Do);
     }
     if change.task.process_state == ProcessState::Undone {
         change.fail_task(&format!("step {part} took effect after the task was undone"));
-        change.ends_again = true;
+        change.reports_end_again = true;
     }
     let state = change.task.progress(part, Action::Do).map(|progress| progress.state.clone());
     if let Some(StepState::Waiting { attempt, .. }) = state {
         if !change.plan().step(&part.step).definition.idempotent {
             let attempt = Attempt { step: part.clone(), action: Action::Do, number: attempt };
-            fail(change, attempt, "it may have run, and must not be repeated", true);
+            fail(
+                change,
+                attempt,
+                "it may have run, and is not retried because the step is not idempotent",
+                true,
+            );
         } else if change.task.process_state != ProcessState::Undoing {
-            // The wake that ends the wait starts the next attempt. If its request is lost, it is sent again.
+            // The wake at the end of the wait starts the next attempt. If its request is lost, it is sent again.
             return false;
         }
     }
     true
 }
 
-/// Completes an attempt, and stores what it returned.
+/// Completes an attempt, and stores its output. `by` is the operator's command, if an operator completed it.
 pub(crate) fn complete(
-    change: &mut Change<'_>,
+    change: &mut TaskChange<'_>,
     attempt: Attempt,
     output: &Value,
     by: Option<&CommandId>,
@@ -167,8 +174,8 @@ pub(crate) fn complete(
     change.documents.push(Document::new(key, change.now(), output.clone()));
 }
 
-fn complete_if_it_fits(change: &mut Change<'_>, attempt: Attempt, output: &Value) {
-    match too_large("output", output) {
+fn complete_if_it_fits(change: &mut TaskChange<'_>, attempt: Attempt, output: &Value) {
+    match size_error("output", output) {
         None => complete(change, attempt, output, None),
         // The step has run.
         Some(reason) => fail(change, attempt, &reason, true),
@@ -176,17 +183,22 @@ fn complete_if_it_fits(change: &mut Change<'_>, attempt: Attempt, output: &Value
 }
 
 /// Records a permanent failure: another attempt would fail as well.
-pub(crate) fn fail(change: &mut Change<'_>, attempt: Attempt, reason: &str, may_have_run: bool) {
-    let then = then(change, &attempt);
+pub(crate) fn fail(
+    change: &mut TaskChange<'_>,
+    attempt: Attempt,
+    reason: &str,
+    may_have_run: bool,
+) {
+    let action = final_action(change, &attempt);
     let next = StepState::Failed { attempt: attempt.number };
-    count_failure(change, &attempt, next, reason, &Verdict::Finally(then), may_have_run);
-    conclude(change, &attempt, reason, then);
+    count_failure(change, &attempt, next, reason, &Verdict::Finally(action), may_have_run);
+    apply_final_action(change, &attempt, reason, action);
 }
 
-/// Gives an attempt up that is over without a final answer: whether it took effect is not known.
-pub(crate) fn give_up(change: &mut Change<'_>, attempt: Attempt, reason: &str) {
-    wait_for_call(change, &attempt);
-    let (verdict, queued_at) = (verdict(change, &attempt), sent_at(change, &attempt));
+/// Abandons an attempt that ended without a final outcome. It is unknown whether it took effect.
+pub(crate) fn abandon_attempt(change: &mut TaskChange<'_>, attempt: Attempt, reason: &str) {
+    block_undo_on_call(change, &attempt);
+    let (verdict, queued_at) = (recovery_decision(change, &attempt), sent_at(change, &attempt));
     let (now, number) = (change.now(), attempt.number);
     let wait = match verdict {
         Verdict::Again { pause, .. } => Some(pause),
@@ -206,13 +218,13 @@ pub(crate) fn give_up(change: &mut Change<'_>, attempt: Attempt, reason: &str) {
             change.wakes.after(wait);
         }
         Verdict::Finally(then) => {
-            conclude(change, &attempt, &format!("{reason}, attempt {number}"), then);
+            apply_final_action(change, &attempt, &format!("{reason}, attempt {number}"), then);
         }
     }
 }
 
-/// The task is past its own complete-by.
-pub(crate) fn expire(change: &mut Change<'_>) {
+/// Handles a task that is past its own complete-by.
+pub(crate) fn expire(change: &mut TaskChange<'_>) {
     match (change.task.process_state, change.plan().overdue) {
         (ProcessState::Pending | ProcessState::Processing, Then::Alert) => {
             change.fail_task("the task was not done by its complete-by");
@@ -227,9 +239,10 @@ pub(crate) fn expire(change: &mut Change<'_>) {
     }
 }
 
-/// The agent's circuit breaker is open, so it made no call: no failure is counted.
+/// Defers an attempt: the agent could not call the service now, for example because its circuit breaker is open. This
+/// does not count as a failure.
 fn defer(
-    change: &mut Change<'_>,
+    change: &mut TaskChange<'_>,
     attempt: Attempt,
     reason: &str,
     pause: Duration,
@@ -257,18 +270,24 @@ fn defer(
         progress.state = StepState::Waiting { attempt: attempt.number, until, complete_by };
         progress.may_have_run |= may_have_run;
     }
-    let verdict = format!("not counted; again after {}", humantime::format_duration(pause));
+    let verdict =
+        format!("not counted as a failure; retry after {}", humantime::format_duration(pause));
     store_reason(change, DocumentKey::Deferral(attempt), reason, &verdict);
     change.wakes.after(pause);
 }
 
-/// The call has begun the step, and its callback is awaited. While a task is being undone no callback is
-/// awaited, except that of the point of no return.
-fn await_callback(change: &mut Change<'_>, attempt: Attempt, callback: &Callback) {
+/// Awaits the callback of a step whose call has returned. While a task is being undone, it awaits no callback except
+/// that of the point of no return.
+fn await_callback(change: &mut TaskChange<'_>, attempt: Attempt, callback: &Callback) {
     let is_point_of_no_return =
         change.plan().step(&attempt.step.step).definition.point_of_no_return;
     if change.task.process_state == ProcessState::Undoing && !is_point_of_no_return {
-        return fail(change, attempt, "begun, and given up", true);
+        return fail(
+            change,
+            attempt,
+            "the task is being undone, so the callback is no longer awaited",
+            true,
+        );
     }
     let answer_by = later(change.now(), callback.within).min(change.task.complete_by);
     let complete_by = callback_due(change.now(), callback, answer_by);
@@ -278,7 +297,7 @@ fn await_callback(change: &mut Change<'_>, attempt: Attempt, callback: &Callback
     }
 }
 
-fn extend_callback(change: &mut Change<'_>, attempt: &Attempt) {
+fn extend_callback(change: &mut TaskChange<'_>, attempt: &Attempt) {
     let Some(callback) = callback(change, attempt) else { return };
     let now = change.now();
     if let Some(progress) = change.task.progress_mut(&attempt.step, attempt.action)
@@ -288,24 +307,24 @@ fn extend_callback(change: &mut Change<'_>, attempt: &Attempt) {
     }
 }
 
-/// By when the answer or the next heartbeat of a callback must arrive.
+/// Returns the time by which the callback or its next heartbeat must arrive.
 fn callback_due(now: Timestamp, callback: &Callback, answer_by: Timestamp) -> Timestamp {
     callback.heartbeat.map_or(answer_by, |heartbeat| later(now, heartbeat).min(answer_by))
 }
 
-fn callback<'a>(change: &Change<'a>, attempt: &Attempt) -> Option<&'a Callback> {
+fn callback<'a>(change: &TaskChange<'a>, attempt: &Attempt) -> Option<&'a Callback> {
     let callback = change.plan().step(&attempt.step.step).callback();
     callback.filter(|_| attempt.action == Action::Do)
 }
 
-fn sent_at(change: &Change<'_>, Attempt { step, action, .. }: &Attempt) -> Option<Timestamp> {
+fn sent_at(change: &TaskChange<'_>, Attempt { step, action, .. }: &Attempt) -> Option<Timestamp> {
     change.plan().sent_at(&change.task, step, *action)
 }
 
-/// An attempt ended, and whether it took effect is not known: a call of it may still be in progress
-/// at the service. Its undo, and those of what came before it, wait for that.
-fn wait_for_call(change: &mut Change<'_>, Attempt { step, action, .. }: &Attempt) {
-    // Another agent may still work on a deferred attempt.
+/// Blocks the undo on the call of an attempt that ended with an unknown outcome: the call may still be in progress at
+/// the service. The undos of the part and of its predecessors wait until the call must have ended.
+fn block_undo_on_call(change: &mut TaskChange<'_>, Attempt { step, action, .. }: &Attempt) {
+    // Another agent may still process a deferred attempt.
     let Some(
         StepState::Running { complete_by, .. }
         | StepState::Waiting { complete_by: Some(complete_by), .. },
@@ -313,33 +332,34 @@ fn wait_for_call(change: &mut Change<'_>, Attempt { step, action, .. }: &Attempt
     else {
         return;
     };
-    change.wait_for_call_begun_by(*complete_by, step, *action);
+    change.block_undo_on_call_started_by(*complete_by, step, *action);
 }
 
-/// What the recovery policy decides on a failure of this attempt that is not permanent.
-fn verdict(change: &Change<'_>, attempt: &Attempt) -> Verdict {
+/// Returns the decision of the recovery policy on a failure of this attempt that is not permanent.
+fn recovery_decision(change: &TaskChange<'_>, attempt: &Attempt) -> Verdict {
     let Attempt { step, action, number } = attempt;
     let definition = change.plan().step(&step.step);
     let Some(policy) = definition.action(*action) else { return Verdict::Finally(Then::Alert) };
-    if !definition.is_repeatable(*action) || is_given_up(change, attempt) {
+    if !definition.is_repeatable(*action) || is_abandoned(change, attempt) {
         return Verdict::Finally(policy.recovery.then);
     }
     let failures = change.task.progress(step, *action).map_or(0, |p| p.failure_count) + 1;
     policy.recovery.verdict(failures, seed(&change.task.task_id, step, *action, *number))
 }
 
-fn then(change: &Change<'_>, attempt: &Attempt) -> Then {
+fn final_action(change: &TaskChange<'_>, attempt: &Attempt) -> Then {
     let policy = change.plan().step(&attempt.step.step).action(attempt.action);
     policy.map_or(Then::Alert, |policy| policy.recovery.then)
 }
 
-/// Whether it is a step of a task that is being undone: it is only waited for.
-fn is_given_up(change: &Change<'_>, attempt: &Attempt) -> bool {
+/// Whether the attempt belongs to a forward step of a task that is being undone. Such an attempt is only awaited, and
+/// never retried.
+fn is_abandoned(change: &TaskChange<'_>, attempt: &Attempt) -> bool {
     attempt.action == Action::Do && change.task.direction() == Action::Undo
 }
 
 fn count_failure(
-    change: &mut Change<'_>,
+    change: &mut TaskChange<'_>,
     attempt: &Attempt,
     next: StepState,
     reason: &str,
@@ -352,26 +372,26 @@ fn count_failure(
         progress.may_have_run |= may_have_run;
     }
     change.task.failure_count += 1;
-    let verdict = match is_given_up(change, attempt) {
+    let verdict = match is_abandoned(change, attempt) {
         true => "the task is being undone".to_owned(),
         false => verdict.to_string(),
     };
     store_reason(change, DocumentKey::Failure(attempt.clone()), reason, &verdict);
 }
 
-fn store_reason(change: &mut Change<'_>, key: DocumentKey, reason: &str, verdict: &str) {
+fn store_reason(change: &mut TaskChange<'_>, key: DocumentKey, reason: &str, verdict: &str) {
     let reason = limits::shorten(reason, limits::REASON_CHARS_MAX);
     let body = json!({ "reason": reason, "verdict": verdict });
     change.documents.push(Document::new(key, change.now(), body));
 }
 
-/// Nothing is left to try: the task is undone, or ends in Error.
-fn conclude(change: &mut Change<'_>, attempt: &Attempt, reason: &str, then: Then) {
+/// Applies the final action of the recovery policy: the task is undone, or stops in Error.
+fn apply_final_action(change: &mut TaskChange<'_>, attempt: &Attempt, reason: &str, action: Then) {
     let step = &attempt.step;
     match (change.task.process_state, attempt.action) {
         (ProcessState::Pending | ProcessState::Processing, _) => {
             let reason = format!("step {step}: {reason}");
-            match then {
+            match action {
                 Then::Alert => change.fail_task(&reason),
                 Then::Undo => compensate::begin(change, &reason),
             }
@@ -397,8 +417,9 @@ mod tests {
         submission::{accept, parse},
     };
 
-    /// What is made of a task of one step that has 30 seconds, by what happens after so many seconds.
-    fn documents(happens: &[(i64, Event)]) -> Vec<Document> {
+    /// Returns the documents that a task with one step of 30 seconds stores for these events, each at a time in
+    /// seconds.
+    fn documents(events: &[(i64, Event)]) -> Vec<Document> {
         let workflow: Plan = serde_json::from_value(json!({
             "name": "w", "version": 1, "complete_within": "10m",
             "steps": { "a": { "agent": "a", "complete_within": "30s", "request": { "path": "/a" } } },
@@ -412,19 +433,19 @@ mod tests {
         };
         let (mut task, submitted) =
             accept(&submission, &workflow, None, Timestamp::UNIX_EPOCH, timing);
-        let (at_hand, mut made) = (Documents::from([(submitted.key, submitted.body)]), Vec::new());
-        for (seconds, event) in happens {
+        let (loaded, mut stored) = (Documents::from([(submitted.key, submitted.body)]), Vec::new());
+        for (seconds, event) in events {
             let now = Timestamp::from_second(*seconds).unwrap();
             let context = Context { now, actor: "test", redelivered: false, timing };
-            match transition(&workflow, &task, &at_hand, event, context).unwrap() {
+            match transition(&workflow, &task, &loaded, event, context).unwrap() {
                 Transition::Apply { task: next, documents, .. } => {
                     task = *next;
-                    made.extend(documents);
+                    stored.extend(documents);
                 }
                 other @ (Transition::Ignore { .. } | Transition::Illegal(_)) => panic!("{other:?}"),
             }
         }
-        made
+        stored
     }
 
     fn completed(times: AttemptTimes) -> Event {
@@ -444,18 +465,18 @@ mod tests {
     }
 
     #[test]
-    fn the_times_that_an_agent_says_are_kept_with_its_answer() {
+    fn the_times_in_a_reply_are_stored_with_the_output() {
         let times = AttemptTimes { queued_at: at(6), called_at: at(7), answered_at: at(8) };
-        let made = documents(&[(5, Event::Wake), (9, completed(times))]);
-        assert_eq!(made.iter().map(|made| made.times).collect::<Vec<_>>(), [times]);
+        let stored = documents(&[(5, Event::Wake), (9, completed(times))]);
+        assert_eq!(stored.iter().map(|document| document.times).collect::<Vec<_>>(), [times]);
     }
 
     #[test]
-    fn when_an_attempt_was_sent_is_known_also_of_an_agent_that_does_not_say_or_is_silent() {
+    fn the_send_time_of_an_attempt_is_known_without_a_reply_or_without_times_in_it() {
         let sent = AttemptTimes { queued_at: at(5), ..AttemptTimes::default() };
         for end in [(9, completed(AttemptTimes::default())), (36, Event::Swept)] {
-            let made = documents(&[(5, Event::Wake), end]);
-            assert_eq!(made.iter().map(|made| made.times).collect::<Vec<_>>(), [sent]);
+            let stored = documents(&[(5, Event::Wake), end]);
+            assert_eq!(stored.iter().map(|document| document.times).collect::<Vec<_>>(), [sent]);
         }
     }
 }

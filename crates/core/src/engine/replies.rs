@@ -1,18 +1,18 @@
-//! Decisions on what comes back: an agent's reply, the answer to a callback, and the end of the task of a step.
+//! Decisions on replies: an agent's reply, a callback, and the end of a child task.
 //!
-//! A duplicate, and a reply to an attempt that was superseded or given up, are ignored. A late reply counts while its attempt is
-//! the newest: any that arrives before the attempt is given up, and one that says that the attempt completed also while the
-//! scheduler waits for the next attempt.
+//! The scheduler ignores a duplicate, and a reply to an attempt that was superseded or abandoned. A late reply counts
+//! while its attempt is the newest: any reply until the attempt is abandoned, and a reply that it completed also
+//! while the step waits for the next attempt.
 
 use crate::{
     engine::{
         advance::advance,
-        case::{Case, Decision},
-        change::Change,
         decision::Ignored,
+        decision_input::{DecisionInput, PendingDecision},
         outcome,
         redelivery::in_progress,
         request::child_id,
+        task_change::TaskChange,
     },
     model::{
         attempt::{Action, Attempt},
@@ -23,10 +23,13 @@ use crate::{
     },
 };
 
-/// An agent's reply.
-pub(crate) fn replied<'a>(case: &Case<'a, '_>, reply: &StepReply) -> Decision<'a> {
+/// Decides on an agent's reply.
+pub(crate) fn reply_received<'a>(
+    case: &DecisionInput<'a, '_>,
+    reply: &StepReply,
+) -> PendingDecision<'a> {
     let StepReply { step, action, attempt, .. } = reply;
-    if is_news_of_an_earlier_attempt(case.task, reply) {
+    if is_late_reply_of_earlier_attempt(case.task, reply) {
         return late_effect(case, step, Some(&reply.outcome));
     }
     let progress = match case.progress(step, *action, *attempt, "a reply") {
@@ -34,15 +37,19 @@ pub(crate) fn replied<'a>(case: &Case<'a, '_>, reply: &StepReply) -> Decision<'a
         Err(decision) => return decision,
     };
     match &progress.state {
-        StepState::Running { .. } if is_only_awaited(case.task, reply) => {
+        StepState::Running { .. } if is_deferral_during_undo(case.task, reply) => {
             let redelivered = case.redelivered();
             let again = |_: &Part, action, _| redelivered && action == Action::Undo;
             let notify = if redelivered { case.wakes() } else { Vec::new() };
-            Decision::ignore_and(Ignored::StillAwaited, in_progress(case.task, again), notify)
+            PendingDecision::ignore_and(
+                Ignored::StillAwaited,
+                in_progress(case.task, again),
+                notify,
+            )
         }
         StepState::Running { .. } => record_reply(case, reply),
-        // The attempt was given up or deferred, and no other has begun. The reply to a call that only
-        // began a step with a callback does not complete it, and may be a second one.
+        // The attempt was abandoned or deferred, and no other attempt has started. In a step with a callback, the
+        // reply to the call does not complete the step, and it may be a second reply.
         StepState::Waiting { .. }
             if matches!(reply.outcome, Outcome::Completed { .. })
                 && !awaits_callback(case, step, *action) =>
@@ -65,33 +72,36 @@ pub(crate) fn replied<'a>(case: &Case<'a, '_>, reply: &StepReply) -> Decision<'a
     }
 }
 
-/// The answer to a callback.
-pub(crate) fn answered<'a>(
-    case: &Case<'a, '_>,
+/// Decides on a callback.
+pub(crate) fn callback_received<'a>(
+    case: &DecisionInput<'a, '_>,
     step: &Part,
     fence: &CallbackFence,
     answer: &Answer,
-) -> Decision<'a> {
+) -> PendingDecision<'a> {
     let definition = case.inputs.plan.find(&step.step);
     if definition.is_none_or(|step| step.callback().is_none()) {
-        return Decision::Illegal(format!("an answer to step `{step}`, which has no callback"));
+        return PendingDecision::Illegal(format!(
+            "a callback for step `{step}`, which awaits none"
+        ));
     }
-    let number = match answered_attempt(case, step, fence) {
+    let number = match attempt_of_callback(case, step, fence) {
         Ok(number) => number,
         Err(decision) => return decision,
     };
-    let progress = match case.progress(step, Action::Do, number, "an answer") {
+    let progress = match case.progress(step, Action::Do, number, "a callback") {
         Ok(progress) => progress,
         Err(decision) => return decision,
     };
     let heartbeat = *answer == Answer::Heartbeat;
     match &progress.state {
-        // The call that passes the token on has not returned yet.
-        StepState::Running { .. } if heartbeat => Decision::ignore(Ignored::StillAwaited),
+        // The call that contains the token has not returned yet.
+        StepState::Running { .. } if heartbeat => PendingDecision::ignore(Ignored::StillAwaited),
         StepState::Waiting { .. } if !matches!(answer, Answer::Completed { .. }) => {
-            answered_between_attempts(case, step, progress, heartbeat)
+            callback_between_attempts(case, step, progress, heartbeat)
         }
-        // Between two attempts: all have the same token, so the operation that it names has completed.
+        // This also counts between two attempts: all attempts have the same token, so the operation of the token has
+        // completed.
         StepState::Running { .. } | StepState::HandedOut { .. } | StepState::Waiting { .. } => {
             let mut change = case.change();
             let step = step.clone();
@@ -99,9 +109,9 @@ pub(crate) fn answered<'a>(
             outcome::record_callback(&mut change, attempt, answer);
             advance(&mut change);
             if change.task == *case.task {
-                return Decision::ignore(Ignored::StillAwaited);
+                return PendingDecision::ignore(Ignored::StillAwaited);
             }
-            Decision::Change(change)
+            PendingDecision::Change(change)
         }
         StepState::Failed { .. } | StepState::Skipped { .. }
             if !heartbeat && !progress.may_have_run =>
@@ -115,26 +125,27 @@ pub(crate) fn answered<'a>(
     }
 }
 
-/// The end of the task of a step. It holds whichever attempt submitted that task, and however late the report arrives; but
-/// not if an edit of the input has made it another task, nor if that task has reported something later. A refusal is about
-/// one submission only: a later one may have been accepted.
+/// Decides on the end of a child task. The report counts for all attempts that submitted this child, and no matter
+/// how late it arrives. It does not count if an edit of the input has started another child, or if the child has sent
+/// a later report. `refused` is the attempt whose submission was refused: a refusal concerns one submission only, and
+/// a later one may have been accepted.
 pub(crate) fn child_ended<'a>(
-    case: &Case<'a, '_>,
+    case: &DecisionInput<'a, '_>,
     step: &Part,
     outcome: &ChildOutcome,
     refused: Option<u32>,
     (child, revision): (Option<&TaskId>, Option<u64>),
-) -> Decision<'a> {
+) -> PendingDecision<'a> {
     let runs_task = case.inputs.plan.find(&step.step).is_some_and(|step| step.runs_child());
     let Some(record) = case.task.record(step).filter(|_| runs_task) else {
-        return Decision::Illegal(format!("step `{step}` runs no task"));
+        return PendingDecision::Illegal(format!("step `{step}` runs no child task"));
     };
     let (action, progress) =
         record.undo.as_ref().map_or((Action::Do, &record.run), |undo| (Action::Undo, undo));
     let forward = matches!(
         outcome,
         ChildOutcome::Processed { .. }
-            // Its submission was refused when it was to be done: another delivery may have been accepted.
+            // The submission to do it was refused. Another delivery of it may have been accepted.
             | ChildOutcome::Refused { .. }
             | ChildOutcome::Error { not_undone: false, .. }
     );
@@ -151,14 +162,14 @@ pub(crate) fn child_ended<'a>(
         return case.stale(step, action);
     }
     match &progress.state {
-        // The task of the step does not know yet that it is to be undone; or this report began the undo.
+        // The child task has not received the request to undo it yet, or this report started the undo.
         StepState::Running { .. } | StepState::Waiting { .. }
             if forward && action == Action::Undo =>
         {
             if case.redelivered() {
                 return case.duplicate(step);
             }
-            Decision::ignore(Ignored::StaleReply)
+            PendingDecision::ignore(Ignored::StaleReply)
         }
         StepState::Running { attempt, .. } | StepState::Waiting { attempt, .. } => {
             let mut change = case.change();
@@ -166,7 +177,7 @@ pub(crate) fn child_ended<'a>(
             let attempt = Attempt { step, action, number };
             outcome::record_child(&mut change, attempt, outcome, revision);
             advance(&mut change);
-            Decision::Change(change)
+            PendingDecision::Change(change)
         }
         StepState::Failed { .. } | StepState::Skipped { .. }
             if action == Action::Do
@@ -185,7 +196,7 @@ pub(crate) fn child_ended<'a>(
         {
             let mut change = case.change();
             outcome::record_undone_child(&mut change, step, revision);
-            Decision::Change(change)
+            PendingDecision::Change(change)
         }
         StepState::HandedOut { .. }
         | StepState::Each
@@ -195,43 +206,47 @@ pub(crate) fn child_ended<'a>(
     }
 }
 
-fn record_reply<'a>(case: &Case<'a, '_>, reply: &StepReply) -> Decision<'a> {
+fn record_reply<'a>(case: &DecisionInput<'a, '_>, reply: &StepReply) -> PendingDecision<'a> {
     let mut change = case.change();
     outcome::record_reply(&mut change, reply);
     advance(&mut change);
-    Decision::Change(change)
+    PendingDecision::Change(change)
 }
 
-/// An attempt took effect, or may have, although it was recorded as one that did not.
-fn late_effect<'a>(case: &Case<'a, '_>, step: &Part, outcome: Option<&Outcome>) -> Decision<'a> {
-    let mut change: Box<Change<'a>> = case.change();
+/// Decides on an attempt that took effect, or may have, although it was recorded as one that did not.
+fn late_effect<'a>(
+    case: &DecisionInput<'a, '_>,
+    step: &Part,
+    outcome: Option<&Outcome>,
+) -> PendingDecision<'a> {
+    let mut change: Box<TaskChange<'a>> = case.change();
     if outcome::record_late_effect(&mut change, step, outcome) {
         advance(&mut change);
     }
-    Decision::Change(change)
+    PendingDecision::Change(change)
 }
 
-/// An answer that completes nothing, between two attempts. An agent passes the token on with a call, so it proves that a call
-/// was made.
-fn answered_between_attempts<'a>(
-    case: &Case<'a, '_>,
+/// Decides on a callback between two attempts that does not complete the step. The token is sent with a call, so the
+/// callback proves that a call was made.
+fn callback_between_attempts<'a>(
+    case: &DecisionInput<'a, '_>,
     step: &Part,
     progress: &Progress,
     heartbeat: bool,
-) -> Decision<'a> {
+) -> PendingDecision<'a> {
     if heartbeat || progress.may_have_run {
         return case.stale(step, Action::Do);
     }
     late_effect(case, step, None)
 }
 
-/// The attempt that an answer is for. All attempts that are made from one input have the same token, as
-/// they have the same idempotency key: an answer is for the newest of them.
-fn answered_attempt<'a>(
-    case: &Case<'a, '_>,
+/// Returns the attempt to which a callback belongs. All attempts with the same input have the same token, as they
+/// have the same idempotency key. A callback belongs to the newest of them.
+fn attempt_of_callback<'a>(
+    case: &DecisionInput<'a, '_>,
     step: &Part,
     fence: &CallbackFence,
-) -> Result<u32, Decision<'a>> {
+) -> Result<u32, PendingDecision<'a>> {
     let edit = match fence {
         CallbackFence::Attempt(number) => return Ok(*number),
         CallbackFence::Request { edit } => edit,
@@ -240,20 +255,20 @@ fn answered_attempt<'a>(
         Some(progress) if progress.input != *edit => Err(case.stale(step, Action::Do)),
         Some(progress) => Ok(progress.state.attempt()),
         None => {
-            let what = format!("an answer to step `{step}`, which never started");
-            Err(Decision::Illegal(what))
+            let what = format!("a callback for step `{step}`, which never started");
+            Err(PendingDecision::Illegal(what))
         }
     }
 }
 
-/// Whether a call only begins the step, which is completed by a callback.
-fn awaits_callback(case: &Case<'_, '_>, part: &Part, action: Action) -> bool {
+/// Whether the call does not complete the step because it awaits a callback.
+fn awaits_callback(case: &DecisionInput<'_, '_>, part: &Part, action: Action) -> bool {
     action == Action::Do && case.inputs.plan.step(&part.step).callback().is_some()
 }
 
-/// Whether an attempt took effect, or may have, that was recorded as one that did not, and another has
-/// begun since.
-fn is_news_of_an_earlier_attempt(task: &Task, reply: &StepReply) -> bool {
+/// Whether the reply shows that an earlier attempt took effect, or may have, which was recorded as one that did not,
+/// and another attempt has started since.
+fn is_late_reply_of_earlier_attempt(task: &Task, reply: &StepReply) -> bool {
     let progress = task.progress(&reply.step, reply.action);
     progress.is_some_and(|progress| {
         reply.action == Action::Do
@@ -264,9 +279,9 @@ fn is_news_of_an_earlier_attempt(task: &Task, reply: &StepReply) -> bool {
     })
 }
 
-/// Whether an outcome shows that a step ran, or may have, that was recorded as one that did not. A second refusal of a
-/// step that has failed shows nothing new: an agent that receives a request again assumes that the first delivery
-/// may have made a call, and the reply to that one was recorded.
+/// Whether an outcome shows that a step ran, or may have, which was recorded as one that did not. A second refusal of
+/// a failed step shows nothing new: an agent that receives a request again assumes that the first delivery may have
+/// made a call, and the reply to the first delivery was recorded.
 fn proves_effect(outcome: &Outcome, state: &StepState) -> bool {
     match outcome {
         Outcome::Completed { .. } | Outcome::Unknown { .. } => true,
@@ -276,8 +291,8 @@ fn proves_effect(outcome: &Outcome, state: &StepState) -> bool {
     }
 }
 
-/// Whether the reply says that a step of a task that goes backward was deferred.
-fn is_only_awaited(task: &Task, reply: &StepReply) -> bool {
+/// Whether the reply defers a forward step of a task that is being undone.
+fn is_deferral_during_undo(task: &Task, reply: &StepReply) -> bool {
     let deferred = matches!(reply.outcome, Outcome::Deferred { .. });
     deferred && reply.action == Action::Do && task.direction() == Action::Undo
 }

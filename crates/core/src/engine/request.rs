@@ -1,4 +1,4 @@
-//! What is asked of an agent, or of another task: made from a step's templates and the values at hand.
+//! Renders the request to an agent, or the submission of a child task, from the templates of a step.
 
 use crate::model::hash::fnv1a_128;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use crate::{
     definition::step::{ActionDefinition, ChildWorkflow, RequestTemplate, Work},
     engine::{
         effect::Effect,
-        values::{NoValue, Sources},
+        values::{ValueError, ValueSources},
     },
     limits,
     model::{
@@ -20,27 +20,28 @@ use crate::{
     },
 };
 
-/// The request of a running part: to do it, or to undo it. Or the reason why no request can be made.
-pub(crate) fn request(
-    sources: Sources<'_>,
+/// Renders the request that does or undoes a running part. Returns an error if a document is not loaded, or if no
+/// valid request can be rendered.
+pub(crate) fn render_request(
+    sources: ValueSources<'_>,
     part: &Part,
     action: Action,
-) -> Result<Effect, NoValue> {
-    let because = |reason: &str| NoValue::Because(reason.to_owned());
+) -> Result<Effect, ValueError> {
+    let invalid = |reason: &str| ValueError::Invalid(reason.to_owned());
     let step = sources.plan.step(&part.step);
-    let definition = step.action(action).ok_or_else(|| because("the step has no undo"))?;
+    let definition = step.action(action).ok_or_else(|| invalid("the step has no undo"))?;
     match definition.work {
         Work::Call { agent, request, .. } => {
             let idempotent = step.is_repeatable(action);
-            let call = Call { part, action, agent, request, idempotent, definition };
+            let call = AgentCall { part, action, agent, request, idempotent, definition };
             call.render(sources).map(Effect::Request)
         }
-        Work::Child(child) => submission(sources, part, action, child).map(Effect::Submit),
-        Work::Wait(_) => Err(because("a wait sends no request")),
+        Work::Child(child) => submission_of_child(sources, part, action, child).map(Effect::Submit),
+        Work::Wait(_) => Err(invalid("a wait sends no request")),
     }
 }
 
-struct Call<'c> {
+struct AgentCall<'c> {
     part: &'c Part,
     action: Action,
     agent: &'c AgentName,
@@ -49,8 +50,8 @@ struct Call<'c> {
     definition: ActionDefinition<'c>,
 }
 
-impl Call<'_> {
-    fn render(self, sources: Sources<'_>) -> Result<StepRequest, NoValue> {
+impl AgentCall<'_> {
+    fn render(self, sources: ValueSources<'_>) -> Result<StepRequest, ValueError> {
         let Self { part, action, agent, request: template, idempotent, definition } = self;
         let task = sources.task;
         let progress = task.progress(part, action);
@@ -60,9 +61,9 @@ impl Call<'_> {
         else {
             return Err("the step is not running".to_owned().into());
         };
-        let values = sources.of_part(part, action, template.templates())?;
+        let values = sources.values_for_part(part, action, template.templates())?;
         let scope = values.scope();
-        // Only the text is kept: the value may take thirty times as much memory.
+        // Keep only the text, because the value may use thirty times as much memory.
         let body = template.body.as_ref().map(|body| body.render(scope)).transpose();
         let body = body.map(|body| body.map(JsonText::from));
         let request = StepRequest {
@@ -91,29 +92,29 @@ impl Call<'_> {
     }
 }
 
-/// The task that runs for a step: submitted, and submitted again to ask how it is, or to undo it.
-fn submission(
-    sources: Sources<'_>,
+/// The submission of a child task. It is sent again to request the child's outcome, or to undo the child.
+fn submission_of_child(
+    sources: ValueSources<'_>,
     part: &Part,
     action: Action,
     child: &ChildWorkflow,
-) -> Result<Submission, NoValue> {
+) -> Result<Submission, ValueError> {
     let task = sources.task;
     let depth = task.parent.as_ref().map_or(0, |parent| parent.depth) + 1;
     if depth > limits::CHILD_DEPTH_MAX {
         let max = limits::CHILD_DEPTH_MAX;
-        return Err(format!("workflows that run workflows: more than {max} deep").into());
+        return Err(format!("child tasks are nested more than {max} levels deep").into());
     }
-    // The same content whatever is asked, or it would be another task's.
-    let values = sources.of_part(part, Action::Do, child.input.iter())?;
+    // The content is the same for doing and undoing. Otherwise submission would refuse it as another task's.
+    let values = sources.values_for_part(part, Action::Do, child.input.iter())?;
     let input = child.input.as_ref().map(|input| input.render(values.scope())).transpose();
     let input = match input {
         Ok(input) => input.unwrap_or_default(),
-        // It was completed by hand before its turn: no task was submitted, and none will be.
+        // An operator completed the step before it started: no child was submitted, and none will be.
         Err(_) if action == Action::Undo => Value::Null,
         Err(error) => return Err(error.to_string().into()),
     };
-    if let Some(reason) = too_large("input", &input) {
+    if let Some(reason) = size_error("input", &input) {
         return Err(reason.into());
     }
     Ok(Submission {
@@ -135,42 +136,43 @@ fn submission(
     })
 }
 
-/// Whether the task that runs for a part has begun, as far as is known: it has told of an end. So it is taken if it
-/// may have expired since.
+/// Whether the child task of a part is known to have started, because it has reported an end. A child that may have
+/// expired since then counts as started.
 fn has_begun(task: &Task, part: &Part) -> bool {
     let Some(run) = task.progress(part, Action::Do) else { return false };
     let is_completed = matches!(run.state, StepState::Completed { attempt } if attempt > 0);
     run.child_revision.is_some() || (is_completed && run.completed_by.is_none())
 }
 
-/// The id of the task that runs for a part: `order-7:deliver`, or `order-7:deliver:3`. An operator
-/// who edits the input makes it another task. Of a task whose id is too long for that, the end is replaced by a
-/// hash: `order-7.1f…c4:deliver`.
+/// Returns the id of the child task of a part: `order-7:deliver`, or `order-7:deliver:3` for an item. After an
+/// operator has edited the input, the part runs another child, with the id of the edit in its own id. If the parent's
+/// id is too long, a hash replaces its end: `order-7.1f…c4:deliver`. Returns an error if the result is not a valid
+/// id.
 pub fn child_id(task: &Task, part: &Part) -> Result<TaskId, String> {
-    let mut of_part = format!(":{}", part.step);
+    let mut suffix = format!(":{}", part.step);
     let edit = task.progress(part, Action::Do).and_then(|progress| progress.input.as_ref());
-    for more in
+    for component in
         part.item.map(|item| item.to_string()).into_iter().chain(edit.map(ToString::to_string))
     {
-        of_part.push(':');
-        of_part.push_str(&more);
+        suffix.push(':');
+        suffix.push_str(&component);
     }
     let parent = task.task_id.as_str();
-    let room = limits::TASK_ID_CHARS_MAX.saturating_sub(of_part.len());
-    let id = match parent.len() <= room {
-        true => format!("{parent}{of_part}"),
+    let available = limits::TASK_ID_CHARS_MAX.saturating_sub(suffix.len());
+    let id = match parent.len() <= available {
+        true => format!("{parent}{suffix}"),
         false => {
             let hash = format!(".{:032x}", fnv1a_128(parent));
-            // Ids are ASCII, so every place is between two characters.
-            let head = parent.get(..room.saturating_sub(hash.len())).unwrap_or_default();
-            format!("{head}{hash}{of_part}")
+            // Ids are ASCII, so every index is a character boundary.
+            let head = parent.get(..available.saturating_sub(hash.len())).unwrap_or_default();
+            format!("{head}{hash}{suffix}")
         }
     };
-    id.parse().map_err(|error| format!("no id for its task: {error}"))
+    id.parse().map_err(|error| format!("the child task has no valid id: {error}"))
 }
 
-/// Why `value` cannot be kept, if it cannot; `what` it is.
-pub(crate) fn too_large(what: &str, value: &Value) -> Option<String> {
+/// Returns an error message if `value` is too large to store. `what` names the value in the message.
+pub(crate) fn size_error(what: &str, value: &Value) -> Option<String> {
     if limits::too_deep(value) {
         return Some(format!("the {what} nests deeper than {} levels", limits::JSON_DEPTH_MAX));
     }
@@ -223,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_task_of_a_step_is_named_after_its_parent() {
+    fn the_id_of_a_child_task_begins_with_the_id_of_its_parent() {
         assert_eq!(id("order-7", "deliver", None), "order-7:deliver");
         assert_eq!(id("order-7", "deliver[3]", None), "order-7:deliver:3");
         assert_eq!(id("order-7", "deliver", Some("c-1")), "order-7:deliver:c-1");
@@ -232,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_whose_id_is_too_long_has_children_nonetheless() {
+    fn a_parent_with_a_long_id_has_children_with_distinct_ids() {
         let step = "s".repeat(limits::NAME_CHARS_MAX);
         let edit = "e".repeat(limits::COMMAND_ID_CHARS_MAX);
         let parent = |last: char| format!("{}{last}", "x".repeat(limits::TASK_ID_CHARS_MAX - 1));
@@ -246,8 +248,8 @@ mod tests {
         assert_eq!(different.len(), all.len(), "{all:?}");
         assert!(all.iter().all(|id| id.len() <= limits::TASK_ID_CHARS_MAX), "{all:?}");
         assert!(all[0].ends_with(&format!(":{step}")), "{}", all[0]);
-        assert_eq!(all[0], id(&parent('a'), &step, None), "the same each time");
-        // And so do they.
+        assert_eq!(all[0], id(&parent('a'), &step, None), "the id is deterministic");
+        // A child with a shortened id can have children too.
         assert_ne!(id(&all[0], &step, None), all[0]);
     }
 
@@ -257,20 +259,20 @@ mod tests {
         retention: Timing::RETENTION,
     };
 
-    fn submitted(workflow: &Plan, input: &Value) -> (Task, Documents) {
+    fn submitted_task(workflow: &Plan, input: &Value) -> (Task, Documents) {
         let submission = json!({ "task_id": "t", "workflow": "w", "input": input }).to_string();
         let submission = parse(&submission).unwrap();
         let (task, submitted) = accept(&submission, workflow, None, Timestamp::UNIX_EPOCH, TIMING);
         (task, Documents::from([(submitted.key, submitted.body)]))
     }
 
-    fn woken(workflow: &Plan, task: &Task, at_hand: &Documents) -> (Task, Documents, Vec<Effect>) {
+    fn wake(workflow: &Plan, task: &Task, loaded: &Documents) -> (Task, Documents, Vec<Effect>) {
         let now = Timestamp::from_second(1).unwrap();
         let context = Context { now, actor: "test", redelivered: false, timing: TIMING };
-        match transition(workflow, task, at_hand, &Event::Wake, context).unwrap() {
+        match transition(workflow, task, loaded, &Event::Wake, context).unwrap() {
             Transition::Apply { task, documents, effects } => {
-                let made = documents.into_iter().map(|made| (made.key, made.body));
-                (*task, made.collect(), effects)
+                let stored = documents.into_iter().map(|document| (document.key, document.body));
+                (*task, stored.collect(), effects)
             }
             other @ (Transition::Ignore { .. } | Transition::Illegal(_)) => panic!("{other:?}"),
         }
@@ -282,34 +284,34 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_no_queue_would_take_is_a_permanent_failure_of_its_step() {
+    fn a_request_that_is_too_large_for_a_queue_is_a_permanent_failure_of_its_step() {
         let workflow =
             workflow(&json!({ "agent": "a", "request": { "path": "/x", "body": "${ input }" } }));
         // Each of these characters has three bytes, and six in a message.
         let text = "\u{ffff}".repeat(limits::DOCUMENT_BYTES_MAX / 4);
-        let (task, at_hand) = submitted(&workflow, &json!(text));
-        let (after, made, effects) = woken(&workflow, &task, &at_hand);
+        let (task, loaded) = submitted_task(&workflow, &json!(text));
+        let (after, stored, effects) = wake(&workflow, &task, &loaded);
         let sent = effects.iter().any(|effect| matches!(effect, Effect::Request(_)));
-        assert!(!sent, "nothing is sent");
+        assert!(!sent, "a request is sent");
         assert!(after.steps["a"].run.state.is_failed());
-        let (key, body) = made.first_key_value().unwrap();
+        let (key, body) = stored.first_key_value().unwrap();
         assert!(matches!(key, DocumentKey::Failure(_)));
         let reason = body["reason"].as_str().unwrap();
         assert!(reason.contains("; the limit is 131072"), "{reason}");
     }
 
     #[test]
-    fn requests_that_are_too_many_for_one_decision_begin_with_the_next_ones() {
+    fn requests_over_the_memory_limit_of_a_decision_start_in_later_decisions() {
         let workflow = workflow(&json!({
             "agent": "a", "for_each": { "items": "${ input.items }", "at_once": 100 },
             "request": { "path": "/x", "body": "${ input }" },
         }));
         let text = "x".repeat(100_000);
         let input = json!({ "items": (0..50).collect::<Vec<_>>(), "text": text });
-        let (mut task, at_hand) = submitted(&workflow, &input);
-        let (mut begun, mut decisions) = (BTreeSet::new(), 0);
+        let (mut task, loaded) = submitted_task(&workflow, &input);
+        let (mut started, mut decisions) = (BTreeSet::new(), 0);
         loop {
-            let (after, _, effects) = woken(&workflow, &task, &at_hand);
+            let (after, _, effects) = wake(&workflow, &task, &loaded);
             decisions += 1;
             let requests: Vec<_> = effects
                 .iter()
@@ -323,18 +325,18 @@ mod tests {
             assert!(bytes < limits::DECISION_BYTES_MAX + limits::DOCUMENT_BYTES_MAX);
             for request in requests {
                 assert_eq!(request.attempt, 1);
-                assert!(begun.insert(request.step.clone()), "{} is sent twice", request.step);
+                assert!(started.insert(request.step.clone()), "{} is sent twice", request.step);
             }
             task = after;
             let woken_again = effects
                 .iter()
                 .any(|effect| matches!(effect, Effect::Wake { after, .. } if after.is_zero()));
-            assert_eq!(woken_again, begun.len() < 50, "what is left is begun by a wake");
+            assert_eq!(woken_again, started.len() < 50, "a wake starts the rest");
             if !woken_again {
                 break;
             }
         }
-        assert_eq!((begun.len(), task.running().count()), (50, 50));
-        assert_eq!(decisions, 5, "as many as fit begin at once");
+        assert_eq!((started.len(), task.running().count()), (50, 50));
+        assert_eq!(decisions, 5, "each decision starts as many as fit");
     }
 }

@@ -1,5 +1,5 @@
-//! The third phase of a decision: the conclusions that hold for every change. The end of the task, its due time, the
-//! notifications of its end, and the wakes of the scheduler.
+//! The third phase of a decision: what every change needs. It sets the end and the due time of the task, and adds the
+//! notifications of the end and the wakes of the scheduler.
 
 use std::collections::BTreeSet;
 
@@ -7,10 +7,10 @@ use jiff::Timestamp;
 
 use crate::{
     engine::{
-        change::{Change, Wakes, pause_until},
         decision::Transition,
         effect::Effect,
-        notify::ending,
+        notify::end_of_task_effects,
+        task_change::{TaskChange, Wakes, pause_until},
     },
     model::{
         messages::Wake,
@@ -19,15 +19,15 @@ use crate::{
     },
 };
 
-/// Concludes a change of `before`, whose requests are these.
+/// Completes the change of the task `before` into a transition. `requests` are the rendered requests.
 pub(crate) fn settle(
-    mut change: Box<Change<'_>>,
+    mut change: Box<TaskChange<'_>>,
     before: &Task,
     requests: Vec<Effect>,
 ) -> Transition {
     let now = change.now();
     let is_final = change.task.process_state.is_final();
-    let ended = is_final && (!before.process_state.is_final() || change.ends_again);
+    let ended = is_final && (!before.process_state.is_final() || change.reports_end_again);
     if ended {
         change.task.ended_at = Some(now);
         change.task.locked_by = None;
@@ -41,9 +41,9 @@ pub(crate) fn settle(
     change.task.due = due(&change, ended);
     let mut effects = requests;
     if ended {
-        effects.extend(ending(change.sources()));
+        effects.extend(end_of_task_effects(change.sources()));
     }
-    let Change { task, documents, notifications, wakes, .. } = *change;
+    let TaskChange { task, documents, notifications, wakes, .. } = *change;
     effects.extend(notifications);
     let Wakes { after, cause } = wakes;
     let wake = |after| Effect::Wake { wake: Wake { task_id: task.task_id.clone(), cause }, after };
@@ -51,19 +51,19 @@ pub(crate) fn settle(
     Transition::Apply { task: Box::new(task), documents, effects }
 }
 
-/// Adds one wake for each call that the undo has begun to wait for.
-fn wake_after_calls(change: &mut Change<'_>, before: &Task) {
+/// Adds one wake for each call that the undo waits for since this change.
+fn wake_after_calls(change: &mut TaskChange<'_>, before: &Task) {
     let now = change.now();
-    let waited_before: BTreeSet<_> = before.undo_waits(now).collect();
+    let known_waits: BTreeSet<_> = before.undo_waits(now).collect();
     let new: Vec<_> =
-        change.task.undo_waits(now).filter(|until| !waited_before.contains(until)).collect();
+        change.task.undo_waits(now).filter(|until| !known_waits.contains(until)).collect();
     for until in new {
         change.wakes.after(pause_until(until, now));
     }
 }
 
-/// When the supervisor has to look at the task; never if nothing is left to look after.
-fn due(change: &Change<'_>, ended: bool) -> Option<Timestamp> {
+/// Returns the time at which the supervisor has to look at the task, or `None` if the task needs no supervision.
+fn due(change: &TaskChange<'_>, ended: bool) -> Option<Timestamp> {
     let (task, now) = (&change.task, change.now());
     let pickup_within = change.inputs.context.timing.pickup_within;
     let mut deadline = task.earliest_deadline(now, pickup_within);
@@ -75,7 +75,7 @@ fn due(change: &Change<'_>, ended: bool) -> Option<Timestamp> {
     }
     match task.process_state {
         ProcessState::Pending | ProcessState::Processing | ProcessState::Undoing => {
-            let before = task.due.filter(|_| !change.due_anew);
+            let before = task.due.filter(|_| !change.recompute_due);
             Some(before.map_or(deadline, |due| due.min(deadline)))
         }
         ProcessState::Processed | ProcessState::Undone => None,

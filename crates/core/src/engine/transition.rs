@@ -1,106 +1,110 @@
-//! The one decision: given a task, its workflow and an event, what is the task next, and what must
-//! be told to whom? Pure: no clock, no I/O, no randomness.
+//! The entry point of the decision engine. Given a task, its workflow and an event, [`transition`] returns the next
+//! state of the task, and the messages to send. It is pure: no clock, no I/O, no randomness.
 //!
 //! | state      | event                              | becomes                | and                          |
 //! | ---------- | ---------------------------------- | ---------------------- | ---------------------------- |
-//! | Pending    | wake                               | Processing, Processed  | first steps run, or pass     |
-//! | Pending    | wake, impossible                   | Undoing, Error         | the policy says which        |
+//! | Pending    | wake                               | Processing, Processed  | first steps run or complete  |
+//! | Pending    | wake, impossible                   | Undoing, Error         | the policy decides           |
 //! | Pending    | swept, nothing past due            | Pending                | due later; wake              |
-//! | Pending    | swept, task past due               | Undoing, Error         | the workflow says which      |
+//! | Pending    | swept, task past due               | Undoing, Error         | the workflow decides         |
 //! | Pending    | undo                               | Undoing, Undone        | Undoing only while paused    |
 //! | Pending    | asked to be undone                 | Undone                 |                              |
 //! | Pending    | cancel                             | Error                  | alert                        |
 //! | Pending    | pause                              | Pending                | nothing starts               |
-//! | Pending    | resume                             | Pending, Processing    | as a wake, if in time        |
-//! | Pending    | resume, impossible                 | Undoing, Error         | the policy says which        |
+//! | Pending    | resume                             | Pending, Processing    | as a wake, unless overdue    |
+//! | Pending    | resume, impossible                 | Undoing, Error         | the policy decides           |
 //! | Pending    | corrupt reply                      | illegal                |                              |
-//! | Processing | wake                               | Processing, Processed  | what waited runs or passes   |
-//! | Processing | wake, impossible                   | Undoing, Error         | the policy says which        |
-//! | Processing | step completed                     | Processing, Processed  | what comes after runs        |
-//! | Processing | step completed, impossible         | Undoing, Error         | the policy says which        |
-//! | Processing | step failed                        | Undoing, Undone, Error | the policy says which        |
-//! | Processing | step failed, impossible            | Error                  | left to undo; alert          |
-//! | Processing | step deferred                      | Processing             | waits, uncounted; wake       |
-//! | Processing | step unknown                       | Processing             | counted, waits; wake         |
-//! | Processing | step ran after all                 | Processing             | on record                    |
-//! | Processing | swept, nothing past due            | Processing             | due moves on; wake           |
-//! | Processing | swept, step past due               | Processing             | counted, waits; wake         |
-//! | Processing | swept, attempts used up            | Undoing, Error         | the policy says which        |
-//! | Processing | swept, task past due               | Undoing, Error         | the workflow says which      |
-//! | Processing | resubmit                           | Processing             | what waits runs at once      |
-//! | Processing | skip/complete                      | Processing, Processed  | what comes after runs        |
-//! | Processing | resubmit/skip/complete, impossible | Undoing, Error         | the policy says which        |
+//! | Processing | wake                               | Processing, Processed  | waiting steps run, complete  |
+//! | Processing | wake, impossible                   | Undoing, Error         | the policy decides           |
+//! | Processing | step completed                     | Processing, Processed  | successors run               |
+//! | Processing | step completed, impossible         | Undoing, Error         | the policy decides           |
+//! | Processing | step failed                        | Undoing, Undone, Error | the policy decides           |
+//! | Processing | step failed, impossible            | Error                  | undo incomplete; alert       |
+//! | Processing | step deferred                      | Processing             | waits, not counted; wake     |
+//! | Processing | step unknown                       | Processing             | failure counted, waits; wake |
+//! | Processing | step ran after all                 | Processing             | recorded                     |
+//! | Processing | swept, nothing past due            | Processing             | due later; wake              |
+//! | Processing | swept, step past due               | Processing             | failure counted, waits; wake |
+//! | Processing | swept, attempts used up            | Undoing, Error         | the policy decides           |
+//! | Processing | swept, task past due               | Undoing, Error         | the workflow decides         |
+//! | Processing | resubmit                           | Processing             | waiting parts run now        |
+//! | Processing | skip/complete                      | Processing, Processed  | successors run               |
+//! | Processing | resubmit/skip/complete, impossible | Undoing, Error         | the policy decides           |
 //! | Processing | undo                               | Undoing, Undone        | undos run                    |
 //! | Processing | asked to be undone                 | Undoing, Undone, Error | undos run                    |
-//! | Processing | heartbeat                          | Processing             | awaited for longer           |
-//! | Processing | undo, impossible                   | Error                  | left to undo; alert          |
+//! | Processing | heartbeat                          | Processing             | awaited longer               |
+//! | Processing | undo, impossible                   | Error                  | undo incomplete; alert       |
 //! | Processing | cancel                             | Error                  | alert                        |
 //! | Processing | pause                              | Processing             | nothing starts               |
-//! | Processing | resume                             | Processing, Processed  | what is ready runs           |
-//! | Processing | resume, impossible                 | Undoing, Error         | the policy says which        |
+//! | Processing | resume                             | Processing, Processed  | ready steps run              |
+//! | Processing | resume, impossible                 | Undoing, Error         | the policy decides           |
 //! | Processing | corrupt reply                      | illegal                |                              |
 //! | Undoing    | wake                               | Undoing, Undone, Error | undos run                    |
-//! | Undoing    | wake, impossible                   | Error                  | left to undo; alert          |
-//! | Undoing    | step completed                     | Undoing, Undone, Error | on record; undos run         |
-//! | Undoing    | step failed                        | Undoing, Undone, Error | on record; undos run         |
-//! | Undoing    | step completed, impossible         | Error                  | left to undo; alert          |
-//! | Undoing    | step failed, impossible            | Error                  | left to undo; alert          |
-//! | Undoing    | step ran after all                 | Undoing, Error         | on record; undos run         |
-//! | Undoing    | undo completed                     | Undoing, Undone        | what came before is undone   |
-//! | Undoing    | undo completed, impossible         | Error                  | left to undo; alert          |
-//! | Undoing    | undo failed                        | Error                  | left to undo; alert          |
-//! | Undoing    | undo deferred                      | Undoing                | waits, uncounted; wake       |
-//! | Undoing    | undo unknown                       | Undoing                | counted, waits; wake         |
-//! | Undoing    | swept, nothing past due            | Undoing                | due moves on; wake           |
+//! | Undoing    | wake, impossible                   | Error                  | undo incomplete; alert       |
+//! | Undoing    | step completed                     | Undoing, Undone, Error | recorded; undos run          |
+//! | Undoing    | step failed                        | Undoing, Undone, Error | recorded; undos run          |
+//! | Undoing    | step completed, impossible         | Error                  | undo incomplete; alert       |
+//! | Undoing    | step failed, impossible            | Error                  | undo incomplete; alert       |
+//! | Undoing    | step ran after all                 | Undoing, Error         | recorded; undos run          |
+//! | Undoing    | undo completed                     | Undoing, Undone        | predecessors are undone      |
+//! | Undoing    | undo completed, impossible         | Error                  | undo incomplete; alert       |
+//! | Undoing    | undo failed                        | Error                  | undo incomplete; alert       |
+//! | Undoing    | undo deferred                      | Undoing                | waits, not counted; wake     |
+//! | Undoing    | undo unknown                       | Undoing                | failure counted, waits; wake |
+//! | Undoing    | swept, nothing past due            | Undoing                | due later; wake              |
 //! | Undoing    | swept, step past due               | Undoing                | counted; an undo waits; wake |
-//! | Undoing    | swept, attempts used up            | Error                  | left to undo; alert          |
-//! | Undoing    | swept, task past due               | Error                  | left to undo; alert          |
-//! | Undoing    | resubmit                           | Undoing                | what waits runs at once      |
-//! | Undoing    | skip/complete                      | Undoing, Undone        | what came before is undone   |
-//! | Undoing    | resubmit/skip/complete, impossible | Error                  | left to undo; alert          |
-//! | Undoing    | cancel                             | Error                  | left to undo; alert          |
+//! | Undoing    | swept, attempts used up            | Error                  | undo incomplete; alert       |
+//! | Undoing    | swept, task past due               | Error                  | undo incomplete; alert       |
+//! | Undoing    | resubmit                           | Undoing                | waiting parts run now        |
+//! | Undoing    | skip/complete                      | Undoing, Undone        | predecessors are undone      |
+//! | Undoing    | resubmit/skip/complete, impossible | Error                  | undo incomplete; alert       |
+//! | Undoing    | cancel                             | Error                  | undo incomplete; alert       |
 //! | Undoing    | pause                              | Undoing                | nothing starts               |
 //! | Undoing    | resume                             | Undoing, Undone, Error | as a wake                    |
-//! | Undoing    | resume, impossible                 | Error                  | left to undo; alert          |
+//! | Undoing    | resume, impossible                 | Error                  | undo incomplete; alert       |
 //! | Undoing    | corrupt reply                      | illegal                |                              |
 //! | Processed  | undo                               | Undoing, Undone        | undos run                    |
 //! | Processed  | asked to be undone                 | Undoing, Undone        | undos run                    |
-//! | Processed  | undo, impossible                   | Error                  | left to undo; alert          |
-//! | Processed  | step ran after all                 | Processed              | on record                    |
+//! | Processed  | undo, impossible                   | Error                  | undo incomplete; alert       |
+//! | Processed  | step ran after all                 | Processed              | recorded                     |
 //! | Processed  | corrupt reply                      | illegal                |                              |
-//! | Undone     | step ran after all                 | Error                  | left to undo; alert          |
+//! | Undone     | step ran after all                 | Error                  | undo incomplete; alert       |
 //! | Undone     | corrupt reply                      | illegal                |                              |
-//! | Error      | any reply                          | Error                  | on record; nothing starts    |
-//! | Error      | step ran after all                 | Error                  | on record                    |
+//! | Error      | any reply                          | Error                  | recorded; nothing starts     |
+//! | Error      | step ran after all                 | Error                  | recorded                     |
 //! | Error      | swept, alert unsent                | Error                  | alert again                  |
 //! | Error      | alert sent                         | Error                  | no longer due                |
-//! | Error      | resubmit/skip/complete             | any but Pending        | goes on where it stopped     |
-//! | Error      | resubmit/skip/complete, impossible | Undoing, Error         | the policy says which        |
+//! | Error      | resubmit/skip/complete             | any but Pending        | continues where it stopped   |
+//! | Error      | resubmit/skip/complete, impossible | Undoing, Error         | the policy decides           |
 //! | Error      | undo                               | Undoing, Undone        | undos run                    |
 //! | Error      | asked to be undone                 | Undoing, Undone        | undos run                    |
-//! | Error      | heartbeat                          | Error                  | awaited for longer           |
-//! | Error      | undo, impossible                   | Error                  | left to undo; alert          |
+//! | Error      | heartbeat                          | Error                  | awaited longer               |
+//! | Error      | undo, impossible                   | Error                  | undo incomplete; alert       |
 //! | Error      | corrupt reply                      | illegal                |                              |
-//! | any        | command refused                    | the same               | on record                    |
+//! | any        | command refused                    | the same               | recorded                     |
 //!
-//! Each state and each event that a cell names stands for an arrow. *Step* is an agent's reply about
-//! the step itself, *undo* with a verb one about its undo: or what someone answers who was handed a
-//! token, or how the task of the step ended. *Undo* alone is the operator's command, as are resubmit,
-//! skip, complete, cancel, pause and resume. *Asked to be undone*, and asked for, which is as a wake, a
-//! task is by the one that it runs for. A step failed also if its output is over a
-//! limit, if it was deferred and must not be repeated, or if its outcome is unknown and its attempts are
-//! used up. *Unknown*: a call was cut, and may still be in progress at the service; so it may be after
-//! silence, and after a failure or a deferral that may have run. Its undo, and those of what came before
-//! it, wait until it can be no more. *Impossible*: what should run next makes no
-//! request, or what the task returns cannot be made. *Error*, where a row of Undoing names it beside others: the point of no return turned out
-//! to be passed. Every end tells the client, every Error is alerted, every command is told; all that
-//! is not here is ignored, with its [reason](Ignored).
+//! Each state and each event in a cell stands for one transition. The events mean:
 //!
-//! A duplicate, a reply to an attempt that was superseded or given up: ignored. A late reply counts while
-//! its attempt is the newest: any that comes before the attempt is given up, and one that says that it
-//! completed also while the next attempt is waited for. If the ignored message was
-//! delivered before, the effects of its first delivery may have been lost with the process, so they
-//! are given again: the first three columns say what is saved, and only then is anything sent.
+//! - *step completed*, *failed*, *deferred*, *unknown*: the outcome of a step, from an agent's reply, a callback, or the end
+//!   of its child task. *Undo completed* and so on: the outcome of its undo.
+//! - *step failed* includes an output over a limit, a deferral of a step that must not be repeated, and an unknown outcome
+//!   after all attempts have been used.
+//! - *unknown*: the agent cut a call, which may still be in progress at the service. The same holds without a reply, and
+//!   after a failure or a deferral that may have run. The undo of the step, and those of its predecessors, wait until the
+//!   call can no longer be in progress.
+//! - *step ran after all*: a step that was recorded as one that did not run took effect, or may have.
+//! - *impossible*: the request of the next step, or the output of the task, cannot be rendered.
+//! - *undo*, *resubmit*, *skip*, *complete*, *cancel*, *pause*, *resume*: the commands of an operator.
+//! - *asked to be undone*: the parent task requests the undo of this child task. A request to do it acts like a wake.
+//!
+//! A row of Undoing that leads to Error beside other states means that the task has passed its point of no return. Every
+//! end notifies the client, every Error sends an alert, and every command is published. All other events are ignored, with
+//! a [reason](Ignored).
+//!
+//! A duplicate, and a reply to an attempt that was superseded or abandoned, are ignored. A late reply counts while
+//! its attempt is the newest: any reply until the attempt is abandoned, and a reply that it completed also while the
+//! step waits for the next attempt. The task is saved before anything is sent, so a process that crashes may lose the
+//! effects of a message. If an ignored message was delivered before, these effects are therefore sent again.
 
 use std::time::Duration;
 
@@ -109,23 +113,23 @@ use jiff::Timestamp;
 use crate::{
     definition::{plan::Plan, size},
     engine::{
-        advance::{advance, request_recovery, would_go_on},
-        case::{Case, Decision},
-        change::{Change, Inputs},
+        advance::{advance, has_work_to_start, request_recovery},
         compensate,
         decision::{Context, Ignored, Transition},
+        decision_input::{DecisionInput, PendingDecision},
         documents::{Documents, Wanted},
         effect::Effect,
         event::Event,
-        notify::{ending, not_undone, to_parent},
-        operate::{notification, operate, refused},
+        notify::{end_of_task_effects, parent_notification, parent_notification_not_undone},
+        operate::{apply_command, command_event, refused_record},
         order::{self, PointOfNoReturn},
         outcome::{self, NO_REPLY},
         redelivery::{in_progress, wake},
-        render::render,
-        replies::{answered, child_ended, replied},
-        request::request,
+        render::render_requests,
+        replies::{callback_received, child_ended, reply_received},
+        request::render_request,
         settle::settle,
+        task_change::{Inputs, TaskChange},
         values::DocumentCache,
     },
     limits,
@@ -138,10 +142,11 @@ use crate::{
     },
 };
 
-/// Decides what becomes of a task.
+/// Decides how a task reacts to an event.
 ///
 /// # Errors
-/// The documents that the decision needs beside those given. Nothing is decided: read them, and call this again.
+/// The keys of further documents that the decision needs. Nothing is decided then: load them, and call this function
+/// again.
 pub fn transition(
     plan: &Plan,
     task: &Task,
@@ -150,33 +155,34 @@ pub fn transition(
     context: Context<'_>,
 ) -> Result<Transition, Wanted> {
     if let Some(unknown) = plan.unknown_step(task) {
-        let reason = format!("the task has a record of step `{unknown}`, which its workflow lacks");
+        let reason =
+            format!("the task has a record of step `{unknown}`, which its workflow does not have");
         return Ok(Transition::Illegal(reason));
     }
     let cache = DocumentCache::new(documents);
     let inputs = Inputs { plan, context, documents: &cache, wait_tolerance: Duration::ZERO };
-    let case = Case { task, inputs };
+    let case = DecisionInput { task, inputs };
     let transition = match case.decide(event) {
-        Decision::Change(mut change) => {
-            let requests = render(&mut change, task);
+        PendingDecision::Change(mut change) => {
+            let requests = render_requests(&mut change, task);
             case.within_size(settle(change, task, requests), event)
         }
-        Decision::Ignore { reason, resend, notify } => {
-            // They may have been sent before.
+        PendingDecision::Ignore { reason, resend, notify } => {
+            // These requests may have been sent before.
             let requests = resend
                 .iter()
-                .filter_map(|(part, action)| request(case.sources(), part, *action).ok())
-                .map(Effect::sent_again);
+                .filter_map(|(part, action)| render_request(case.sources(), part, *action).ok())
+                .map(Effect::as_resent);
             Transition::Ignore { reason, effects: requests.chain(notify).collect() }
         }
-        Decision::Illegal(reason) => Transition::Illegal(reason),
+        PendingDecision::Illegal(reason) => Transition::Illegal(reason),
     };
-    let wanted = cache.wanted();
-    if wanted.is_empty() { Ok(transition) } else { Err(Wanted(wanted)) }
+    let needed = cache.needed();
+    if needed.is_empty() { Ok(transition) } else { Err(Wanted(needed)) }
 }
 
-/// Stops a task whose next state would be too large to save: in Error, with an alert. If it has stopped already, nothing is
-/// recorded, and an operator is notified that the command is refused.
+/// Stops a task in Error, with an alert, because its next state would be too large to save. If the task has ended
+/// already, nothing is recorded, and a command is refused with an event.
 #[must_use]
 pub fn stop_for_size(plan: &Plan, task: &Task, event: &Event, context: Context<'_>) -> Transition {
     let limit = limits::TASK_ITEM_BYTES_MAX / 1_000;
@@ -184,7 +190,7 @@ pub fn stop_for_size(plan: &Plan, task: &Task, event: &Event, context: Context<'
         let effects = match event {
             Event::Commanded(command) => {
                 let reason = format!("the task's record is full: its limit is {limit} KB");
-                vec![notification(task, &refused(command, &reason, context.now))]
+                vec![command_event(task, &refused_record(command, &reason, context.now))]
             }
             Event::Wake
             | Event::Replied(_)
@@ -196,21 +202,23 @@ pub fn stop_for_size(plan: &Plan, task: &Task, event: &Event, context: Context<'
         };
         return Transition::Ignore { reason: Ignored::NoRoom, effects };
     }
-    let nothing = Documents::new();
-    let cache = DocumentCache::new(&nothing);
+    let no_documents = Documents::new();
+    let cache = DocumentCache::new(&no_documents);
     let inputs = Inputs { plan, context, documents: &cache, wait_tolerance: Duration::ZERO };
-    let mut change = Change::of(inputs, task);
+    let mut change = TaskChange::new(inputs, task);
     change.fail_task(&format!(
-        "the task's record would be larger than {limit} KB: what is left is to be done by hand"
+        "the task's record would be larger than {limit} KB: an operator has to complete the rest by hand"
     ));
     settle(change, task, Vec::new())
 }
 
-impl<'a> Case<'a, '_> {
-    fn decide(&self, event: &Event) -> Decision<'a> {
+impl<'a> DecisionInput<'a, '_> {
+    fn decide(&self, event: &Event) -> PendingDecision<'a> {
         match event {
-            Event::Replied(reply) => return replied(self, reply),
-            Event::Answered { step, fence, answer } => return answered(self, step, fence, answer),
+            Event::Replied(reply) => return reply_received(self, reply),
+            Event::Answered { step, fence, answer } => {
+                return callback_received(self, step, fence, answer);
+            }
             Event::ChildEnded { step, outcome, attempt, child, revision } => {
                 return child_ended(self, step, outcome, *attempt, (child.as_ref(), *revision));
             }
@@ -228,26 +236,26 @@ impl<'a> Case<'a, '_> {
         }
     }
 
-    fn decide_in_progress(&self, event: &Event) -> Decision<'a> {
+    fn decide_in_progress(&self, event: &Event) -> PendingDecision<'a> {
         match event {
             Event::Swept if !self.is_due() => self.not_due(),
             Event::Swept => self.sweep(),
-            // An operator was quicker than the record of the alert.
-            Event::AlertSent { .. } => Decision::ignore(Ignored::NotDue),
+            // An operator reopened the task before the alert was recorded.
+            Event::AlertSent { .. } => PendingDecision::ignore(Ignored::NotDue),
             Event::Wake
             | Event::Asked(_)
             | Event::Replied(_)
             | Event::Answered { .. }
             | Event::ChildEnded { .. }
-            | Event::Commanded(_) => self.go_on(),
+            | Event::Commanded(_) => self.advance_task(),
         }
     }
 
-    fn decide_ended(&self, event: &Event) -> Decision<'a> {
+    fn decide_ended(&self, event: &Event) -> PendingDecision<'a> {
         let in_error = self.task.process_state == ProcessState::Error;
         match event {
             Event::Asked(_) => self.notify_parent(),
-            Event::Swept if !in_error => Decision::ignore(Ignored::Ended),
+            Event::Swept if !in_error => PendingDecision::ignore(Ignored::Ended),
             Event::Swept if !self.is_due() => self.not_due(),
             Event::Swept => self.alert_again(),
             Event::AlertSent { ended_at }
@@ -255,8 +263,8 @@ impl<'a> Case<'a, '_> {
             {
                 self.alert_sent()
             }
-            // Recorded already, or about an end before this one.
-            Event::AlertSent { .. } => Decision::ignore(Ignored::NotDue),
+            // The alert is recorded already, or belongs to an earlier end.
+            Event::AlertSent { .. } => PendingDecision::ignore(Ignored::NotDue),
             Event::Wake
             | Event::Replied(_)
             | Event::Answered { .. }
@@ -265,8 +273,8 @@ impl<'a> Case<'a, '_> {
         }
     }
 
-    /// Replaces a decision that makes the task's item larger than its limit: the task stops
-    /// in Error, which takes little room. A task that has stopped records nothing more that would make it larger.
+    /// Replaces a decision that would make the task's item larger than its limit: the task stops in Error, which
+    /// needs little space. An ended task records nothing that would make it larger.
     fn within_size(&self, decided: Transition, event: &Event) -> Transition {
         let grows = match &decided {
             Transition::Apply { task, .. } => {
@@ -280,33 +288,33 @@ impl<'a> Case<'a, '_> {
         stop_for_size(self.inputs.plan, self.task, event, self.inputs.context)
     }
 
-    /// A wake of a task that has ended. The wake may itself have ended it: by a request that cannot be
-    /// made, or because nothing was left to undo.
-    fn ended(&self) -> Decision<'a> {
-        Decision::ignore_and(Ignored::Ended, Vec::new(), self.ending_again())
+    /// Decides on a wake of a task that has ended. An earlier delivery of the wake may have ended the task: because a
+    /// request could not be rendered, or because nothing remained to be undone.
+    fn ended(&self) -> PendingDecision<'a> {
+        PendingDecision::ignore_and(Ignored::Ended, Vec::new(), self.end_effects_if_redelivered())
     }
 
     /// The notifications of the end, if the message was delivered before.
-    fn ending_again(&self) -> Vec<Effect> {
-        if self.redelivered() { ending(self.sources()) } else { Vec::new() }
+    fn end_effects_if_redelivered(&self) -> Vec<Effect> {
+        if self.redelivered() { end_of_task_effects(self.sources()) } else { Vec::new() }
     }
 
-    /// The parent requests the outcome of this task. The request may itself have ended the task: then all notifications
-    /// of its end are sent again.
-    fn notify_parent(&self) -> Decision<'a> {
-        let mut notify = self.ending_again();
+    /// Reports the outcome of this ended task to its parent, which requested it. An earlier delivery of the request
+    /// may have ended the task, so a redelivered request sends all notifications of the end again.
+    fn notify_parent(&self) -> PendingDecision<'a> {
+        let mut notify = self.end_effects_if_redelivered();
         if notify.is_empty() {
-            notify.extend(to_parent(self.sources()));
+            notify.extend(parent_notification(self.sources()));
         }
-        Decision::ignore_and(Ignored::Ended, Vec::new(), notify)
+        PendingDecision::ignore_and(Ignored::Ended, Vec::new(), notify)
     }
 
-    /// The parent is being undone.
-    fn undo_for_parent(&self) -> Decision<'a> {
+    /// Undoes this task, because its parent is being undone.
+    fn undo_for_parent(&self) -> PendingDecision<'a> {
         let task = self.task;
         if task.direction() == Action::Undo {
             let is_final = task.process_state.is_final();
-            return if is_final { self.notify_parent() } else { self.go_on() };
+            return if is_final { self.notify_parent() } else { self.advance_task() };
         }
         let mut change = self.change();
         if task.process_state.is_final() {
@@ -315,105 +323,106 @@ impl<'a> Case<'a, '_> {
                 if task.process_state == ProcessState::Error && self.redelivered() {
                     return self.notify_parent();
                 }
-                let notify = not_undone(task, &step).into_iter().collect();
-                return Decision::ignore_and(Ignored::Ended, Vec::new(), notify);
+                let notify = parent_notification_not_undone(task, &step).into_iter().collect();
+                return PendingDecision::ignore_and(Ignored::Ended, Vec::new(), notify);
             }
             change.reopen();
         }
         let parent = task.parent.as_ref().map(|parent| parent.task_id.to_string());
-        change.due_anew = true;
-        let reason = format!("asked for by task {}", parent.unwrap_or_default());
+        change.recompute_due = true;
+        let reason = format!("requested by task {}", parent.unwrap_or_default());
         compensate::begin(&mut change, &reason);
         advance(&mut change);
-        Decision::Change(change)
+        PendingDecision::Change(change)
     }
 
-    /// Starts what can start: steps whose predecessors completed, undos whose successors are undone,
-    /// and what has waited long enough.
-    fn go_on(&self) -> Decision<'a> {
+    /// Starts what can start: steps whose predecessors completed, undos whose successors are undone, and parts whose
+    /// wait has ended.
+    fn advance_task(&self) -> PendingDecision<'a> {
         let task = self.task;
         let again = if self.redelivered() { in_progress(task, |_, _, _| true) } else { Vec::new() };
         let mut change = self.change();
         change.inputs.wait_tolerance = self.inputs.context.timing.clock_skew;
         advance(&mut change);
         if change.task == *task {
-            return Decision::ignore_and(Ignored::NothingReady, again, Vec::new());
+            return PendingDecision::ignore_and(Ignored::NothingReady, again, Vec::new());
         }
-        // Also send what the first delivery may have lost.
+        // Also send the requests that the first delivery may have lost.
         change.starts.extend(again);
-        Decision::Change(change)
+        PendingDecision::Change(change)
     }
 
-    /// A command that is on record is not carried out again.
-    fn commanded(&self, command: &Command) -> Decision<'a> {
+    /// Executes a command. A command that is recorded already is not executed again.
+    fn commanded(&self, command: &Command) -> PendingDecision<'a> {
         let task = self.task;
         let on_record = task.commands.iter().find(|record| record.id == command.command_id);
         let Some(record) = on_record else {
-            return Decision::Change(operate(command, || self.change()));
+            return PendingDecision::Change(apply_command(command, || self.change()));
         };
         let reason = Ignored::DuplicateCommand;
         if !self.redelivered() {
-            return Decision::ignore(reason);
+            return PendingDecision::ignore(reason);
         }
-        let mut notify = vec![notification(task, record)];
-        notify.extend(self.ending_and_wakes());
-        Decision::ignore_and(reason, in_progress(task, |_, _, _| true), notify)
+        let mut notify = vec![command_event(task, record)];
+        notify.extend(self.end_effects_and_wakes());
+        PendingDecision::ignore_and(reason, in_progress(task, |_, _, _| true), notify)
     }
 
-    /// Counts the failure of everything that is past its complete-by, applies the policies, and wakes
-    /// the scheduler.
-    fn sweep(&self) -> Decision<'a> {
+    /// Counts a failure for every attempt that is past its complete-by, applies the recovery policies, and wakes the
+    /// scheduler.
+    fn sweep(&self) -> PendingDecision<'a> {
         let context = self.inputs.context;
         let mut change = self.change();
-        change.due_anew = true;
+        change.recompute_due = true;
         let overdue = self.task.awaited().filter(|(.., complete_by)| context.is_past(*complete_by));
         for (step, action, number, _) in overdue {
             change.task.locked_by = None;
-            outcome::give_up(&mut change, Attempt { step, action, number }, NO_REPLY);
+            outcome::abandon_attempt(&mut change, Attempt { step, action, number }, NO_REPLY);
         }
         if change.task.paused_at.is_none() && context.is_past(change.task.complete_by) {
             outcome::expire(&mut change);
         }
         request_recovery(&mut change);
-        Decision::Change(change)
+        PendingDecision::Change(change)
     }
 
-    /// Another supervisor was quicker; or it was this one, whose save took effect and whose response
-    /// was lost. Then the effects of that save have not been sent.
-    fn not_due(&self) -> Decision<'a> {
+    /// Ignores a sweep of a task that is no longer due. Another supervisor was faster, or an earlier save of this
+    /// supervisor took effect and its response was lost. In the latter case, the effects of that save have not been
+    /// sent.
+    fn not_due(&self) -> PendingDecision<'a> {
         if !self.redelivered() {
-            return Decision::ignore(Ignored::NotDue);
+            return PendingDecision::ignore(Ignored::NotDue);
         }
-        let mut notify = self.ending_and_wakes();
+        let mut notify = self.end_effects_and_wakes();
         let is_woken =
             |effect: &Effect| matches!(effect, Effect::Wake { after, .. } if after.is_zero());
-        if would_go_on(self.inputs, self.task) && !notify.iter().any(is_woken) {
+        if has_work_to_start(self.inputs, self.task) && !notify.iter().any(is_woken) {
             notify.push(wake(self.task, WakeCause::Recovery, Duration::ZERO));
         }
-        Decision::ignore_and(Ignored::NotDue, Vec::new(), notify)
+        PendingDecision::ignore_and(Ignored::NotDue, Vec::new(), notify)
     }
 
-    fn alert_again(&self) -> Decision<'a> {
+    fn alert_again(&self) -> PendingDecision<'a> {
         let context = self.inputs.context;
         let mut change = self.change();
-        change.notifications = ending(self.sources());
+        change.notifications = end_of_task_effects(self.sources());
         change.task.due = Some(later(context.now, context.timing.pickup_within));
-        Decision::Change(change)
+        PendingDecision::Change(change)
     }
 
-    fn alert_sent(&self) -> Decision<'a> {
+    fn alert_sent(&self) -> PendingDecision<'a> {
         let mut change = self.change();
         change.task.due = None;
-        Decision::Change(change)
+        PendingDecision::Change(change)
     }
 
-    /// Whether the supervisor has anything to do here yet: another may have been quicker.
+    /// Whether the task is past due. Another supervisor may have handled it already.
     fn is_due(&self) -> bool {
         self.task.due.is_some_and(|due| self.inputs.context.is_past(due))
     }
 }
 
-/// Whether `time` is when the task ended, to the millisecond: the state store keeps no more.
+/// Whether the task ended at `time`. Compares milliseconds, because the state store stores no smaller units.
 fn is_end(task: &Task, time: Timestamp) -> bool {
     task.ended_at.is_some_and(|ended_at| ended_at.as_millisecond() == time.as_millisecond())
 }

@@ -1,9 +1,8 @@
-//! What the expressions of a step read: the documents at hand, as the values that templates know by
-//! name.
+//! The values that the expressions of a step read. They come from the loaded documents.
 //!
-//! A decision asks its [`DocumentCache`] for documents as it goes. What is not there is noted, and the
-//! decision is taken again once it has been read: a document never changes, so the second time it
-//! comes as far at least.
+//! A decision reads documents from its [`DocumentCache`]. The cache records the keys of the documents that are not
+//! loaded. The caller loads them and repeats the decision. Documents never change, so the repeated decision gets at
+//! least as far.
 
 use crate::definition::plan::Plan;
 use std::{
@@ -32,69 +31,69 @@ use crate::{
     },
 };
 
-/// The documents at hand, and those that a decision turned out to want.
+/// The loaded documents, and the keys of those that a decision needs in addition.
 pub(crate) struct DocumentCache<'d> {
     read: &'d Documents,
-    wanted: RefCell<BTreeSet<DocumentKey>>,
-    /// The items of steps with `for_each`: rendered once, and not again for each of them.
-    items: RefCell<BTreeMap<ItemsOf, Rc<[Value]>>>,
+    needed: RefCell<BTreeSet<DocumentKey>>,
+    /// The items of steps with `for_each`. Each list is rendered once, not once for each item.
+    items: RefCell<BTreeMap<ItemsKey, Rc<[Value]>>>,
 }
 
-/// A step with `for_each`, and the edit of the input that its items are made from.
-type ItemsOf = (StepName, Option<CommandId>);
+/// A step with `for_each`, and the edit of the input from which its items were rendered.
+type ItemsKey = (StepName, Option<CommandId>);
 
 impl<'d> DocumentCache<'d> {
     pub(crate) fn new(read: &'d Documents) -> Self {
-        Self { read, wanted: RefCell::default(), items: RefCell::default() }
+        Self { read, needed: RefCell::default(), items: RefCell::default() }
     }
 
-    pub(crate) fn get(&self, key: &DocumentKey) -> Result<&'d Value, NoValue> {
+    pub(crate) fn get(&self, key: &DocumentKey) -> Result<&'d Value, ValueError> {
         if let Some(found) = self.read.get(key) {
             return Ok(found);
         }
-        if self.read.lacks(key) {
+        if self.read.is_absent(key) {
             let reason = format!("the document `{key}` is missing: it has expired or was deleted");
-            return Err(NoValue::Because(reason));
+            return Err(ValueError::Invalid(reason));
         }
-        self.wanted.borrow_mut().insert(key.clone());
-        Err(NoValue::Wanted)
+        self.needed.borrow_mut().insert(key.clone());
+        Err(ValueError::NotLoaded)
     }
 
-    pub(crate) fn wanted(self) -> BTreeSet<DocumentKey> {
-        self.wanted.into_inner()
+    pub(crate) fn needed(self) -> BTreeSet<DocumentKey> {
+        self.needed.into_inner()
     }
 }
 
-/// The document that holds the input, as submitted or as an operator edited it.
+/// The key of the document with the input, as it was submitted or as an operator edited it.
 pub(crate) fn input_key(edit: Option<&CommandId>) -> DocumentKey {
     edit.map_or(DocumentKey::Submission, |id| DocumentKey::Input(id.clone()))
 }
 
 /// Why there is no value.
-pub(crate) enum NoValue {
-    /// A document is not at hand yet.
-    Wanted,
-    /// There is none, for this reason.
-    Because(String),
+pub(crate) enum ValueError {
+    /// A document is not loaded yet.
+    NotLoaded,
+    /// There is no value, for this reason.
+    Invalid(String),
 }
 
-impl From<String> for NoValue {
+impl From<String> for ValueError {
     fn from(reason: String) -> Self {
-        Self::Because(reason)
+        Self::Invalid(reason)
     }
 }
 
-/// Where values come from: a task, its workflow, what was just made and what lies on the cache.
+/// Where values come from: the task, its workflow, the documents of this decision, and the loaded documents.
 #[derive(Clone, Copy)]
-pub(crate) struct Sources<'s> {
+pub(crate) struct ValueSources<'s> {
     pub(crate) plan: &'s Plan,
     pub(crate) task: &'s Task,
-    pub(crate) made: &'s [Document],
+    pub(crate) new_documents: &'s [Document],
     pub(crate) cache: &'s DocumentCache<'s>,
 }
 
-/// The values that some templates read.
-pub(crate) struct Values<'s> {
+/// The values that templates read.
+pub(crate) struct TemplateValues<'s> {
     task: &'s Task,
     input: Option<&'s Value>,
     outputs: BTreeMap<StepName, Cow<'s, Value>>,
@@ -102,7 +101,7 @@ pub(crate) struct Values<'s> {
     token: Option<String>,
 }
 
-impl Values<'_> {
+impl TemplateValues<'_> {
     pub(crate) fn scope(&self) -> Scope<'_> {
         Scope {
             input: self.input,
@@ -115,22 +114,22 @@ impl Values<'_> {
     }
 }
 
-impl<'s> Sources<'s> {
-    pub(crate) fn document(self, key: &DocumentKey) -> Result<&'s Value, NoValue> {
-        let made = self.made.iter().find(|made| made.key == *key).map(|made| &made.body);
-        made.map_or_else(|| self.cache.get(key), Ok)
+impl<'s> ValueSources<'s> {
+    pub(crate) fn document(self, key: &DocumentKey) -> Result<&'s Value, ValueError> {
+        let new = self.new_documents.iter().find(|new| new.key == *key).map(|new| &new.body);
+        new.map_or_else(|| self.cache.get(key), Ok)
     }
 
-    /// The task's input as the edit `edit` made it.
-    pub(crate) fn input(self, edit: Option<&CommandId>) -> Result<&'s Value, NoValue> {
+    /// The task's input after the edit `edit`, or as submitted if there is none.
+    pub(crate) fn input(self, edit: Option<&CommandId>) -> Result<&'s Value, ValueError> {
         let body = self.document(&input_key(edit))?;
         Ok(body.get("input").unwrap_or(&Value::Null))
     }
 
-    /// Renders `template`, which is about the task and none of its parts.
-    pub(crate) fn render(self, template: &Template) -> Result<Value, NoValue> {
+    /// Renders a template of the task as a whole.
+    pub(crate) fn render(self, template: &Template) -> Result<Value, ValueError> {
         let values = self.values(template.reads(), self.task.input.as_ref(), None)?;
-        template.render(values.scope()).map_err(|error| NoValue::Because(error.to_string()))
+        template.render(values.scope()).map_err(|error| ValueError::Invalid(error.to_string()))
     }
 
     /// The items of a step with `for_each`.
@@ -139,7 +138,7 @@ impl<'s> Sources<'s> {
         step: &StepName,
         each: &ForEach,
         edit: Option<&CommandId>,
-    ) -> Result<Rc<[Value]>, NoValue> {
+    ) -> Result<Rc<[Value]>, ValueError> {
         let key = (step.clone(), edit.cloned());
         if let Some(items) = self.cache.items.borrow().get(&key) {
             return Ok(items.clone());
@@ -153,7 +152,10 @@ impl<'s> Sources<'s> {
                 | Value::Number(_)
                 | Value::String(_)
                 | Value::Object(_)) => {
-                    let reason = format!("`for_each.items` gives {}, not a list", kind(&other));
+                    let reason = format!(
+                        "`for_each.items` evaluates to {}, not to a list",
+                        json_type_name(&other)
+                    );
                     return Err(reason.into());
                 }
             };
@@ -161,13 +163,13 @@ impl<'s> Sources<'s> {
         Ok(items)
     }
 
-    /// What the templates of `part` read.
-    pub(crate) fn of_part<'t>(
+    /// Returns the values that the templates of `part` read.
+    pub(crate) fn values_for_part<'t>(
         self,
         part: &Part,
         action: Action,
         templates: impl Iterator<Item = &'t Template>,
-    ) -> Result<Values<'s>, NoValue> {
+    ) -> Result<TemplateValues<'s>, ValueError> {
         let mut reads = Reads::default();
         for template in templates {
             reads.names.extend(&template.reads().names);
@@ -178,7 +180,7 @@ impl<'s> Sources<'s> {
         let mut values = self.values(&reads, edit, Some(part))?;
         let each = self.plan.step(&part.step).definition.for_each.as_ref();
         if let (Some(each), Some(place), true) = (each, part.item, reads.names.contains("item")) {
-            // What is undone is the item that was done, whatever the input says by now.
+            // An undo reverts the item that was done, even if the input has been edited since.
             let done = self.task.progress(part, Action::Do).map_or(edit, |run| run.input.as_ref());
             let items = self.items(&part.step, each, done)?;
             let item = items.get(place as usize);
@@ -200,8 +202,8 @@ impl<'s> Sources<'s> {
         reads: &Reads,
         edit: Option<&CommandId>,
         own: Option<&Part>,
-    ) -> Result<Values<'s>, NoValue> {
-        // Everything is asked for before anything is missed, so that it is read at once.
+    ) -> Result<TemplateValues<'s>, ValueError> {
+        // Look up all values before returning an error, so that all missing documents are loaded together.
         let input = reads.input().then(|| self.input(edit));
         let outputs: Vec<_> = reads
             .steps
@@ -209,28 +211,28 @@ impl<'s> Sources<'s> {
             .filter_map(|step| Some((step.clone(), self.output(step, own)?)))
             .collect();
         let outputs = outputs.into_iter().map(|(step, output)| Ok((step, output?)));
-        Ok(Values {
+        Ok(TemplateValues {
             task: self.task,
             input: input.transpose()?,
-            outputs: outputs.collect::<Result<_, NoValue>>()?,
+            outputs: outputs.collect::<Result<_, ValueError>>()?,
             item: None,
             token: None,
         })
     }
 
-    /// What a step returned, if it has: of a step with items a list. An item that reads its own step
-    /// reads what it returned itself.
+    /// The output of a step that has passed. The output of a step with items is a list. An item that reads its own
+    /// step reads its own output.
     fn output(
         self,
         step: &StepName,
         own: Option<&Part>,
-    ) -> Option<Result<Cow<'s, Value>, NoValue>> {
+    ) -> Option<Result<Cow<'s, Value>, ValueError>> {
         let record = self.task.steps.get(step)?;
         if let Some(own) = own.filter(|own| own.step == *step && own.item.is_some()) {
-            return self.returned(own, self.task.record(own)?);
+            return self.part_output(own, self.task.record(own)?);
         }
         let Some(items) = record.items.as_ref().filter(|_| record.run.state.has_passed()) else {
-            return self.returned(&step.clone().into(), record);
+            return self.part_output(&step.clone().into(), record);
         };
         if matches!(record.run.state, StepState::Skipped { .. }) {
             return Some(Ok(Cow::Owned(Value::Null)));
@@ -239,14 +241,18 @@ impl<'s> Sources<'s> {
             .zip(&items.begun)
             .map(|(place, item)| {
                 let part = Part { step: step.clone(), item: Some(place) };
-                self.returned(&part, item).unwrap_or(Ok(Cow::Owned(Value::Null)))
+                self.part_output(&part, item).unwrap_or(Ok(Cow::Owned(Value::Null)))
             })
             .collect();
         let list = outputs.into_iter().map(|output| output.map(Cow::into_owned));
         Some(list.collect::<Result<_, _>>().map(|list| Cow::Owned(Value::Array(list))))
     }
 
-    fn returned(self, part: &Part, record: &StepRecord) -> Option<Result<Cow<'s, Value>, NoValue>> {
+    fn part_output(
+        self,
+        part: &Part,
+        record: &StepRecord,
+    ) -> Option<Result<Cow<'s, Value>, ValueError>> {
         if let Some(output) = record.run.output(part, Action::Do) {
             return Some(self.document(&output).map(Cow::Borrowed));
         }
@@ -263,13 +269,13 @@ impl<'s> Sources<'s> {
     }
 }
 
-/// A value's type, for people: values themselves reach no log.
-pub(crate) fn kind(value: &Value) -> &'static str {
+/// The JSON type of a value, for messages. Messages never contain the value itself.
+pub(crate) fn json_type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
-        Value::Bool(_) => "true or false",
+        Value::Bool(_) => "a boolean",
         Value::Number(_) => "a number",
-        Value::String(_) => "a text",
+        Value::String(_) => "a string",
         Value::Array(_) => "a list",
         Value::Object(_) => "an object",
     }

@@ -150,7 +150,7 @@ steps:
 18:5: steps.charge.request: missing key `path`
 19:13: steps.charge.request.body: `steps.shop.output`: there is no step `shop`; did you mean `ship`?
 20:9: steps.ship: must be a mapping, not a number
-21:3: steps.empty: says nothing to do; it needs an `agent`, a `wait` or a `workflow`"
+21:3: steps.empty: the step has no work; it needs an `agent`, a `wait` or a `workflow`"
         )
     );
 }
@@ -240,7 +240,7 @@ fn an_invalid_expression_is_reported_at_its_location() {
         ),
         (
             "${ steps.charge.output }",
-            "17:17: steps.charge.request.body.amount: `steps.charge.output`: a step has no output before it is done",
+            "17:17: steps.charge.request.body.amount: `steps.charge.output`: a step has no output before it completes",
         ),
     ] {
         assert_eq!(errors_after_edit("${ input.amount }", to), expected, "{to}");

@@ -18,8 +18,8 @@ use crate::{
 use serde_json::json;
 use std::time::Duration;
 
-/// Decides, and stores what was decided.
-fn play(workflow: &Plan, task: &mut Task, documents: &mut Documents, event: &Event) {
+/// Applies the decision on an event to the task and its documents.
+fn apply_event(workflow: &Plan, task: &mut Task, documents: &mut Documents, event: &Event) {
     let timing = Timing {
         pickup_within: Duration::ZERO,
         clock_skew: Duration::ZERO,
@@ -28,16 +28,16 @@ fn play(workflow: &Plan, task: &mut Task, documents: &mut Documents, event: &Eve
     let now = jiff::Timestamp::UNIX_EPOCH;
     let context = Context { now, actor: "test", redelivered: false, timing };
     match transition(workflow, task, documents, event, context).unwrap() {
-        Transition::Apply { task: next, documents: made, .. } => {
+        Transition::Apply { task: next, documents: new, .. } => {
             *task = *next;
-            documents.extend(made.into_iter().map(|document| (document.key, document.body)));
+            documents.extend(new.into_iter().map(|document| (document.key, document.body)));
         }
         ignored @ (Transition::Ignore { .. } | Transition::Illegal(_)) => panic!("{ignored:?}"),
     }
 }
 
 #[test]
-fn edits_that_add_up_to_more_than_a_document_are_refused() {
+fn edits_that_together_exceed_the_document_limit_are_refused() {
     let workflow: Plan = serde_json::from_value(json!({
         "name": "w", "version": 1,
         "steps": { "a": { "agent": "a", "request": { "path": "/a" } } },
@@ -52,7 +52,7 @@ fn edits_that_add_up_to_more_than_a_document_are_refused() {
     let now = jiff::Timestamp::UNIX_EPOCH;
     let (mut task, document) = accept(&submission, &workflow, None, now, timing);
     let mut documents = Documents::from([(document.key, document.body)]);
-    play(&workflow, &mut task, &mut documents, &Event::Wake);
+    apply_event(&workflow, &mut task, &mut documents, &Event::Wake);
     for (attempt, edit) in [(1, "first"), (2, "second")] {
         let outcome = Outcome::Failed { reason: "no".to_owned(), may_have_run: false };
         let (task_id, step) = (task.task_id.clone(), "a".parse().unwrap());
@@ -65,13 +65,13 @@ fn edits_that_add_up_to_more_than_a_document_are_refused() {
             incarnation: None,
             times: AttemptTimes::default(),
         };
-        play(&workflow, &mut task, &mut documents, &Event::Replied(reply));
+        apply_event(&workflow, &mut task, &mut documents, &Event::Replied(reply));
         let patch = json!({ edit: "x".repeat(limits::DOCUMENT_BYTES_MAX * 2 / 3) });
         let order = Order::Resubmit { step: None, input: Some(patch), did_not_run: false };
         let (command_id, task_id) = (edit.parse().unwrap(), task.task_id.clone());
         let (by, why) = ("ann".to_owned(), "a test".to_owned());
         let command = Command { command_id, task_id, by, why, order, issued_at: None };
-        play(&workflow, &mut task, &mut documents, &Event::Commanded(command));
+        apply_event(&workflow, &mut task, &mut documents, &Event::Commanded(command));
     }
     let refused: Vec<_> = task.commands.iter().map(|record| record.refused.as_deref()).collect();
     let reason = "an edited input of 174786 bytes; the limit is 131072";
@@ -81,7 +81,7 @@ fn edits_that_add_up_to_more_than_a_document_are_refused() {
 }
 
 #[test]
-fn an_old_command_whose_id_is_forgotten_is_not_carried_out_again() {
+fn an_old_command_whose_record_was_dropped_is_not_executed_again() {
     let workflow: Plan = serde_json::from_value(json!({
         "name": "w", "version": 1,
         "steps": { "a": { "agent": "a", "request": { "path": "/a" } } },
@@ -103,8 +103,8 @@ fn an_old_command_whose_id_is_forgotten_is_not_carried_out_again() {
         let event = Event::Commanded(Command { command_id, task_id, by, why, order, issued_at });
         let context = Context { now: at(now), actor: "test", redelivered: false, timing };
         let decided = transition(&workflow, &task, &documents, &event, context).unwrap();
-        let Transition::Apply { task: next, documents: made, .. } = decided else { panic!() };
-        documents.extend(made.into_iter().map(|document| (document.key, document.body)));
+        let Transition::Apply { task: next, documents: new, .. } = decided else { panic!() };
+        documents.extend(new.into_iter().map(|document| (document.key, document.body)));
         task = *next;
         (task.paused_at.is_some(), task.commands.last().unwrap().refused.clone())
     };
@@ -112,16 +112,16 @@ fn an_old_command_whose_id_is_forgotten_is_not_carried_out_again() {
     for n in 0..20 {
         let order = if n % 2 == 0 { Order::Resume } else { Order::Pause };
         let refused = command(format!("c-{n}"), order, 10 + n, 11 + n).1;
-        assert_eq!(refused, None, "a new command is obeyed");
+        assert_eq!(refused, None, "a new command is executed");
     }
     assert_eq!(command("newest".to_owned(), Order::Resume, 40, 41), (false, None));
     let (paused, refused) = command("first".to_owned(), Order::Pause, 1, 50);
-    assert!(!paused, "the first command was carried out again");
-    assert!(refused.unwrap().contains("may have been carried out"));
+    assert!(!paused, "the first command was executed again");
+    assert!(refused.unwrap().contains("may have been executed"));
 }
 
 #[test]
-fn an_edit_that_the_schema_does_not_take_is_refused() {
+fn an_edit_that_violates_the_schema_is_refused() {
     let workflow: Plan = serde_json::from_value(json!({
         "name": "w", "version": 1, "input": { "required": ["n"], "properties": { "n": { "type": "integer" } } },
         "steps": { "a": { "agent": "a", "request": { "path": "/a" } } },
@@ -136,7 +136,7 @@ fn an_edit_that_the_schema_does_not_take_is_refused() {
     let now = jiff::Timestamp::UNIX_EPOCH;
     let (mut task, document) = accept(&submission, &workflow, None, now, timing);
     let mut documents = Documents::from([(document.key, document.body)]);
-    play(&workflow, &mut task, &mut documents, &Event::Wake);
+    apply_event(&workflow, &mut task, &mut documents, &Event::Wake);
     let outcome = Outcome::Failed { reason: "no".to_owned(), may_have_run: false };
     let (task_id, step) = (task.task_id.clone(), "a".parse().unwrap());
     let reply = StepReply {
@@ -148,13 +148,13 @@ fn an_edit_that_the_schema_does_not_take_is_refused() {
         incarnation: None,
         times: AttemptTimes::default(),
     };
-    play(&workflow, &mut task, &mut documents, &Event::Replied(reply));
+    apply_event(&workflow, &mut task, &mut documents, &Event::Replied(reply));
     let input = Some(json!({ "n": "secret" }));
     let order = Order::Resubmit { step: None, input, did_not_run: false };
     let (command_id, task_id) = ("edit".parse().unwrap(), task.task_id.clone());
     let (by, why) = ("ann".to_owned(), "a test".to_owned());
     let command = Command { command_id, task_id, by, why, order, issued_at: None };
-    play(&workflow, &mut task, &mut documents, &Event::Commanded(command));
+    apply_event(&workflow, &mut task, &mut documents, &Event::Commanded(command));
     let refused = task.commands[0].refused.as_deref();
     assert_eq!(refused, Some("input.n: it is not of type \"integer\""));
     assert_eq!(task.process_state, ProcessState::Error);

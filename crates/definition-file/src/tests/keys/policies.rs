@@ -175,7 +175,7 @@ fn recovery_policies() {
         (
             "idempotent: false",
             "idempotent: false\n    recovery: { extended_wait: { wait: 1m } }",
-            "20:5: steps.reserve.recovery: a step that is not idempotent is never repeated by itself",
+            "20:5: steps.reserve.recovery: a step that is not idempotent is never retried automatically, so it has no `extended_wait`",
         ),
     ]);
 }
@@ -211,7 +211,7 @@ fn undos() {
         (
             "/unpack/${ steps.pack.output.id }",
             "/unpack/${ callback.token }",
-            "31:24: steps.pack.undo.request.path: `callback`: there is one only of a step with `callback`, in its request",
+            "31:24: steps.pack.undo.request.path: `callback` is available only in a step with `callback`, in its request",
         ),
         (
             "    undo:\n      complete_within: 30s\n      recovery: { attempts: 2 }\n      request: { path: '/unpack/${ steps.pack.output.id }', body: '${ item }' }\n",

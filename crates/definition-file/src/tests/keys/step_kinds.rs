@@ -40,17 +40,17 @@ fn callbacks() {
         (
             "body: '${ callback.token }'",
             "body: none",
-            "35:5: steps.ask.callback: nobody could answer: the request does not hand out the token; put `${ callback.token }` into `request`",
+            "35:5: steps.ask.callback: no callback could arrive: the request does not contain the token; put `${ callback.token }` into `request`",
         ),
         (
             "    wait: 12h",
             "    wait: 12h\n    callback: { within: 1h }",
-            "41:5: steps.rest.callback: goes with `agent`, not with `wait`",
+            "41:5: steps.rest.callback: allowed only with `agent`, not with `wait`",
         ),
         (
             "    workflow: {",
             "    callback: { within: 1h }\n    workflow: {",
-            "43:5: steps.send.callback: goes with `agent`, not with `workflow`",
+            "43:5: steps.send.callback: allowed only with `agent`, not with `workflow`",
         ),
     ]);
 }
@@ -66,51 +66,51 @@ fn waits() {
         (
             "wait: 12h",
             "wait: tomorrow",
-            "40:11: steps.rest.wait: must be a duration as `15m`, or a time as `2026-12-24T18:00:00Z`",
+            "40:11: steps.rest.wait: must be a duration such as `15m`, or a time such as `2026-12-24T18:00:00Z`",
         ),
         ("wait: 12h", "wait: 31d", "40:11: steps.rest.wait: a wait of more than 30d"),
         ("wait: 12h", "wait: '2026-12-24T18:00:00Z'", ""),
         (
             "wait: 12h",
             "wait: '2026-12-24'",
-            "40:11: steps.rest.wait: must be a duration as `15m`, or a time as `2026-12-24T18:00:00Z`",
+            "40:11: steps.rest.wait: must be a duration such as `15m`, or a time such as `2026-12-24T18:00:00Z`",
         ),
         ("wait: 12h", "wait: ${ input.until }", ""),
         (
             "wait: 12h",
             "wait: ${ item }",
-            "40:11: steps.rest.wait: `item`: there is one only of a step with `for_each`, in its request, input and undo",
+            "40:11: steps.rest.wait: `item` is available only in a step with `for_each`, in its request, input and undo",
         ),
         ("wait: 12h", "wait: 0s", ""),
         (
             "wait: 12h",
             "wait: 12h\n    complete_within: 5s",
-            "41:22: steps.rest.complete_within: goes with `agent` or `workflow`, not with `wait`",
+            "41:22: steps.rest.complete_within: allowed only with `agent` or `workflow`, not with `wait`",
         ),
         (
             "wait: 12h",
             "wait: 12h\n    recovery: { attempts: 2 }",
-            "41:5: steps.rest.recovery: goes with `agent` or `workflow`, not with `wait`",
+            "41:5: steps.rest.recovery: allowed only with `agent` or `workflow`, not with `wait`",
         ),
         (
             "wait: 12h",
             "wait: 12h\n    idempotent: false",
-            "41:17: steps.rest.idempotent: goes with `agent`, not with `wait`",
+            "41:17: steps.rest.idempotent: allowed only with `agent`, not with `wait`",
         ),
         (
             "wait: 12h",
             "wait: 12h\n    point_of_no_return: true",
-            "41:25: steps.rest.point_of_no_return: goes with `agent` or `workflow`, not with `wait`",
+            "41:25: steps.rest.point_of_no_return: allowed only with `agent` or `workflow`, not with `wait`",
         ),
         (
             "wait: 12h",
             "wait: 12h\n    undo: { request: { path: / } }",
-            "41:5: steps.rest.undo: goes with `agent` or `workflow`, not with `wait`",
+            "41:5: steps.rest.undo: allowed only with `agent` or `workflow`, not with `wait`",
         ),
         (
             "wait: 12h",
             "wait: 12h\n    request: { path: / }",
-            "41:5: steps.rest.request: goes with `agent`, not with `wait`",
+            "41:5: steps.rest.request: allowed only with `agent`, not with `wait`",
         ),
     ]);
 }
@@ -147,7 +147,7 @@ fn child_workflows() {
         (
             "input: { parcels: '${ steps.pack.output }' }",
             "input: '${ item }'",
-            "43:52: steps.send.workflow.input: `item`: there is one only of a step with `for_each`, in its request, input and undo",
+            "43:52: steps.send.workflow.input: `item` is available only in a step with `for_each`, in its request, input and undo",
         ),
         (
             "workflow: { name: delivery, version: 2, input: { parcels: '${ steps.pack.output }' } }",
@@ -157,18 +157,18 @@ fn child_workflows() {
         (
             "    workflow: {",
             "    request: { path: / }\n    workflow: {",
-            "43:5: steps.send.request: goes with `agent`, not with `workflow`",
+            "43:5: steps.send.request: allowed only with `agent`, not with `workflow`",
         ),
         (
             "    workflow: {",
             "    idempotent: false\n    workflow: {",
-            "43:17: steps.send.idempotent: goes with `agent`, not with `workflow`",
+            "43:17: steps.send.idempotent: allowed only with `agent`, not with `workflow`",
         ),
         ("    workflow: {", "    undo: { complete_within: 1h }\n    workflow: {", ""),
         (
             "    workflow: {",
             "    undo: { request: { path: / } }\n    workflow: {",
-            "43:13: steps.send.undo.request: goes with `agent`, not with `workflow`",
+            "43:13: steps.send.undo.request: allowed only with `agent`, not with `workflow`",
         ),
         (
             "    workflow: {",
@@ -186,7 +186,7 @@ fn impossible_deadlines_and_forgotten_side_effects_are_refused() {
             "within: 3d",
             "within: 5d",
             "35:25: steps.ask.callback.within: longer than the task's `complete_within` of 4days; give the \
-             task more time, or the answer less",
+             task more time, or the callback less",
         ),
         (
             "wait: 12h",
@@ -197,7 +197,7 @@ fn impossible_deadlines_and_forgotten_side_effects_are_refused() {
             "    point_of_no_return: true\n",
             "",
             "19:17: steps.reserve.idempotent: a call with an unknown outcome is not repeated, and the undo \
-             passes over the step; give it an `undo` that does no harm if the step has not run, or say \
+             skips the step; give it an `undo` that does no harm if the step has not run, or set \
              `then: alert`",
         ),
     ]);

@@ -23,17 +23,17 @@ fn step_names_order_and_flags() {
         (
             "    wait: 12h",
             "    description: nothing",
-            "38:3: steps.rest: says nothing to do; it needs an `agent`, a `wait` or a `workflow`",
+            "38:3: steps.rest: the step has no work; it needs an `agent`, a `wait` or a `workflow`",
         ),
         (
             "    wait: 12h",
             "    wait: 12h\n    agent: x",
-            "38:3: steps.rest: a step does one thing, not `agent` and `wait`; make it several steps",
+            "38:3: steps.rest: a step cannot have `agent` and `wait` together; split it into several steps",
         ),
         (
             "    wait: 12h",
             "    wait: 12h\n    workflow: { name: x }",
-            "38:3: steps.rest: a step does one thing, not `wait` and `workflow`; make it several steps",
+            "38:3: steps.rest: a step cannot have `wait` and `workflow` together; split it into several steps",
         ),
         (
             "after: [pack, ask]",
@@ -43,7 +43,7 @@ fn step_names_order_and_flags() {
         (
             "after: [pack, ask]",
             "after: [pack, pack]",
-            "39:19: steps.rest.after.1: `pack` is named twice",
+            "39:19: steps.rest.after.1: `pack` is listed twice",
         ),
         (
             "after: [pack, ask]",
@@ -78,12 +78,12 @@ fn step_names_order_and_flags() {
         (
             "when: ${ input.amount > 0 }",
             "when: always",
-            "18:11: steps.reserve.when: must be one expression and nothing else; write `${ input.amount > 0 }`, say",
+            "18:11: steps.reserve.when: must consist of exactly one expression; for example `${ input.amount > 0 }`",
         ),
         (
             "when: ${ input.amount > 0 }",
             "when: ${ item.x }",
-            "18:11: steps.reserve.when: `item`: there is one only of a step with `for_each`, in its request, input and undo",
+            "18:11: steps.reserve.when: `item` is available only in a step with `for_each`, in its request, input and undo",
         ),
         (
             "when: ${ input.amount > 0 }",
@@ -93,12 +93,12 @@ fn step_names_order_and_flags() {
         (
             "when: ${ input.amount > 0 }",
             "when: ${ steps.reserve.output }",
-            "18:11: steps.reserve.when: `steps.reserve.output`: a step has no output before it is done",
+            "18:11: steps.reserve.when: `steps.reserve.output`: a step has no output before it completes",
         ),
         (
             "when: ${ input.amount > 0 }",
             "when: ${ callback.token }",
-            "18:11: steps.reserve.when: `callback`: there is one only of a step with `callback`, in its request",
+            "18:11: steps.reserve.when: `callback` is available only in a step with `callback`, in its request",
         ),
         (
             "idempotent: false",
@@ -129,7 +129,7 @@ fn requests() {
         (
             "    agent: inventory\n",
             "",
-            "15:3: steps.reserve: says nothing to do; it needs an `agent`, a `wait` or a `workflow`",
+            "15:3: steps.reserve: the step has no work; it needs an `agent`, a `wait` or a `workflow`",
         ),
         (
             "    request: { path: /questions, body: '${ callback.token }' }\n",
@@ -190,7 +190,7 @@ fn requests() {
         (
             "body: { items: '${ input.items }' }",
             "body: { items: ['${ item }'] }",
-            "21:81: steps.reserve.request.body.items.0: `item`: there is one only of a step with `for_each`, in its request, input and undo",
+            "21:81: steps.reserve.request.body.items.0: `item` is available only in a step with `for_each`, in its request, input and undo",
         ),
         (
             "body: { items: '${ input.items }' }",
@@ -200,7 +200,7 @@ fn requests() {
         (
             "body: { items: '${ input.items }' }",
             "body: { a: '${ event.id }', b: '${ callback.token }' }",
-            "21:76: steps.reserve.request.body.a: `event`: there is one only of a `trigger`\n21:96: steps.reserve.request.body.b: `callback`: there is one only of a step with `callback`, in its request",
+            "21:76: steps.reserve.request.body.a: `event` is available only in a `trigger`\n21:96: steps.reserve.request.body.b: `callback` is available only in a step with `callback`, in its request",
         ),
         ("body: { items: '${ input.items }' }", "body: 7", ""),
         (
@@ -232,7 +232,7 @@ fn for_each() {
         (
             "items: '${ input.items }', at",
             "items: '${ input.items } and more', at",
-            "25:24: steps.pack.for_each.items: must be one expression and nothing else; write `${ input.items }`, say",
+            "25:24: steps.pack.for_each.items: must consist of exactly one expression; for example `${ input.items }`",
         ),
         (
             "items: '${ input.items }', at",
@@ -242,7 +242,7 @@ fn for_each() {
         (
             "items: '${ input.items }', at",
             "items: '${ item }', at",
-            "25:24: steps.pack.for_each.items: `item`: there is one only of a step with `for_each`, in its request, input and undo",
+            "25:24: steps.pack.for_each.items: `item` is available only in a step with `for_each`, in its request, input and undo",
         ),
         ("at_once: 3", "at_once: 0", "25:53: steps.pack.for_each.at_once: must be from 1 to 100"),
         ("at_once: 3", "at_once: 101", "25:53: steps.pack.for_each.at_once: must be from 1 to 100"),
@@ -255,7 +255,7 @@ fn for_each() {
         (
             "    wait: 12h",
             "    wait: 12h\n    for_each: { items: '${ input.items }' }",
-            "41:5: steps.rest.for_each: goes with `agent` or `workflow`, not with `wait`",
+            "41:5: steps.rest.for_each: allowed only with `agent` or `workflow`, not with `wait`",
         ),
         (
             "    workflow: {",

@@ -58,7 +58,7 @@ fn input_schemas() {
         (
             "{ type: object, required: [amount] }",
             "{ $ref: 'https://example.com/x.json' }",
-            "4:1: input: not a JSON Schema: it refers to a schema that is not in it",
+            "4:1: input: not a JSON Schema: it refers to an external schema",
         ),
         ("{ type: object, required: [amount] }", "true", ""),
     ]);
@@ -159,7 +159,7 @@ fn deadlines_and_retention() {
 #[test]
 fn masks() {
     let places = "[/card/number, '/items/*/secret']";
-    let pointer = "must be a JSON pointer, as `/card/number` or `/items/*/secret`";
+    let pointer = "must be a JSON pointer, such as `/card/number` or `/items/*/secret`";
     check(&[
         (places, "[/a~1b, /items/0]", ""),
         (places, "[]", ""),
@@ -174,7 +174,7 @@ fn masks() {
         (places, "[7]", "45:8: mask.0: must be a string, not a number"),
     ]);
     let many = format!("[{}]", vec!["/a"; 101].join(", "));
-    assert_eq!(errors_after(places, &many), "45:7: mask: 101 places; the limit is 100");
+    assert_eq!(errors_after(places, &many), "45:7: mask: 101 pointers; the limit is 100");
     let long = format!("[/{}]", "a".repeat(200));
     assert_eq!(errors_after(places, &long), "45:8: mask.0: must have at most 200 characters");
 }
@@ -190,12 +190,12 @@ fn outputs() {
         (
             "output: { sent: '${ steps.send.output }' }",
             "output: '${ item }'",
-            "44:9: output: `item`: there is one only of a step with `for_each`, in its request, input and undo",
+            "44:9: output: `item` is available only in a step with `for_each`, in its request, input and undo",
         ),
         (
             "output: { sent: '${ steps.send.output }' }",
             "output: { a: '${ callback.token }', b: '${ event.id }' }",
-            "44:14: output.a: `callback`: there is one only of a step with `callback`, in its request\n44:40: output.b: `event`: there is one only of a `trigger`",
+            "44:14: output.a: `callback` is available only in a step with `callback`, in its request\n44:40: output.b: `event` is available only in a `trigger`",
         ),
         ("output: { sent: '${ steps.send.output }' }", "output: 7", ""),
         ("output: { sent: '${ steps.send.output }' }", "output: '${ input.x }'", ""),

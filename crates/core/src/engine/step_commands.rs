@@ -1,14 +1,14 @@
-//! Commands about single steps: resubmit, skip and complete.
+//! Commands on single steps: resubmit, skip and complete.
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
     engine::{
-        change::begun,
-        operator::{Operator, Refused},
+        command_executor::{CommandExecutor, RefusalReason},
         order, outcome,
-        request::{child_id, too_large},
+        request::{child_id, size_error},
+        task_change::started_progress,
     },
     model::{
         attempt::{Action, Attempt},
@@ -19,19 +19,19 @@ use crate::{
     },
 };
 
-impl Operator<'_, '_> {
+impl CommandExecutor<'_, '_> {
     pub(super) fn resubmit(
         &mut self,
         only: Option<&Part>,
         did_not_run: bool,
         edited: bool,
-    ) -> Result<(), Refused> {
-        self.is_open()?;
+    ) -> Result<(), RefusalReason> {
+        self.check_is_open()?;
         let direction = self.change.task.direction();
         let plan = self.change.plan();
-        // Only an operator who names a wait cuts it short.
+        // A wait is shortened only if the operator names it.
         let only_waits = |part: &Part| only.is_none() && plan.step(&part.step).waits();
-        let may_go = |part: &Part, state: &StepState| match state {
+        let is_eligible = |part: &Part, state: &StepState| match state {
             StepState::Failed { .. } => true,
             StepState::Waiting { .. } => !only_waits(part),
             StepState::Running { .. }
@@ -46,48 +46,54 @@ impl Operator<'_, '_> {
             .actions()
             .filter(|(name, action, progress)| {
                 *action == direction
-                    && may_go(name, &progress.state)
-                    && only.is_none_or(|only| is_meant(only, name))
+                    && is_eligible(name, &progress.state)
+                    && only.is_none_or(|only| is_covered_by(only, name))
             })
             .map(|(name, ..)| name)
             .collect();
         if let (Some(step), true) = (only, steps.is_empty()) {
-            let state = self.stands(step, direction)?.map_or("not started", StepState::name);
-            return Err(format!("step {step} is {state}: it neither failed nor waits"));
+            let state = self.state_of_part(step, direction)?.map_or("not started", StepState::name);
+            return Err(format!(
+                "step {step} is {state}: only a failed or waiting step can be resubmitted"
+            ));
         }
         if steps.is_empty() && self.change.task.process_state != ProcessState::Error {
-            return Err("nothing failed and nothing waits".to_owned());
+            return Err("no step failed or is waiting".to_owned());
         }
         for step in &steps {
-            self.try_again(step, direction, did_not_run, edited)?;
+            self.retry_part(step, direction, did_not_run, edited)?;
         }
         self.steps = steps;
-        self.revive();
+        self.reopen_task();
         Ok(())
     }
 
-    pub(super) fn skip(&mut self, step: Option<&Part>, did_not_run: bool) -> Result<(), Refused> {
-        let (step, direction) = self.by_hand(step)?;
+    pub(super) fn skip(
+        &mut self,
+        step: Option<&Part>,
+        did_not_run: bool,
+    ) -> Result<(), RefusalReason> {
+        let (step, direction) = self.part_to_settle(step)?;
         let now = self.change.now();
         let until = self.deferred_call_until(&step, direction);
         if did_not_run {
-            self.can_be_known(&step, direction)?;
+            self.check_outcome_is_known(&step, direction)?;
         }
-        let progress = begun(&mut self.change.task, &step, direction, now);
-        let progress = progress.ok_or_else(|| not_begun(&step))?;
+        let progress = started_progress(&mut self.change.task, &step, direction, now);
+        let progress = progress.ok_or_else(|| not_started_reason(&step))?;
         if did_not_run {
-            is_over(&step, progress, until, now)?;
+            check_call_is_over(&step, progress, until, now)?;
         }
-        // A deferred request may have been delivered twice, and the other delivery may still act.
+        // A deferred request may have been delivered twice, and the other delivery may still make a call.
         let deferred = progress.state.deferred_by();
         progress.state = StepState::Skipped { attempt: progress.state.attempt() };
         progress.may_have_run |= deferred.is_some();
         progress.may_have_run &= !did_not_run;
         if let Some(complete_by) = deferred {
-            self.change.wait_for_call_begun_by(complete_by, &step, direction);
+            self.change.block_undo_on_call_started_by(complete_by, &step, direction);
         }
         self.steps.push(step);
-        self.revive();
+        self.reopen_task();
         Ok(())
     }
 
@@ -96,60 +102,62 @@ impl Operator<'_, '_> {
         id: &CommandId,
         step: Option<&Part>,
         output: &Value,
-    ) -> Result<(), Refused> {
-        let (step, action) = self.by_hand(step)?;
-        if let Some(reason) = too_large("output", output) {
+    ) -> Result<(), RefusalReason> {
+        let (step, action) = self.part_to_settle(step)?;
+        if let Some(reason) = size_error("output", output) {
             return Err(reason);
         }
         let definition = &self.change.plan().step(&step.step).definition;
         if step.item.is_none() && definition.for_each.is_some() {
-            return Err(format!("step {step} goes item by item: complete those, as {step}[0]"));
+            return Err(format!(
+                "step {step} runs for each item: complete its items, such as {step}[0]"
+            ));
         }
         let now = self.change.now();
-        let progress = begun(&mut self.change.task, &step, action, now);
-        let progress = progress.ok_or_else(|| not_begun(&step))?;
-        // An attempt of its own: whatever an agent still says is about an earlier one.
+        let progress = started_progress(&mut self.change.task, &step, action, now);
+        let progress = progress.ok_or_else(|| not_started_reason(&step))?;
+        // The completion counts as a new attempt, so a late reply of an agent belongs to an earlier one.
         let number = progress.state.attempt() + 1;
         if let Some(complete_by) = progress.state.deferred_by() {
-            self.change.wait_for_call_begun_by(complete_by, &step, action);
+            self.change.block_undo_on_call_started_by(complete_by, &step, action);
         }
         self.steps.push(step.clone());
         let attempt = Attempt { step, action, number };
         outcome::complete(self.change, attempt, output, Some(id));
-        self.revive();
+        self.reopen_task();
         Ok(())
     }
 
-    fn try_again(
+    fn retry_part(
         &mut self,
         step: &Part,
         action: Action,
         did_not_run: bool,
         edited: bool,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), RefusalReason> {
         let repeatable = self.change.plan().step(&step.step).is_repeatable(action);
         let now = self.change.now();
         let until = self.deferred_call_until(step, action);
         if did_not_run {
-            self.can_be_known(step, action)?;
+            self.check_outcome_is_known(step, action)?;
         }
         let Some(progress) = self.change.task.progress_mut(step, action) else { return Ok(()) };
         if did_not_run {
-            is_over(step, progress, until, now)?;
+            check_call_is_over(step, progress, until, now)?;
         }
         progress.may_have_run &= !did_not_run;
-        // Another content needs another idempotency key, by which no service knows the first call.
-        let another_call = edited || !repeatable;
+        // An edited request has another idempotency key, so the service does not recognise the first call by it.
+        let another_key = edited || !repeatable;
         let deferred = progress.state.deferred_by().filter(|_| !did_not_run);
-        if another_call && (progress.may_have_run || (edited && deferred.is_some())) {
+        if another_key && (progress.may_have_run || (edited && deferred.is_some())) {
             return Err(format!(
-                "an attempt at step {step} may have taken effect: find out, then complete it, or \
-                 resubmit it and say that it did not run"
+                "an attempt at step {step} may have taken effect: check the service, then complete \
+                 the step, or resubmit it with the statement that it did not run"
             ));
         }
         let attempt = progress.state.attempt();
         if attempt == 0 && progress.state.is_failed() && step.item.is_none() {
-            // It could not begin; from now on it has never been tried.
+            // The step could not start. From now on it counts as never tried.
             self.change.task.steps.remove(&step.step);
             return Ok(());
         }
@@ -158,7 +166,8 @@ impl Operator<'_, '_> {
         Ok(())
     }
 
-    /// Until when a call of a deferred request may be in progress: another delivery of it may call.
+    /// Returns the time until which a call of a deferred request may be in progress, because another delivery may
+    /// make one.
     fn deferred_call_until(&self, part: &Part, action: Action) -> Option<Timestamp> {
         let deferred = self.change.task.progress(part, action)?.state.deferred_by()?;
         let within = self.change.plan().step(&part.step).action(action)?.call_within;
@@ -168,24 +177,24 @@ impl Operator<'_, '_> {
         ))
     }
 
-    /// An operator cannot know that a task which runs for a step did not: it may run now, or begin later. That is for the
-    /// task itself to say, once it is undone.
-    fn can_be_known(&self, part: &Part, action: Action) -> Result<(), Refused> {
+    /// Refuses the statement that a step did not run if a child task runs for it: the child may run now, or start
+    /// later. Only the child itself can report that it is undone.
+    fn check_outcome_is_known(&self, part: &Part, action: Action) -> Result<(), RefusalReason> {
         let runs_task = self.change.plan().step(&part.step).runs_child();
         let progress = self.change.task.progress(part, Action::Do);
-        let may_stand = progress.is_some_and(|progress| progress.may_have_run);
-        if !runs_task || !may_stand || action == Action::Undo {
+        let may_have_run = progress.is_some_and(|progress| progress.may_have_run);
+        if !runs_task || !may_have_run || action == Action::Undo {
             return Ok(());
         }
         let child = child_id(&self.change.task, part)?;
         Err(format!(
-            "step {part} runs task `{child}`, which may run or stand: undo it, or this task as a whole"
+            "step {part} runs task `{child}`, which may be running or completed: undo that task, or this task as a whole"
         ))
     }
 
-    /// The step that an operator settles by hand: named, or the only one that failed.
-    fn by_hand(&self, named: Option<&Part>) -> Result<(Part, Action), Refused> {
-        self.is_open()?;
+    /// Returns the part that an operator skips or completes: the named one, or the only one that failed.
+    fn part_to_settle(&self, named: Option<&Part>) -> Result<(Part, Action), RefusalReason> {
+        self.check_is_open()?;
         let direction = self.change.task.direction();
         let whole = named.filter(|step| self.has_items(step));
         let Some(step) = named.filter(|_| whole.is_none()) else {
@@ -196,20 +205,20 @@ impl Operator<'_, '_> {
                 .filter(|(name, action, progress)| {
                     *action == direction
                         && progress.state.is_failed()
-                        && whole.is_none_or(|whole| is_meant(whole, name))
+                        && whole.is_none_or(|whole| is_covered_by(whole, name))
                 })
                 .map(|(name, ..)| name)
                 .collect();
             return match failed.as_slice() {
                 [step] => Ok((step.clone(), direction)),
-                [] => Err("no step failed: name one".to_owned()),
+                [] => Err("no step failed: name a step".to_owned()),
                 several => {
                     let names: Vec<_> = several.iter().map(Part::to_string).collect();
-                    Err(format!("several steps failed, name one: {}", names.join(", ")))
+                    Err(format!("several steps failed: name one of {}", names.join(", ")))
                 }
             };
         };
-        match self.stands(step, direction)? {
+        match self.state_of_part(step, direction)? {
             None | Some(StepState::Failed { .. } | StepState::Waiting { .. }) => {
                 Ok((step.clone(), direction))
             }
@@ -223,8 +232,12 @@ impl Operator<'_, '_> {
         }
     }
 
-    /// Where a step stands in the direction in which the task goes; nowhere if it has not begun.
-    fn stands(&self, step: &Part, direction: Action) -> Result<Option<&StepState>, Refused> {
+    /// Returns the state of a part in the current direction of the task, or `None` if it has not started.
+    fn state_of_part(
+        &self,
+        step: &Part,
+        direction: Action,
+    ) -> Result<Option<&StepState>, RefusalReason> {
         let definition = self.change.plan().find(&step.step);
         let definition = definition.ok_or_else(|| format!("the workflow has no step {step}"))?;
         if step.item.is_some() && definition.definition.for_each.is_none() {
@@ -234,39 +247,39 @@ impl Operator<'_, '_> {
         let progress = task.progress(step, direction);
         let is_left = || order::left(self.change.plan(), task).contains(step);
         if direction == Action::Undo && progress.is_none() && !is_left() {
-            return Err(format!("step {step} is not to be undone"));
+            return Err(format!("step {step} has nothing to undo"));
         }
         Ok(progress.map(|progress| &progress.state))
     }
 
-    /// Whether it is a step that has begun and goes item by item.
+    /// Whether `step` is a whole step that has started its items.
     fn has_items(&self, step: &Part) -> bool {
         let record = self.change.task.steps.get(&step.step);
         step.item.is_none() && record.is_some_and(|record| record.items.is_some())
     }
 }
 
-/// Whether who names `named` means `part`: itself, or an item of the step.
-fn is_meant(named: &Part, part: &Part) -> bool {
+/// Whether `part` is `named`, or an item of the step `named`.
+fn is_covered_by(named: &Part, part: &Part) -> bool {
     named == part || (named.item.is_none() && named.step == part.step)
 }
 
-/// Refuses to believe that a part did not run while a call of it may be in progress.
-fn is_over(
+/// Refuses the statement that a part did not run while a call of it may be in progress.
+fn check_call_is_over(
     part: &Part,
     progress: &Progress,
     deferred_until: Option<Timestamp>,
     now: Timestamp,
-) -> Result<(), Refused> {
+) -> Result<(), RefusalReason> {
     let until = progress.in_progress(now).max(deferred_until.filter(|until| *until > now));
     match until {
         None => Ok(()),
         Some(until) => Err(format!(
-            "a call of step {part} may be in progress until {until}: say that it did not run after that"
+            "a call of step {part} may be in progress until {until}: state that it did not run after that time"
         )),
     }
 }
 
-fn not_begun(step: &Part) -> Refused {
-    format!("item {step} has not begun")
+fn not_started_reason(step: &Part) -> RefusalReason {
+    format!("item {step} has not started")
 }

@@ -1,9 +1,9 @@
-//! A change in the making: the task as it becomes, with what is to be stored and sent.
+//! The changed task before it is saved, with the documents to store and the effects to send.
 //!
-//! A decision goes through three phases. First [`outcome`](super::outcome), [`forward`](super::forward),
-//! [`compensate`](super::compensate) and [`operate`](super::operate) change the task; then
-//! [`render`](super::render) makes the requests of what starts; then [`settle`](super::settle) draws the conclusions
-//! that hold for every change.
+//! A decision has three phases. First [`outcome`](super::outcome), [`forward`](super::forward),
+//! [`compensate`](super::compensate) and [`operate`](super::operate) change the task. Then [`render`](super::render)
+//! renders the requests of the started parts. Finally [`settle`](super::settle) does what every change needs: the end
+//! of the task, its due time, its notifications and wakes.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
     engine::{
         decision::Context,
         effect::Effect,
-        values::{DocumentCache, Sources},
+        values::{DocumentCache, ValueSources},
     },
     limits,
     model::{
@@ -37,41 +37,42 @@ pub(crate) struct Inputs<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) context: Context<'a>,
     pub(crate) documents: &'a DocumentCache<'a>,
-    /// How long before its time a wait may end. A wake ends a wait by the clock of the scheduler that set it, which may be
-    /// ahead of this one's. For any other event it is zero: a pause shorter than the tolerance would be none.
+    /// How early a wait may end. The wake of a wait follows the clock of the scheduler that sent it, and that clock
+    /// may be ahead of this one. For all other events the tolerance is zero, because otherwise a pause shorter than
+    /// the tolerance would not happen at all.
     pub(crate) wait_tolerance: Duration,
 }
 
-/// A change in the making.
-pub(crate) struct Change<'a> {
+/// The changed task before it is saved.
+pub(crate) struct TaskChange<'a> {
     pub(crate) inputs: Inputs<'a>,
-    /// The task as it becomes.
+    /// The changed task.
     pub(crate) task: Task,
-    /// What starts, and needs a request.
+    /// The parts that start and need a request.
     pub(crate) starts: Vec<(Part, Action)>,
-    /// What was to start and cannot, with the reason.
-    pub(crate) impossible: Vec<(Part, Action, String)>,
-    /// What is stored before the task is saved.
+    /// The parts that should start, but whose request cannot be rendered, with the reason.
+    pub(crate) unrenderable: Vec<(Part, Action, String)>,
+    /// The documents to store before the task is saved.
     pub(crate) documents: Vec<Document>,
-    /// Sent whatever else the change comes to.
+    /// The effects to send in addition to those that rendering and settling add.
     pub(crate) notifications: Vec<Effect>,
-    /// When the scheduler must be woken.
+    /// When to wake the scheduler.
     pub(crate) wakes: Wakes,
-    /// Whether the end of the task is notified although the task had ended before.
-    pub(crate) ends_again: bool,
-    /// Whether `due` is computed anew. Otherwise it only moves earlier.
-    pub(crate) due_anew: bool,
+    /// Whether to send the notifications of the end although the task had ended before.
+    pub(crate) reports_end_again: bool,
+    /// Whether to recompute `due`. Otherwise it can only move to an earlier time.
+    pub(crate) recompute_due: bool,
 }
 
-/// When the scheduler must be woken, and why.
+/// When to wake the scheduler, and why.
 pub(crate) struct Wakes {
     pub(crate) after: BTreeSet<Duration>,
     pub(crate) cause: WakeCause,
 }
 
 impl Wakes {
-    /// Wakes the scheduler once `pause` is over. The supervisor finds what waits longer than a queue can hold a
-    /// message back.
+    /// Wakes the scheduler after `pause`. If the pause is longer than the maximum delay of a queue, no wake is sent,
+    /// and the supervisor finds the task.
     pub(crate) fn after(&mut self, pause: Duration) {
         if pause <= limits::QUEUE_DELAY_MAX {
             self.after.insert(pause);
@@ -83,19 +84,19 @@ impl Wakes {
     }
 }
 
-impl<'a> Change<'a> {
-    /// A change that changes nothing yet.
-    pub(crate) fn of(inputs: Inputs<'a>, task: &Task) -> Box<Self> {
+impl<'a> TaskChange<'a> {
+    /// Creates a change that does not change anything yet.
+    pub(crate) fn new(inputs: Inputs<'a>, task: &Task) -> Box<Self> {
         Box::new(Self {
             inputs,
             task: task.clone(),
             starts: Vec::new(),
-            impossible: Vec::new(),
+            unrenderable: Vec::new(),
             documents: Vec::new(),
             notifications: Vec::new(),
             wakes: Wakes { after: BTreeSet::new(), cause: WakeCause::Waited },
-            ends_again: false,
-            due_anew: false,
+            reports_end_again: false,
+            recompute_due: false,
         })
     }
 
@@ -107,23 +108,23 @@ impl<'a> Change<'a> {
         self.inputs.context.now
     }
 
-    /// The sources of the values in its expressions.
-    pub(crate) fn sources(&self) -> Sources<'_> {
+    /// The sources of the values that expressions read.
+    pub(crate) fn sources(&self) -> ValueSources<'_> {
         let Self { inputs, task, documents, .. } = self;
-        Sources { plan: inputs.plan, task, made: documents, cache: inputs.documents }
+        ValueSources { plan: inputs.plan, task, new_documents: documents, cache: inputs.documents }
     }
 
-    /// Begins the next attempt at doing or undoing a part.
+    /// Starts the next attempt at doing or undoing a part.
     pub(crate) fn start(&mut self, part: Part, action: Action) {
         let now = self.now();
         let Some(definition) = self.plan().step(&part.step).action(action) else { return };
         let complete_by = later(now, definition.complete_within).min(self.task.complete_by);
         let input = match action {
             Action::Do => self.task.input.clone(),
-            // An undo reverts what was done, with the input that it was done with.
+            // An undo uses the same input as the attempt that it reverts.
             Action::Undo => self.task.progress(&part, Action::Do).and_then(|run| run.input.clone()),
         };
-        let Some(progress) = begun(&mut self.task, &part, action, now) else { return };
+        let Some(progress) = started_progress(&mut self.task, &part, action, now) else { return };
         let attempt = progress.state.attempt() + 1;
         if attempt == 1 {
             progress.input = input;
@@ -131,30 +132,35 @@ impl<'a> Change<'a> {
         let deferred = progress.state.deferred_by();
         progress.state = StepState::Running { attempt, complete_by };
         if let Some(deferred) = deferred {
-            self.may_act_until(deferred, &part, action);
+            self.block_undo_on_deferred_attempt(deferred, &part, action);
         }
         self.task.locked_by = Some(self.inputs.context.actor.to_owned());
         self.starts.push((part, action));
     }
 
-    /// Waits for the call of a deferred attempt, since another delivery of its request may still make one until
-    /// `complete_by`. Of a step that is not idempotent only one delivery makes a call.
-    pub(crate) fn may_act_until(&mut self, complete_by: Timestamp, part: &Part, action: Action) {
+    /// Blocks the undo on a deferred attempt: another delivery of its request may still make a call until
+    /// `complete_by`. For a step that is not idempotent, only one delivery makes a call, so nothing is blocked.
+    pub(crate) fn block_undo_on_deferred_attempt(
+        &mut self,
+        complete_by: Timestamp,
+        part: &Part,
+        action: Action,
+    ) {
         if !self.plan().step(&part.step).is_repeatable(action) {
             return;
         }
         if let Some(progress) = self.task.progress_mut(part, action) {
             progress.may_have_run = true;
         }
-        self.wait_for_call_begun_by(complete_by, part, action);
+        self.block_undo_on_call_started_by(complete_by, part, action);
     }
 
-    /// Waits for a call that began at `begun_by` or before, and may still be in progress at its service. The undo of the
-    /// part, and the undos of what came before it, wait for its end. A wait that outlasts the time that the undo has gives the
-    /// task more time.
-    pub(crate) fn wait_for_call_begun_by(
+    /// Blocks the undo on a call that started at `started_by` or earlier and may still be in progress at its service.
+    /// The undo of the part, and the undos of its predecessors, wait until the call must have ended. If that wait is
+    /// longer than the time for the undo, the task gets more time.
+    pub(crate) fn block_undo_on_call_started_by(
         &mut self,
-        begun_by: Timestamp,
+        started_by: Timestamp,
         part: &Part,
         action: Action,
     ) {
@@ -162,16 +168,16 @@ impl<'a> Change<'a> {
         let Some(ActionDefinition { call_within, work: Work::Call { .. }, .. }) = definition else {
             return;
         };
-        let until = later(later(begun_by, self.inputs.context.timing.clock_skew), call_within);
+        let until = later(later(started_by, self.inputs.context.timing.clock_skew), call_within);
         let Some(progress) = self.task.progress_mut(part, action) else { return };
         progress.in_progress_until = progress.in_progress_until.max(Some(until));
         if self.task.process_state == ProcessState::Undoing && action == Action::Do {
-            self.extend_time_to_undo();
+            self.extend_undo_deadline();
         }
     }
 
-    /// Moves the task's complete-by: the wait for calls in progress does not count as time to undo it.
-    pub(crate) fn extend_time_to_undo(&mut self) {
+    /// Extends the task's complete-by, because waiting for calls in progress does not count as time for the undo.
+    pub(crate) fn extend_undo_deadline(&mut self) {
         if let Some(last) = self.task.undo_waits(self.now()).max() {
             let complete_by = later(last, self.plan().complete_within);
             self.task.complete_by = self.task.complete_by.max(complete_by);
@@ -186,17 +192,17 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Revokes the end of a task, and gives it as much time as it had at first.
+    /// Reopens an ended task, and gives it the full `complete_within` of its workflow again.
     pub(crate) fn reopen(&mut self) {
         let complete_by = later(self.now(), self.plan().complete_within);
         self.task.complete_by = self.task.complete_by.max(complete_by);
         self.task.error = None;
         self.task.ended_at = None;
-        self.ends_again = true;
+        self.reports_end_again = true;
     }
 
-    /// The parts whose wait is over.
-    pub(crate) fn waited(&self, action: Action) -> Vec<Part> {
+    /// The parts whose wait has ended.
+    pub(crate) fn parts_ready_to_start(&self, action: Action) -> Vec<Part> {
         let soon = later(self.now(), self.inputs.wait_tolerance);
         let waited =
             |progress: &Progress| progress.state.waits_until().is_some_and(|until| until <= soon);
@@ -204,55 +210,55 @@ impl<'a> Change<'a> {
         waited.map(|(part, ..)| part).collect()
     }
 
-    /// Wakes the scheduler when each wait is over.
-    pub(crate) fn wake_waiting(&mut self) {
-        for pause in waits(&self.task, self.now()) {
+    /// Schedules a wake for the end of each wait.
+    pub(crate) fn schedule_wakes_for_waits(&mut self) {
+        for pause in remaining_waits(&self.task, self.now()) {
             self.wakes.after(pause);
         }
     }
 
-    /// Extends the time for which the documents of the task, and the tasks of its steps, are kept, to as long as the
-    /// task may live now. If they may have expired by then, no task of a step counts as never begun any more.
+    /// Extends the retention of the task's documents and child tasks to the latest time at which the task may now
+    /// end. If they may have expired already, no child task counts as never started any more.
     pub(crate) fn extend_retention(&mut self) {
         let now = self.now();
         if self.task.kept().expires_at(self.inputs.context.timing.retention) <= now {
             let records = self.task.steps.values_mut().flat_map(StepRecord::parts_mut);
-            let begun = records.map(|record| &mut record.run).filter(|run| run.state.attempt() > 0);
-            begun.for_each(|run| run.child_revision = run.child_revision.or(Some(0)));
+            let started =
+                records.map(|record| &mut record.run).filter(|run| run.state.attempt() > 0);
+            started.for_each(|run| run.child_revision = run.child_revision.or(Some(0)));
         }
         self.task.keep_long_enough(now, self.plan().complete_within);
     }
 }
 
-/// How far doing or undoing a part has come; it begins if it has not. Nothing if there is no such
-/// part: the scheduler begins the items of a step one after the other.
-pub(crate) fn begun<'t>(
+/// Returns the progress of doing or undoing a part, and creates it if there is none. Returns `None` for an item that
+/// does not exist yet, because the scheduler creates the items of a step in order.
+pub(crate) fn started_progress<'t>(
     task: &'t mut Task,
     part: &Part,
     action: Action,
     now: Timestamp,
 ) -> Option<&'t mut Progress> {
-    let nothing = StepState::waiting(0, now);
+    let not_started = StepState::waiting(0, now);
     if part.item.is_none() {
-        task.steps.entry(part.step.clone()).or_insert_with(|| StepRecord::new(nothing.clone()));
+        task.steps.entry(part.step.clone()).or_insert_with(|| StepRecord::new(not_started.clone()));
     }
     let record = task.record_mut(part)?;
     Some(match action {
         Action::Do => &mut record.run,
-        Action::Undo => record.undo.get_or_insert_with(|| Progress::new(nothing)),
+        Action::Undo => record.undo.get_or_insert_with(|| Progress::new(not_started)),
     })
 }
 
-/// How much longer each waiting step, or undo, waits, and how much longer a call may be in progress
-/// that the undo waits for.
-pub(crate) fn waits(task: &Task, now: Timestamp) -> Vec<Duration> {
+/// Returns the remaining time of each waiting step or undo, and of each call in progress that the undo waits for.
+pub(crate) fn remaining_waits(task: &Task, now: Timestamp) -> Vec<Duration> {
     let direction = task.direction();
     let waiting = task.actions().filter(|(_, action, _)| *action == direction);
     let waiting = waiting.filter_map(|(_, _, progress)| progress.state.waits_until());
     waiting.chain(task.undo_waits(now)).map(|until| pause_until(until, now)).collect()
 }
 
-/// The time from `now` to `until`; zero if that has passed.
+/// Returns the time from `now` to `until`, or zero if `until` has passed.
 pub(crate) fn pause_until(until: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(until.duration_since(now)).unwrap_or_default()
 }

@@ -1,39 +1,40 @@
-//! What all commands share: the change that a command makes, the steps that it is about, and the states in which it makes
-//! sense.
+//! The common parts of all commands: the change that a command makes, the steps that it affects, and checks of the
+//! task's state.
 
 use crate::{
-    engine::change::Change,
+    engine::task_change::TaskChange,
     model::{attempt::Action, names::Part, step::StepState, task::ProcessState},
 };
 
 /// Why a command is refused.
-pub(crate) type Refused = String;
+pub(crate) type RefusalReason = String;
 
-/// Carries out one command.
-pub(crate) struct Operator<'c, 'a> {
-    pub(crate) change: &'c mut Change<'a>,
-    /// The steps that the command is about.
+/// Executes one command.
+pub(crate) struct CommandExecutor<'c, 'a> {
+    pub(crate) change: &'c mut TaskChange<'a>,
+    /// The parts that the command affects.
     pub(crate) steps: Vec<Part>,
 }
 
-impl Operator<'_, '_> {
-    /// Refuses what makes sense only for a task that goes on, or stopped in Error.
-    pub(super) fn is_open(&self) -> Result<(), Refused> {
+impl CommandExecutor<'_, '_> {
+    /// Refuses the command unless the task is in progress or in Error.
+    pub(super) fn check_is_open(&self) -> Result<(), RefusalReason> {
         match self.change.task.process_state {
             ProcessState::Processing | ProcessState::Undoing | ProcessState::Error => Ok(()),
-            ProcessState::Pending => Err("the task has not begun".to_owned()),
+            ProcessState::Pending => Err("the task has not started".to_owned()),
             ProcessState::Processed => Err("the task is Processed".to_owned()),
             ProcessState::Undone => Err("the task is Undone".to_owned()),
         }
     }
 
-    pub(super) fn goes_on(&self) -> Result<(), Refused> {
+    /// Refuses the command if the task has ended.
+    pub(super) fn check_is_unfinished(&self) -> Result<(), RefusalReason> {
         let state = self.change.task.process_state;
         if state.is_final() { Err(format!("the task is {state}")) } else { Ok(()) }
     }
 
-    /// Lets a task in Error go on, once nothing is left that failed.
-    pub(super) fn revive(&mut self) {
+    /// Continues a task in Error if no step is failed any more.
+    pub(super) fn reopen_task(&mut self) {
         let task = &self.change.task;
         let direction = task.direction();
         let failed = |action, state: &StepState| action == direction && state.is_failed();

@@ -1,0 +1,97 @@
+//! Checks of templates: their syntax, and the names and outputs that their expressions read.
+
+use super::Checker;
+use crate::{expression::template::Template, model::names::StepName};
+
+/// The names that every expression of a step may use.
+const NAMES_AVAILABLE_EVERYWHERE: [&str; 2] = ["input", "task"];
+
+/// The location of a template, and the names that its expressions may use there.
+pub(super) struct TemplateLocation<'p> {
+    pub(super) at: String,
+    /// The step of the template, if it belongs to one. The template may read only the outputs of its predecessors.
+    pub(super) step: Option<&'p StepName>,
+    /// Whether it may read the output of its own step. An undo may.
+    pub(super) own: bool,
+    /// The names that it may use beside [`NAMES_AVAILABLE_EVERYWHERE`] and `steps`.
+    pub(super) names: Vec<&'static str>,
+}
+
+impl<'p> TemplateLocation<'p> {
+    /// The location of a template that is evaluated before the step starts.
+    pub(super) fn before_start(step: &'p StepName, at: String) -> Self {
+        Self { at, step: Some(step), own: false, names: Vec::new() }
+    }
+}
+
+impl Checker<'_> {
+    pub(super) fn check_expression(
+        &mut self,
+        template: &Template,
+        location: &TemplateLocation<'_>,
+    ) {
+        if template.problems().is_empty() && !template.is_expression() {
+            let example =
+                if location.at.ends_with(".when") { "input.amount > 0" } else { "input.items" };
+            let hint = Some(format!("for example `${{ {example} }}`"));
+            self.report_with_hint(
+                location.at.clone(),
+                "must consist of exactly one expression",
+                hint,
+            );
+        }
+        self.check_template(template, location);
+    }
+
+    pub(super) fn check_template(&mut self, template: &Template, location: &TemplateLocation<'_>) {
+        self.check_syntax(template, &location.at);
+        for (inside, reads) in template.reads_by_place() {
+            let at = format!("{}{inside}", location.at);
+            for name in &reads.names {
+                if NAMES_AVAILABLE_EVERYWHERE.contains(name) || location.names.contains(name) {
+                    continue;
+                }
+                let only = match *name {
+                    "item" => "in a step with `for_each`, in its request, input and undo",
+                    "callback" => "in a step with `callback`, in its request",
+                    _ => "in a `trigger`",
+                };
+                self.report(&at, format!("`{name}` is available only {only}"));
+            }
+            for read in &reads.steps {
+                self.check_read(read, &at, location);
+            }
+        }
+    }
+
+    fn check_read(&mut self, read: &StepName, at: &str, location: &TemplateLocation<'_>) {
+        if !self.workflow.steps.contains_key(read) {
+            let message = format!("`steps.{read}.output`: there is no step `{read}`");
+            return self.report_with_hint(at, message, self.similar_step(read));
+        }
+        let Some(step) = location.step else { return };
+        let before = self.before.get(step);
+        // If a predecessor does not exist, the missing step may be a predecessor of the correct one.
+        if before.is_some_and(|all| all.iter().any(|name| !self.workflow.steps.contains_key(*name)))
+        {
+            return;
+        }
+        let comes_before = before.is_some_and(|before| before.contains(read));
+        if !(comes_before || location.own && read == step) {
+            let message = match read == step {
+                true => format!("`steps.{read}.output`: a step has no output before it completes"),
+                false => {
+                    format!("`steps.{read}.output`: step `{read}` does not come before this one")
+                }
+            };
+            let hint = (read != step).then(|| format!("add `{read}` to `after`"));
+            self.report_with_hint(at, message, hint);
+        }
+    }
+
+    pub(super) fn check_syntax(&mut self, template: &Template, at: &str) {
+        for (inside, problem) in template.problems() {
+            self.report_with_hint(format!("{at}{inside}"), problem.to_string(), problem.hint());
+        }
+    }
+}
