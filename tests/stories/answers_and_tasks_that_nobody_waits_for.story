@@ -5,9 +5,9 @@ workflow within 2h
   plain:   after pack
 
 submit                       => Pending; due 30s
-someone completes approve #1 => illegal: a callback for step `approve`, which never started
+someone completes approve #1 => illegal: a callback to step `approve`, which never started
 someone is still at approve #1
-                             => illegal: a callback for step `approve`, which never started
+                             => illegal: a callback to step `approve`, which never started
 task of pack is Processed    => illegal: step `pack` runs no child task
 wake                         => Processing; request approve #1 by 60s with "o-1/approve/i000000000"
 someone is still at approve #0

@@ -30,5 +30,5 @@ someone completes approve #2 with {"by":"bob"} (redelivered)
                              => ignored: DuplicateReply; again request ship #1 by 3662s with "bob"
 someone completes approve #3 with {"by":"bob"}
                              => illegal: a callback to attempt 3 at step `approve`; the newest is 2
-someone completes ship #1    => illegal: a callback for step `ship`, which awaits none
+someone completes ship #1    => illegal: a callback to step `ship`, which awaits none
 agent completes ship #1      => Processed; ship completed (output kept); no longer due
