@@ -7,7 +7,7 @@ workflow within 2h
 
 submit                       => Pending; due 20s
 token o-1/approve/i000000000 completes
-                             => illegal: a callback for step `approve`, which never started
+                             => illegal: a callback to step `approve`, which never started
 wake                         => Processing; request approve #1 by 20s at /ask/o-1%2Fapprove%2Fi000000000
 agent completes approve #1 with {"ticket":7}
                              => approve handed out until 3600s
@@ -26,5 +26,5 @@ agent completes approve #2 with {"ticket":8}
                              => ignored: DuplicateReply
 token o-1/approve/i000000000 completes with {"by":"eve"}
                              => ignored: DuplicateReply
-token o-1/ship/i000000000 completes  => illegal: a callback for step `ship`, which awaits none
+token o-1/ship/i000000000 completes  => illegal: a callback to step `ship`, which awaits none
 agent completes ship #1      => Processed; ship completed (output kept); no longer due

@@ -388,7 +388,7 @@ mod tests {
 
     /// A task whose parts all run, so that its item is near the limit. Its definition is over the limit.
     fn near_the_limit() -> (Plan, Task) {
-        let workflow = wide(64, false);
+        let mut workflow = wide(64, false);
         let running = StepState::Running { attempt: 1, complete_by: Timestamp::UNIX_EPOCH };
         let progress = Progress { input: longest(36), ..Progress::new(running) };
         let part = StepRecord { run: progress, undo: None, items: None };
@@ -410,6 +410,8 @@ mod tests {
             failure_count: 0,
             ..largest_without_steps().unwrap()
         };
+        // One more step, which the task has not started.
+        workflow.steps.insert("more".parse().unwrap(), workflow.steps[0].clone());
         (Plan::new(workflow).unwrap(), task)
     }
 

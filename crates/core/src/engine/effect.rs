@@ -53,7 +53,7 @@ pub enum Effect {
 
 impl Effect {
     /// Marks a request as one that may have been sent before: a call of the earlier request may be in progress.
-    pub(crate) fn as_resent(mut self) -> Self {
+    pub(crate) fn into_resent(mut self) -> Self {
         if let Self::Request(request) = &mut self {
             request.may_have_run = true;
         }

@@ -81,9 +81,7 @@ pub(crate) fn callback_received<'a>(
 ) -> PendingDecision<'a> {
     let definition = case.inputs.plan.find(&step.step);
     if definition.is_none_or(|step| step.callback().is_none()) {
-        return PendingDecision::Illegal(format!(
-            "a callback for step `{step}`, which awaits none"
-        ));
+        return PendingDecision::Illegal(format!("a callback to step `{step}`, which awaits none"));
     }
     let number = match attempt_of_callback(case, step, fence) {
         Ok(number) => number,
@@ -255,7 +253,7 @@ fn attempt_of_callback<'a>(
         Some(progress) if progress.input != *edit => Err(case.stale(step, Action::Do)),
         Some(progress) => Ok(progress.state.attempt()),
         None => {
-            let what = format!("a callback for step `{step}`, which never started");
+            let what = format!("a callback to step `{step}`, which never started");
             Err(PendingDecision::Illegal(what))
         }
     }

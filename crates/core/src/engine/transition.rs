@@ -172,7 +172,7 @@ pub fn transition(
             let requests = resend
                 .iter()
                 .filter_map(|(part, action)| render_request(case.sources(), part, *action).ok())
-                .map(Effect::as_resent);
+                .map(Effect::into_resent);
             Transition::Ignore { reason, effects: requests.chain(notify).collect() }
         }
         PendingDecision::Illegal(reason) => Transition::Illegal(reason),
