@@ -52,7 +52,8 @@ sweep                        => reserve waiting (failures 1, may have run, call 
 wake                         => due 198s; request reserve #2 by 198s
 agent completes reserve #2   => reserve completed (output kept); request charge #1 by 208s
 ann pauses                   => paused; due 208s; published: pause
-ann undoes                   => Undoing because "asked for by ann: a test"; task by 798s; published: undo
+ann undoes                   => Undoing because "requested by ann: a test"; task by 798s; published:
+                                undo
 ann resumes                  => no longer paused; published: resume; wake scheduler in 20s
 agent completes charge #1    => charge completed (output kept); due 198s; request undo of charge #1
                                 by 198s

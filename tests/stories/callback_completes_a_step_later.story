@@ -29,6 +29,6 @@ agent completes approve #2 with {"ticket":8}
 callback completes approve #2 with {"by":"bob"} (redelivered)
                              => ignored: DuplicateReply; again request ship #1 by 3662s with "bob"
 callback completes approve #3 with {"by":"bob"}
-                             => illegal: an answer to attempt 3 at step `approve`, of 2
-callback completes ship #1    => illegal: an answer to step `ship`, which has no callback
+                             => illegal: a callback to attempt 3 at step `approve`; the newest is 2
+callback completes ship #1    => illegal: a callback to step `ship`, which awaits none
 agent completes ship #1      => Processed; ship completed (output kept); no longer due

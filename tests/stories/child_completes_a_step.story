@@ -17,5 +17,5 @@ child of pack is Processed with {"parcel":3}
 child of pack is Processed with {"parcel":3} (redelivered)
                              => ignored: DuplicateReply;
                                 again request ship #1 by 1862s with {"parcel":3}
-child of ship is Processed    => illegal: step `ship` runs no task
+child of ship is Processed    => illegal: step `ship` runs no child task
 agent completes ship #1      => Processed; ship completed (output kept); no longer due

@@ -7,9 +7,9 @@ workflow within 2h
 submit for pack of p-1       => Pending; due 30s
 wake                         => Processing; request box #1 by 60s; request note #1 by 60s
 agent completes box #1       => box completed (output kept); request seal #1 by 60s
-parent requests undo           => Error;
-                                alert "not undone, past the point of no return box: asked for by task p-1";
-                                report to pack of p-1: in Error "not undone, past the point of no return box: asked for by task p-1", not undone
+parent requests undo           => Error; alert "not undone, past the point of no return box: requested
+                                by task p-1"; report to pack of p-1: in Error "not undone, past the
+                                point of no return box: requested by task p-1", not undone
 parent requests undo           => ignored: Ended;
                                 again report to pack of p-1: in Error "not undone, past the point of no return box", not undone
 

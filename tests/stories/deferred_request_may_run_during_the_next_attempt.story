@@ -42,6 +42,6 @@ agent defers reserve #1 for 60s "breaker open"
                              => reserve waiting until 144s (reason kept); wake scheduler in 60s
 ann pauses                   => paused; due 3684s; published: pause
 ann resubmits reserve        => reserve waiting; published: resubmit reserve
-ann undoes                   => Undoing because "asked for by ann: a test"; reserve running #1; due
+ann undoes                   => Undoing because "requested by ann: a test"; reserve running #1; due
                                 104s; published: undo
 ann resumes                  => no longer paused; published: resume

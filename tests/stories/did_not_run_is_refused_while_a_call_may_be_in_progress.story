@@ -12,10 +12,10 @@ agent cuts reserve #1 "the call took longer than 1s"
                                 took longer than 1s, attempt 1"
 ann skips reserve, it did not run because "their ledger has no reservation"
                              => refused: a call of step reserve may be in progress until
-                                1970-01-01T00:00:42Z: say that it did not run after that
+                                1970-01-01T00:00:42Z: state that it did not run after that time
 ann resubmits reserve, it did not run because "their ledger has no reservation"
                              => refused: a call of step reserve may be in progress until
-                                1970-01-01T00:00:42Z: say that it did not run after that
+                                1970-01-01T00:00:42Z: state that it did not run after that time
 clock +41s
 ann skips reserve, it did not run because "their ledger has no reservation"
                              => Processing; task by 642s; reserve skipped (did not run); due 102s;
@@ -35,5 +35,5 @@ ann skips reserve            => Processing; reserve skipped; due 102s; request c
                                 published: skip reserve
 agent completes charge #1    => Processed; charge completed (output kept); no longer due
 agent completes reserve #1   => reserve skipped (may have run)
-ann undoes                   => Undoing because "asked for by ann: a test"; due 102s; request undo
-                                of reserve #1 by 102s; published: undo
+ann undoes                   => Undoing because "requested by ann: a test"; due 102s; request undo of
+                                reserve #1 by 102s; published: undo

@@ -36,7 +36,7 @@ agent completes charge #4    => charge completed (output kept);
 agent fails ship #1 "no lorry"
                              => Error; ship failed (failures 1, reason kept); due 53s;
                                 alert ship "step ship: no lorry"
-ann undoes                   => Undoing because "asked for by ann: a test"; task by 643s; due 73s;
+ann undoes                   => Undoing because "requested by ann: a test"; task by 643s; due 73s;
                                 published: undo; wake scheduler in 20s
 clock +20s
 wake                         => request undo of charge #1 by 103s with "newest" under key

@@ -11,15 +11,17 @@ sweep                        => Error; charge failed (failures 1, may have run, 
                                 42s, reason kept); due 52s; alert charge "step charge: no reply by
                                 complete-by, attempt 1"
 ann resubmits charge with input {"card":"new"}
-                             => refused: an attempt at step charge may have taken effect: find out,
-                                then complete it, or resubmit it and say that it did not run
+                             => refused: an attempt at step charge may have taken effect: check the
+                                service, then complete the step, or resubmit it with the statement
+                                that it did not run
 ann resubmits with input 131073 bytes
-                             => refused: an attempt at step charge may have taken effect: find out,
-                                then complete it, or resubmit it and say that it did not run
+                             => refused: an attempt at step charge may have taken effect: check the
+                                service, then complete the step, or resubmit it with the statement
+                                that it did not run
 # The service's ledger does not contain a call that is still in progress.
 ann resubmits charge with input {"card":"new"}, it did not run because "their ledger has no charge"
                              => refused: a call of step charge may be in progress until
-                                1970-01-01T00:00:42Z: say that it did not run after that
+                                1970-01-01T00:00:42Z: state that it did not run after that time
 clock +20s
 ann resubmits charge with input {"card":"new"}, it did not run because "their ledger has no charge"
                              => Processing; task by 642s; charge running (failures 0, did not run);

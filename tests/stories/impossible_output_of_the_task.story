@@ -16,5 +16,5 @@ submit with {"to":"Ada"}     => Pending; due 30s
 wake                         => Processing; request ship #1 by 60s
 agent completes ship #1      => Error; ship completed (output kept);
                                 alert "output: expression `input.to.name`: there is no `name`"
-ann undoes because "no idea" => Undoing because "asked for by ann: no idea"; due 60s;
-                                request undo of ship #1 by 60s; published: undo
+ann undoes because "no idea" => Undoing because "requested by ann: no idea"; due 60s; request undo of
+                                ship #1 by 60s; published: undo

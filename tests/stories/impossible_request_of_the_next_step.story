@@ -15,8 +15,9 @@ clock +22s
 sweep                        => reserve waiting until 82s (failures 1, may have run, call may be in progress
                                 until 42s, reason kept); unlocked; due 112s; wake scheduler in 60s
 ann resubmits reserve with input {"address":null}
-                             => refused: an attempt at step reserve may have taken effect: find out,
-                                then complete it, or resubmit it and say that it did not run
+                             => refused: an attempt at step reserve may have taken effect: check the
+                                service, then complete the step, or resubmit it with the statement
+                                that it did not run
 clock +20s
 ann resubmits reserve with input {"address":null}, it did not run
                              => reserve running (failures 0, did not run); input {} kept; due 62s;
@@ -55,7 +56,7 @@ ann completes reserve with {"path":7}
                              => Error; reserve completed (output kept); charge failed (failures 1,
                                 reason kept); due 117s; alert charge "step charge: the request's
                                 path is not a text"; published: complete reserve
-ann undoes                   => Undoing because "asked for by ann: a test"; task by 706s; due 136s;
+ann undoes                   => Undoing because "requested by ann: a test"; task by 706s; due 136s;
                                 published: undo; wake scheduler in 19s
 
 # The step completed while the task was paused.

@@ -5,19 +5,19 @@ workflow within 10m
 
 # A Pending task.
 submit                       => Pending; due 30s
-ann resubmits reserve        => refused: the task has not begun
-ann skips reserve            => refused: the task has not begun
+ann resubmits reserve        => refused: the task has not started
+ann skips reserve            => refused: the task has not started
 ann completes reserve with {"id":"r-1"}
-                             => refused: the task has not begun
+                             => refused: the task has not started
 ann resumes                  => refused: the task is not paused
 wake                         => Processing; request reserve #1 by 60s
 
 # A task in Processing.
-ann resubmits                => refused: nothing failed and nothing waits
-ann skips                    => refused: no step failed: name one
+ann resubmits                => refused: no step failed or is waiting
+ann skips                    => refused: no step failed: name a step
 ann skips reserve            => refused: step reserve is running
 ann skips refund             => refused: the workflow has no step refund
-ann completes                => refused: no step failed: name one
+ann completes                => refused: no step failed: name a step
 ann completes reserve        => refused: step reserve is running
 ann resumes                  => refused: the task is not paused
 agent completes reserve #1   => reserve completed (output kept); request charge #1 by 60s
@@ -34,13 +34,13 @@ ann resumes                  => refused: the task is not paused
 
 # A task in Undoing.
 ann undoes because "the customer called"
-                             => Undoing because "asked for by ann: the customer called"; due 60s;
+                             => Undoing because "requested by ann: the customer called"; due 60s;
                                 request undo of reserve #1 by 60s; published: undo
 ann undoes                   => refused: the task is being undone
-ann resubmits                => refused: nothing failed and nothing waits
-ann skips                    => refused: no step failed: name one
+ann resubmits                => refused: no step failed or is waiting
+ann skips                    => refused: no step failed: name a step
 ann skips reserve            => refused: step reserve is running
-ann completes charge         => refused: step charge is not to be undone
+ann completes charge         => refused: step charge has nothing to undo
 ann resumes                  => refused: the task is not paused
 agent completes undo of reserve #1
                              => Undone; reserve undone (output kept); no longer due
@@ -61,7 +61,8 @@ clock +1s
 agent fails reserve #1 "no stock"
                              => Error; reserve failed (failures 1, reason kept); due 31s;
                                 alert reserve "step reserve: no stock"
-ann resubmits charge         => refused: step charge is not started: it neither failed nor waits
+ann resubmits charge         => refused: step charge is not started: only a failed or waiting step can
+                                be resubmitted
 ann cancels                  => refused: the task is Error
 ann pauses                   => refused: the task is Error
 ann resumes                  => refused: the task is not paused

@@ -15,8 +15,8 @@ alert sent                   => ignored: NotDue
 agent completes reserve #2   => reserve completed (output kept); request charge #1 by 60s
 agent completes charge #1    => Processed; charge completed (output kept); no longer due
 alert sent                   => ignored: NotDue
-ann undoes                   => Undoing because "asked for by ann: a test"; due 60s;
-                                request undo of charge #1 by 60s; published: undo
+ann undoes                   => Undoing because "requested by ann: a test"; due 60s; request undo of
+                                charge #1 by 60s; published: undo
 alert sent                   => ignored: NotDue
 agent fails undo of charge #1 "gone"
                              => Error; undo of charge failed (failures 1, reason kept); due 30s;

@@ -24,7 +24,7 @@ agent defers reserve #1 for 10s "breaker open"
                              => reserve waiting until 20s (reason kept); wake scheduler in 10s
 agent cuts reserve #1 "the call took longer than 5s"
                              => reserve waiting until 20s (may have run, call may be in progress until 72s)
-ann undoes                   => Undoing because "asked for by ann: a test"; task by 672s; reserve
+ann undoes                   => Undoing because "requested by ann: a test"; task by 672s; reserve
                                 running #1; due 70s; published: undo; wake scheduler in 62s
 clock +92s
 sweep                        => task by 732s; reserve failed (failures 1, call may be in progress until 132s,
@@ -40,5 +40,6 @@ agent defers reserve #1 for 10s "breaker open"
 agent fails reserve #1 "HTTP 302", may have run
                              => reserve waiting until 142s (may have run, call may be in progress until 194s)
 ann resubmits reserve with input {"card":"new"}
-                             => refused: an attempt at step reserve may have taken effect: find out,
-                                then complete it, or resubmit it and say that it did not run
+                             => refused: an attempt at step reserve may have taken effect: check the
+                                service, then complete the step, or resubmit it with the statement
+                                that it did not run

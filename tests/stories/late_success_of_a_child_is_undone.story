@@ -6,7 +6,7 @@ workflow within 2h
 submit                       => Pending; due 30s
 wake                         => Processing; submit o-1:pack to packing with null
 child of pack is Undone "no boxes"
-                             => Undone because "step pack: its task was undone: no boxes"; pack
+                             => Undone because "step pack: its child task was undone: no boxes"; pack
                                 failed (failures 1, reason kept); no longer due
 child of pack is Processed with {"box":1}
                              => Error; pack failed (may have run); due 30s; alert: left to undo pack
@@ -18,7 +18,7 @@ child of pack is Undone "asked to"
 submit                       => Pending; due 30s
 wake                         => Processing; submit o-1:pack to packing with null
 child of pack is Undone "no boxes"
-                             => Undone because "step pack: its task was undone: no boxes"; pack
+                             => Undone because "step pack: its child task was undone: no boxes"; pack
                                 failed (failures 1, reason kept); no longer due
 child of pack is in Error "step box: no"
                              => Error; pack failed (may have run); due 30s; alert: left to undo pack

@@ -12,10 +12,12 @@ sweep                        => Error; charge failed (failures 1, may have run, 
                                 42s, reason kept); due 52s; alert charge "step charge: no reply by
                                 complete-by, attempt 1"
 # An operator cannot resubmit it without stating that it did not run.
-ann resubmits charge         => refused: an attempt at step charge may have taken effect: find out,
-                                then complete it, or resubmit it and say that it did not run
-ann resubmits                => refused: an attempt at step charge may have taken effect: find out,
-                                then complete it, or resubmit it and say that it did not run
+ann resubmits charge         => refused: an attempt at step charge may have taken effect: check the
+                                service, then complete the step, or resubmit it with the statement
+                                that it did not run
+ann resubmits                => refused: an attempt at step charge may have taken effect: check the
+                                service, then complete the step, or resubmit it with the statement
+                                that it did not run
 clock +20s
 ann resubmits charge, it did not run because "their ledger has no charge"
                              => Processing; task by 642s; charge running (failures 0, did not run);

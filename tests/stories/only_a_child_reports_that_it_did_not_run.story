@@ -7,13 +7,13 @@ submit with {"x":1}          => Pending; due 30s
 wake                         => Processing; submit o-1:pack to packing with null
 child o-1:pack at revision 3 of pack is in Error "no boxes"
                              => Error; pack failed (failures 1, may have run, reason kept); alert pack
-                                "step pack: its task is in Error: no boxes"
+                                "step pack: its child task is in Error: no boxes"
 ann skips pack, it did not run because "nobody saw it"
-                             => refused: step pack runs task `o-1:pack`, which may run or stand: undo
-                                it, or this task as a whole
+                             => refused: step pack runs task `o-1:pack`, which may be running or
+                                completed: undo that task, or this task as a whole
 ann resubmits pack with input {"x":2}, it did not run
-                             => refused: step pack runs task `o-1:pack`, which may run or stand: undo
-                                it, or this task as a whole
+                             => refused: step pack runs task `o-1:pack`, which may be running or
+                                completed: undo that task, or this task as a whole
 child o-1:pack at revision 6 of pack is Undone "asked for by ann"
                              => pack failed (did not run)
 child o-1:pack at revision 3 of pack is in Error "no boxes"

@@ -39,12 +39,12 @@ agent completes reserve #1   => reserve completed (output kept); request charge 
 agent fails charge #1 "card declined"
                              => Error; charge failed (failures 1, reason kept);
                                 alert charge "step charge: card declined"
-ann undoes                   => Undoing because "asked for by ann: a test"; due 63s;
-                                request undo of reserve #1 by 63s; published: undo
+ann undoes                   => Undoing because "requested by ann: a test"; due 63s; request undo of
+                                reserve #1 by 63s; published: undo
 clock +1s
 ann cancels                  => Error; due 34s;
                                 alert: left to undo reserve "cancelled by ann: a test"; published: cancel
 agent completes undo of reserve #1
                              => reserve undone (output kept)
-ann undoes                   => refused: the task failed while it was undone: resubmit goes on
+ann undoes                   => refused: the undo of the task failed: resubmit to continue it
 ann resubmits                => Undone; task by 604s; no longer due; published: resubmit

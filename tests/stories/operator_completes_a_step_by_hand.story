@@ -27,13 +27,13 @@ ann completes with {"id":"ch-7"} because "paid in cash"
                              => Processed; task by 622s; charge completed (output kept);
                                 notification to shop: processed; published: complete charge
 ann undoes because "the customer called"
-                             => Undoing because "asked for by ann: the customer called"; task by
-                                642s; due 72s; published: undo; wake scheduler in 20s
+                             => Undoing because "requested by ann: the customer called"; task by 642s;
+                                due 72s; published: undo; wake scheduler in 20s
 clock +20s
 wake                         => request undo of reserve #1 by 102s at /release/r-7
 agent completes undo of reserve #1
-                             => Undone; reserve undone (output kept); no longer due;
-                                notification to shop: undone "asked for by ann: the customer called"
+                             => Undone; reserve undone (output kept); no longer due; notification to
+                                shop: undone "requested by ann: the customer called\
 
 # Before the step has started.
 submit                       => Pending; due 62s

@@ -25,6 +25,6 @@ agent defers reserve #1 for 60s "breaker open"
                              => reserve waiting until 104s (reason kept); wake scheduler in 60s
 # No call can be in progress any more.
 clock +42s
-ann undoes                   => Undone because "asked for by ann: a test"; task by 686s; reserve
-                                failed (may have run, call may be in progress until 86s); no longer due; published:
-                                undo
+ann undoes                   => Undone because "requested by ann: a test"; task by 686s; reserve
+                                failed (may have run, call may be in progress until 86s); no longer
+                                due; published: undo

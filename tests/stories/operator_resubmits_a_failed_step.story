@@ -18,7 +18,8 @@ clock +10m
 ann resubmits charge because "the customer has a new card"
                              => Processing; task by 1201s; charge running (failures 0); due 621s;
                                 request charge #2 by 621s; published: resubmit charge
-ann resubmits charge         => refused: step charge is running: it neither failed nor waits
+ann resubmits charge         => refused: step charge is running: only a failed or waiting step can be
+                                resubmitted
 clock +22s
 sweep                        => charge waiting (failures 1, may have run, call may be in progress until 643s,
                                 reason kept); unlocked; due 653s; wake scheduler

@@ -12,8 +12,8 @@ agent fails reserve #1 "no stock"
                                 alert reserve "step reserve: no stock"
 agent fails invoice #1 "no address"
                              => invoice failed (failures 1, reason kept)
-ann skips                    => refused: several steps failed, name one: invoice, reserve
-ann completes with {"id":7}  => refused: several steps failed, name one: invoice, reserve
+ann skips                    => refused: several steps failed: name one of invoice, reserve
+ann completes with {"id":7}  => refused: several steps failed: name one of invoice, reserve
 ann skips reserve            => reserve skipped; published: skip reserve
 ann completes invoice with {"id":7}
                              => Processing; task by 601s; invoice completed (output kept); due 61s;

@@ -31,7 +31,7 @@ agent fails charge #1 "card declined"
                              => Error; charge failed (failures 1, reason kept); due 52s;
                                 alert charge "step charge: card declined"
 alert sent                   => no longer due
-ann undoes                   => Undoing because "asked for by ann: a test"; task by 642s; due 72s;
+ann undoes                   => Undoing because "requested by ann: a test"; task by 642s; due 72s;
                                 published: undo; wake scheduler in 20s
 clock +20s
 wake                         => request undo of reserve #1 by 102s
@@ -51,7 +51,7 @@ ann skips reserve, it did not run because "their log is empty"
 agent fails charge #1 "card declined"
                              => Error; charge failed (failures 1, reason kept); due 114s; alert
                                 charge "step charge: card declined"
-ann undoes                   => Undone because "asked for by ann: a test"; task by 684s; no longer
+ann undoes                   => Undone because "requested by ann: a test"; task by 684s; no longer
                                 due; published: undo
 
 # The last step.

@@ -51,5 +51,5 @@ agent completes undo of check #1
 # The task is Pending.
 submit                       => Pending; due 172s
 ann pauses                   => paused; due 3752s; published: pause
-ann undoes                   => Undoing because "asked for by ann: a test"; published: undo
+ann undoes                   => Undoing because "requested by ann: a test"; published: undo
 ann resumes                  => Undone; no longer paused; no longer due; published: resume

@@ -15,7 +15,7 @@ agent fails undo of reserve #1 "gone"
                              => illegal: a reply to the undo of step `reserve`, which never started
 agent defers undo of reserve #1 for 10s "breaker open"
                              => illegal: a reply to the undo of step `reserve`, which never started
-ann undoes                   => Undoing because "asked for by ann: a test"; due 60s;
-                                request undo of reserve #1 by 60s; published: undo
+ann undoes                   => Undoing because "requested by ann: a test"; due 60s; request undo of
+                                reserve #1 by 60s; published: undo
 agent completes undo of charge #1
                              => illegal: a reply to the undo of step `charge`, which never started

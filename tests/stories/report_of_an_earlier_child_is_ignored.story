@@ -10,7 +10,7 @@ submit with {"x":1}          => Pending; due 30s
 wake                         => Processing; submit o-1:pack to packing with null
 child o-1:pack at revision 3 of pack is Undone "no boxes"
                              => Error; pack failed (failures 1, reason kept); alert pack "step pack:
-                                its task was undone: no boxes"
+                                its child task was undone: no boxes"
 ann resubmits pack with input {"a":1}
                              => Processing; pack running (failures 0); input {"x":1,"a":1} kept; due
                                 60s; submit o-1:pack:c-1 to packing with null; published: resubmit pack
@@ -33,7 +33,7 @@ submit                       => Pending; due 30s
 wake                         => Processing; submit o-1:pack to packing with null
 child o-1:pack at revision 5 of pack is Undone "asked for by ann"
                              => Error; pack failed (failures 1, reason kept); alert pack "step pack:
-                                its task was undone: asked for by ann"
+                                its child task was undone: asked for by ann"
 ann resubmits pack           => Processing; pack running (failures 0); due 60s; submit o-1:pack to
                                 packing with null; published: resubmit pack
 child o-1:pack at revision 3 of pack is Processed with {"box":1}
@@ -41,4 +41,4 @@ child o-1:pack at revision 3 of pack is Processed with {"box":1}
 # The child is still Undone and reports it again.
 child o-1:pack at revision 5 of pack is Undone "asked for by ann"
                              => Error; pack failed (failures 1, reason kept); due 30s; alert pack
-                                "step pack: its task was undone: asked for by ann"
+                                "step pack: its child task was undone: asked for by ann\

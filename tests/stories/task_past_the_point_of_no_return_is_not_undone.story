@@ -16,11 +16,11 @@ agent fails invoice #1 "no address"
                                 step invoice: no address";
                                 alert invoice "not undone, past the point of no return ship: step
                                 invoice: no address"
-ann undoes                   => refused: past the point of no return, step ship
+ann undoes                   => refused: the task is past its point of no return, step ship
 alert sent                   => no longer due
 clock +1s
 ann resubmits invoice        => Processing; task by 602s; invoice running (failures 0); due 62s;
                                 request invoice #2 by 62s; published: resubmit invoice
 agent completes invoice #2   => Processed; invoice completed (output kept); no longer due;
                                 notification to shop: processed
-ann undoes                   => refused: past the point of no return, step ship
+ann undoes                   => refused: the task is past its point of no return, step ship

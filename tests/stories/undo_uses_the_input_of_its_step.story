@@ -18,7 +18,7 @@ ann resubmits charge with input {"card":"new","item":"coffee"}
 agent fails charge #2 "card declined"
                              => Error; charge failed (failures 1, reason kept); due 30s; alert
                                 charge "step charge: card declined"
-ann undoes                   => Undoing because "asked for by ann: a test"; due 60s; request undo of
+ann undoes                   => Undoing because "requested by ann: a test"; due 60s; request undo of
                                 reserve #1 by 60s at /items/tea/release; published: undo
 agent completes undo of reserve #1
                              => Undone; reserve undone (output kept); no longer due

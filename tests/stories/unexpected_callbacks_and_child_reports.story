@@ -6,14 +6,14 @@ workflow within 2h
   plain:   after pack
 
 submit                       => Pending; due 30s
-callback completes approve #1 => illegal: an answer to step `approve`, which never started
+callback completes approve #1 => illegal: a callback to step `approve`, which never started
 callback heartbeat for approve #1
-                             => illegal: an answer to step `approve`, which never started
-child of pack is Processed    => illegal: step `pack` runs no task
+                             => illegal: a callback to step `approve`, which never started
+child of pack is Processed    => illegal: step `pack` runs no child task
 wake                         => Processing; request approve #1 by 60s with "o-1/approve/i000000000"
 callback heartbeat for approve #0
-                             => illegal: an answer to attempt 0 at step `approve`, of 1
-child of plain is Processed   => illegal: step `plain` runs no task
+                             => illegal: a callback to attempt 0 at step `approve`; the newest is 1
+child of plain is Processed   => illegal: step `plain` runs no child task
 agent completes approve #1   => approve handed out until 600s
 ann cancels because "wait"   => Error; alert "cancelled by ann: wait"; published: cancel
 callback heartbeat for approve #1
@@ -25,8 +25,8 @@ parent requests do             => ignored: Ended
 callback completes approve #1 => approve completed (output kept)
 ann resubmits because "go"   => Processing; task by 7201s; due 61s;
                                 submit o-1:pack to packing with null; published: resubmit
-child of pack is Undone "no"  => Undoing because "step pack: its task was undone: no";
-                                pack failed (failures 1, reason kept); request undo of approve #1 by 61s
+child of pack is Undone "no"  => Undoing because "step pack: its child task was undone: no"; pack
+                                failed (failures 1, reason kept); request undo of approve #1 by 61s
 callback completes approve #1 => ignored: DuplicateReply
 callback heartbeat for approve #1
                              => ignored: DuplicateReply

@@ -28,7 +28,7 @@ wake                         => Processing; request order #1 by 670s
 agent completes order #1     => order completed (output kept); cool waiting until 1210s;
                                 wake scheduler in 600s
 ann undoes because "not wanted"
-                             => Undoing because "asked for by ann: not wanted"; cool skipped; due 670s;
-                                request undo of order #1 by 670s; published: undo
+                             => Undoing because "requested by ann: not wanted"; cool skipped; due
+                                670s; request undo of order #1 by 670s; published: undo
 agent completes undo of order #1
                              => Undone; order undone (output kept); no longer due
