@@ -91,7 +91,7 @@ fn print(reports: &[ExplorationReport]) {
         let ExplorationReport { name, states, events, depth, is_complete, took, .. } = report;
         let extent = if *is_complete { "all" } else { "cut off" };
         println!(
-            "{name:20} {states:7} states ({extent}), {events:8} events, depth {depth:2}, {took:.1?}"
+            "{name:32} {states:7} states ({extent}), {events:8} events, depth {depth:2}, {took:.1?}"
         );
     }
     println!();

@@ -199,6 +199,9 @@ async fn a_child_workflow_that_is_not_published_fails_its_step() {
     let task = fixture.wait_for_end("d-3").await;
     assert_eq!(task.process_state, ProcessState::Undone, "{task:#?}");
     let reason = task.undo_reason.unwrap();
-    assert!(reason.contains("its child task was refused: there is no workflow `packing`"), "{reason}");
+    assert!(
+        reason.contains("its child task was refused: there is no workflow `packing`"),
+        "{reason}"
+    );
     assert_eq!(fixture.distinct_calls()["/unpick"], 3);
 }

@@ -39,7 +39,7 @@ pub(super) async fn function_url_accepts_submissions(stack: Rc<Stack>) {
         (task["process_state"] == "Processed").then_some(())
     };
     wait_for("a task over HTTP", processed).await;
-    problem(get(&url, "tasks/nobody").await, 404).await;
+    problem(get(&url, "tasks/unknown").await, 404).await;
 
     if deployment_target().enforces_iam("http: requests unsigned, and of an unknown signer") {
         unknown_signers_are_refused(&url).await;

@@ -34,4 +34,4 @@ child of pack is in Error "step box: no"
 child of pack is in Error "undo of step box: no", not undone
                              => Error; undo of pack failed (failures 1, may have run, reason kept);
                                 alert: left to undo pack "undo of step pack: its child task is in
-                                Error: undo of step box: no\
+                                Error: undo of step box: no"

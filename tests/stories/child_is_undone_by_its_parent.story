@@ -62,4 +62,4 @@ wake                         => Processing; request box #1 by 60s
 agent fails box #1 "no"      => Error; box failed (failures 1, reason kept); alert box "step box: no";
                                 report to pack of p-1: in Error "step box: no"
 parent requests undo           => Undone because "requested by task p-1"; no longer due; report to pack
-                                of p-1: Undone "requested by task p-1\
+                                of p-1: Undone "requested by task p-1"

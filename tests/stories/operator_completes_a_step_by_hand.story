@@ -33,7 +33,7 @@ clock +20s
 wake                         => request undo of reserve #1 by 102s at /release/r-7
 agent completes undo of reserve #1
                              => Undone; reserve undone (output kept); no longer due; notification to
-                                shop: undone "requested by ann: the customer called\
+                                shop: undone "requested by ann: the customer called"
 
 # Before the step has started.
 submit                       => Pending; due 62s

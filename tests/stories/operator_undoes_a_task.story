@@ -50,4 +50,4 @@ agent completes undo of charge #1
                              => charge undone (output kept); request undo of reserve #1 by 7261s
 agent completes undo of reserve #1
                              => Undone; reserve undone (output kept); no longer due; notification to
-                                shop: undone "requested by ann: sent back\
+                                shop: undone "requested by ann: sent back"

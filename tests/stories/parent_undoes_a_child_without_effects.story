@@ -17,4 +17,4 @@ sweep                        => box waiting (failures 1, may have run, call may 
 # No call can be in progress any more.
 clock +60s
 parent requests undo           => Undone because "requested by task p-1"; task by 7322s; box failed; no
-                                longer due; report to pack of p-1: Undone "requested by task p-1\
+                                longer due; report to pack of p-1: Undone "requested by task p-1"

@@ -41,4 +41,4 @@ child o-1:pack at revision 3 of pack is Processed with {"box":1}
 # The child is still Undone and reports it again.
 child o-1:pack at revision 5 of pack is Undone "asked for by ann"
                              => Error; pack failed (failures 1, reason kept); due 30s; alert pack
-                                "step pack: its child task was undone: asked for by ann\
+                                "step pack: its child task was undone: asked for by ann"

@@ -21,7 +21,7 @@ pub(crate) struct AssumptionArgs {
     /// The random seed: the same seed gives the same report.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// The task's input, as a file or JSON. Generated from the schema if absent.
+    /// The task's input, as a file or JSON. Generated if absent.
     #[arg(long, value_name = "FILE|JSON")]
     input: Option<JsonOrFile>,
     /// The output of a step, or of each item of a step with `for_each`. Generated if absent.

@@ -39,7 +39,7 @@ pub(crate) struct ScaleArgs {
     /// The average duration of one step's calls, if it differs.
     #[arg(long, value_name = "STEP=DURATION")]
     slow: Vec<Said<Span>>,
-    /// The task's input, as a file or JSON. Generated from the schema if absent.
+    /// The task's input, as a file or JSON. Generated if absent.
     #[arg(long, value_name = "FILE|JSON")]
     input: Option<JsonOrFile>,
     /// The output of a step. Generated if absent.

@@ -29,9 +29,9 @@ pub(super) fn all() -> Vec<ExploredWorkflow> {
         children_each(),
         child_for_weeks(),
     ];
-    let asked = [asked(), asked_returns(), asked_commanded()];
+    let as_children = [as_child(), as_child_with_point_of_no_return(), as_child_commanded()];
     let all = conditions.into_iter().chain(items).chain(waits).chain(callbacks);
-    all.chain(children).chain(asked).chain([output()]).collect()
+    all.chain(children).chain(as_children).chain([output()]).collect()
 }
 
 fn resubmit(input: Option<Value>) -> Order {
@@ -353,9 +353,9 @@ fn children_each() -> ExploredWorkflow {
 }
 
 /// A task that is a child itself.
-fn asked() -> ExploredWorkflow {
+fn as_child() -> ExploredWorkflow {
     let steps = json!({ "a": undoable(&[], 1, "undo"), "b": undoable(&["a"], 1, "undo") });
-    let mut workflow = workflow("asked", steps, ONE_CRASH, &BACKWARD);
+    let mut workflow = workflow("as_child", steps, ONE_CRASH, &BACKWARD);
     workflow.edit(|definition| {
         definition.output = Some(json_template(json!({ "b": "${ steps.b.output.id }" })))
     });
@@ -363,7 +363,7 @@ fn asked() -> ExploredWorkflow {
 }
 
 /// A child that may be past its point of no return when its parent requests the undo.
-fn asked_returns() -> ExploredWorkflow {
+fn as_child_with_point_of_no_return() -> ExploredWorkflow {
     let a = with(step(&[], 1, "alert"), "point_of_no_return", json!(true));
     let steps =
         json!({ "a": a, "b": undoable(&["a"], 1, "alert"), "c": undoable(&[], 1, "alert") });
@@ -374,15 +374,22 @@ fn asked_returns() -> ExploredWorkflow {
         Ending::UndoFailed,
         Ending::PastReturn,
     ];
-    ExploredWorkflow { is_child: true, ..workflow("asked_returns", steps, ONE_CRASH, &endings) }
+    ExploredWorkflow {
+        is_child: true,
+        ..workflow("as_child_with_point_of_no_return", steps, ONE_CRASH, &endings)
+    }
 }
 
-fn asked_commanded() -> ExploredWorkflow {
+fn as_child_commanded() -> ExploredWorkflow {
     let steps = json!({ "a": undoable(&[], 1, "alert"), "b": step(&["a"], 1, "alert") });
     let orders =
         vec![resubmit(None), skip(None), Order::Undo, Order::Cancel, Order::Pause, Order::Resume];
     let budget = Budget { crashes: 0, ..COMMANDED };
-    ExploredWorkflow { is_child: true, orders, ..workflow("asked_commanded", steps, budget, &BOTH) }
+    ExploredWorkflow {
+        is_child: true,
+        orders,
+        ..workflow("as_child_commanded", steps, budget, &BOTH)
+    }
 }
 
 /// The task's output cannot be created until an operator edits the input.

@@ -99,7 +99,9 @@ async fn versions_are_published_listed_shown_and_unpublished() {
     refused.fails(&["cannot unpublish workflow `parcel` version 2: it has 1 unfinished task: p-1"]);
     harness.shop.hold(false);
     harness.until_state("p-1", "Processed").await;
-    unpublish("2").await.has(&["parcel version 2: unpublished; the newest published version is now 1"]);
+    unpublish("2")
+        .await
+        .has(&["parcel version 2: unpublished; the newest published version is now 1"]);
     unpublish("1").await.has(&["parcel version 1: unpublished; no published version is left"]);
     unpublish("3").await.fails(&["there is no workflow `parcel` version 3"]);
     let shown = harness.steward(&["workflow", "show", "parcel"]).await;

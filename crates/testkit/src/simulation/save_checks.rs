@@ -424,7 +424,10 @@ impl ObservedSave<'_> {
     fn check_undo_of_task(&self, change: &PartChange<'_>) -> Option<String> {
         let error = self.reason(&change.part, change.action).unwrap_or_default();
         let failed = change.is_new() && change.new.state.is_failed();
-        if !failed || change.action == Action::Do || !error.starts_with("its child task is in Error") {
+        if !failed
+            || change.action == Action::Do
+            || !error.starts_with("its child task is in Error")
+        {
             return None;
         }
         // A client's task has the child's id, so it is unknown what must be undone.
