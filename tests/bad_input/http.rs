@@ -134,7 +134,7 @@ async fn a_body_over_the_message_limit_is_rejected_over_http() {
 async fn an_unavailable_state_store_over_http_is_a_retryable_error() {
     let (host, tasks) = start_host().await;
     drop_tasks_table(&host.aws.sdk_config()).await;
-    let detail = "the state store did not response; the same request again is safe";
+    let detail = "the state store did not respond; the same request can be safely repeated";
     assert_problem(
         post(&tasks, order_submission("good")).await,
         503,
