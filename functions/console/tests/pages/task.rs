@@ -167,8 +167,8 @@ async fn a_rejected_edit_keeps_the_entered_values() {
             "input.amount: it is greater than the maximum of 1000",
         ),
         ("\"amount\": 7", "\"amount\": 7,", "the input is not JSON: "),
-        ("\"name\": \"Ann\"", name.as_str(), "/card/name: the edit would put"),
-        ("\"sku\": 1", "\"sku\": 2", "/items/0/secret: the edit would put"),
+        ("\"name\": \"Ann\"", name.as_str(), "/card/name: the edit would replace"),
+        ("\"sku\": 1", "\"sku\": 2", "/items/0/secret: the edit would replace"),
         ("\"amount\": 7", "\"amount\": null", "cannot be set to null"),
     ] {
         let input = edited(&form, from, to);
@@ -205,7 +205,7 @@ async fn a_step_that_may_have_run_is_retried_only_after_confirmation() {
     shop.end_calls_in_progress("o-1").await;
     let form = shop.get("/console/tasks/o-1/resubmit").await;
     form.assert_text(&[
-        "may have taken effect: find out",
+        "may have taken effect: check the service",
         "Agent a gets a request for step charge (attempt 2).",
     ]);
     assert!(form.html.contains("name=\"did_not_run\" value=\"yes\" required"), "{}", form.html);
