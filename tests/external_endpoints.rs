@@ -161,6 +161,8 @@ async fn the_hosts_endpoint_names_the_address_of_an_external_service() {
     };
     let (status, body) = call("DynamoDB_20120810.ListTables").await;
     assert_eq!(status, 400);
-    assert!(body["message"].as_str().unwrap().ends_with(&format!("the service is at {dynamodb}.")));
+    assert!(
+        body["message"].as_str().unwrap().ends_with(&format!("send the request to {dynamodb}."))
+    );
     assert_eq!(call("AmazonSQS.ListQueues").await.0, 200);
 }

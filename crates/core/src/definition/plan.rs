@@ -118,6 +118,10 @@ pub struct Step {
 
 /// The work of a step and of its undo, with owned data.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one for each step of a definition; nearly all of them are calls"
+)]
 enum CompiledWork {
     Call { agent: AgentName, request: RequestTemplate, undo: Option<RequestTemplate> },
     Child(ChildWorkflow),

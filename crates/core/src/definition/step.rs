@@ -254,7 +254,7 @@ impl StepDefinition {
         }
     }
 
-    /// The work of the step. Returns `None` in a definition that has [problems](Workflow::problems).
+    /// The work of the step. Returns `None` in a definition that has [problems](crate::definition::workflow::Workflow::problems).
     #[must_use]
     pub fn work(&self) -> Option<Work<'_>> {
         match (&self.agent, &self.request, &self.wait, &self.workflow) {
