@@ -94,7 +94,7 @@ test('the overview is available while the demo injects faults', async () => {
 
 test('all orders end, and the overview shows those in Error', async () => {
   await demo.waitForLine(/^audit passed/);
-  await demo.waitForLine(/^until Ctrl-C/);
+  await demo.waitForLine(/^running until Ctrl-C/);
   const page = await open();
   await page.getByText(/[0-9]+ problems?:/).waitFor();
   assert.ok(await page.getByRole('link', { name: /^order-/ }).count() > 0);
